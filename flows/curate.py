@@ -26,6 +26,16 @@ RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 def curate_steps(session: Session, run_step: RunStep) -> Published:
     """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task."""
+    measure_steps(session, run_step)
+    while run_step(next_wave, session):
+        run_step(caption, session)
+        run_step(tag, session)
+        run_step(fuse, session)
+    return run_step(publish, session)
+
+
+def measure_steps(session: Session, run_step: RunStep) -> None:
+    """Run the steps before any text is generated."""
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)
@@ -37,8 +47,3 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     run_step(associate, session)
     run_step(score_pairs, session)
     run_step(cluster_survivors, session)
-    while run_step(next_wave, session):
-        run_step(caption, session)
-        run_step(tag, session)
-        run_step(fuse, session)
-    return run_step(publish, session)

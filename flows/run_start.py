@@ -39,17 +39,19 @@ def session(
     compute: Compute,
     flow: str = "curate",
     completed: Callable[[Session], None] = _nothing_follows,
+    run_id: str = "",
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
-    ``completed`` is called once the run is recorded as completed, while the lease is still held.
+    ``completed`` is called once the run is recorded as completed, while the lease is still held. ``run_id`` is for a
+    flow with several sessions; '' means `current_run_id`.
 
     Raises:
         PairmillError: As `checked_run`.
         LeaseHeld: Another process writes to the lake.
     """
     uris, checked = checked_run(recipe, sources, compute)
-    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed, run_id) as session:
         yield session
 
 
@@ -93,6 +95,7 @@ def session_on(
     flow: str,
     uris: tuple[str, ...] = (),
     completed: Callable[[Session], None] = _nothing_follows,
+    run_id: str = "",
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded.
 
@@ -101,7 +104,7 @@ def session_on(
     plan, known = with_imported(lake, checked[0]), checked[1]
     specs = _specs_loaded(plan, flow)
     fork_server.preload(specs)
-    run_id = current_run_id()
+    run_id = run_id or current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
     wait = 60 * compute.wait_minutes
     if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():

@@ -37,9 +37,19 @@ def picture_gallery(found: Outcome) -> str:
         shown = [_image(row["picture"], row["image_id"]) for row in fates.get(fate, []) if row["picture"]]
         if shown:
             lines += ["", f"## {plain(fate)}: {n:,} dropped" if fate else f"## Kept: {n:,}", ""]
-            # A table's row, below an empty head: elsewhere Prefect's interface puts each picture on its own line.
-            lines += ["|   " * len(shown) + "|", "| --- " * len(shown) + "|", f"| {' | '.join(shown)} |"]
+            lines += _row(shown)
     return "\n".join(lines)
+
+
+def row_of_images(pictures: list[tuple[str, str]], said: list[str]) -> list[str]:
+    """Return lines of Markdown: pictures (data: URL, name) side by side, and below each what is said of it."""
+    images = [_image(*picture) if picture[0] else "(out of reach)" for picture in pictures]
+    return [*_row(images), f"| {' | '.join(said)} |"]
+
+
+def _row(cells: list[str]) -> list[str]:
+    """Return a table's row below an empty head: elsewhere Prefect's interface puts each picture on its own line."""
+    return ["|   " * len(cells) + "|", "| --- " * len(cells) + "|", f"| {' | '.join(cells)} |"]
 
 
 def caption_pictures(found: "CaptionOutcome") -> dict[str, str]:

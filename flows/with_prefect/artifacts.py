@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -54,12 +54,12 @@ class ProgressArtifacts:
 
     def __call__(self, progress: Progress) -> None:
         """Create or update the progress artifact of a step."""
-        with _unless_refused(f"{progress.step}: its progress"):
+        with unless_refused(f"{progress.step}: its progress"):
             self._update(progress)
 
     def waiting(self, step: str, text: str) -> None:
         """Show in a step's artifact what the step waits for; '' removes the text."""
-        with _unless_refused(f"{step}: {text or 'that it goes on'}"):
+        with unless_refused(f"{step}: {text or 'that it goes on'}"):
             if bar := self._bars.get(step):
                 said = f"{bar.said}; {text}" if text else bar.said
                 update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
@@ -90,14 +90,14 @@ class RateArtifact:
 
     def __call__(self, text: str, share: float) -> None:
         """Show ``text`` and the share of images done, 0 to 1."""
-        with _unless_refused("the rate"):
+        with unless_refused("the rate"):
             if self._bar is None:
                 self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
             update_progress_artifact(artifact_id=self._bar, progress=100.0 * share, description=text)
 
 
 @contextmanager
-def _unless_refused(what: str) -> Iterator[None]:
+def unless_refused(what: str) -> Iterator[None]:
     """Log that ``what`` is not shown if the server rejects a request of the body."""
     try:
         yield
@@ -126,19 +126,23 @@ def create_artifacts(found: Outcome) -> None:
     by browsers.
     """
     name = str(found.dataset)
-    rows = [
-        {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
-         "kept": step.n_in - step.n_dropped}
-        for step in found.funnel
-    ]  # fmt: skip
-    kinds = ("funnel", "pairs", "pictures", "report")
-    funnel, pairs, pictures, report = (_key(f"{kind} {found.dataset.name}") for kind in kinds)
-    create_table_artifact(rows, key=funnel, description=f"What each rule dropped in {name}")
+    rows = [(step.kind, step.rule, step.n_in, step.n_dropped) for step in found.funnel]
+    create_funnel(found.dataset.name, rows, f"What each rule dropped in {name}")
+    pairs, pictures, report = (_key(f"{kind} {found.dataset.name}") for kind in ("pairs", "pictures", "report"))
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
     if shown := picture_gallery(found):
         create_markdown_artifact(shown, key=pictures, description=f"Pictures of {name}, dropped by rule and kept")
     if link := report_link(found.dataset):
         create_link_artifact(link, link_text=f"Report of {name}", key=report, description=name)
+
+
+def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
+    """Create a version of a dataset's funnel as a table of (kind, rule, number in, number dropped)."""
+    shown = [
+        {"kind": kind, "rule": rule, "in": n_in, "dropped": n_dropped, "kept": n_in - n_dropped}
+        for kind, rule, n_in, n_dropped in rows
+    ]
+    create_table_artifact(shown, key=_key(f"funnel {dataset}"), description=said)
 
 
 def _markdown(found: Outcome) -> str:

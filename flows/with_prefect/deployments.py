@@ -1,34 +1,70 @@
 """Define the curate flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
+import re
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
 from prefect.states import Cancelled, Completed, Failed, State
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
-RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
-# A folder, a file or an address, optionally after the name of its format. Prefect stores and shows parameters, so an
-# address with a user or a signature is refused: ${NAME} takes it from the worker's environment.
+_FILE = r"^.+\.ya?ml$"
+
+
+def _is_known(name: str) -> str:
+    """Validate the name of a recipe that ships."""
+    if name in NAMES:
+        return name
+    near = get_close_matches(name, NAMES, n=1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(NAMES)}."
+    raise ValueError(f"no recipe '{name}' ships; {remedy} A path of your own ends in .yaml.")
+
+
+# Prefect's form shows the first as a list to choose from, and the second as a text.
+ShippedRecipe = Annotated[
+    str, AfterValidator(_is_known), Field(title="A recipe that ships", json_schema_extra={"enum": [*NAMES]})
+]
+RecipeFile = Annotated[str, Field(title="or a path", pattern=_FILE, description="A recipe's YAML file.")]
+RecipeName = ShippedRecipe | RecipeFile
+_SOURCE = r"^([a-z][a-z0-9_]{2,31}:)?((s3|file)://.+|https?://[^/?#@]+(/[^?#]*)?(\?\$\{\w+\})?|/|/?[^:/][^:]*)$"
+
+
+def _is_place(uri: Any) -> Any:
+    """Validate a source in words: the pattern, which Prefect's form checks by itself, explains nothing."""
+    if isinstance(uri, str) and not re.match(_SOURCE, uri):
+        raise ValueError(
+            "a source is a folder, a file, s3://bucket/prefix or https://host/list, also after FORMAT:. An address "
+            "takes its user, signature or token from the worker's environment: ${NAME}."
+        )
+    return uri
+
+
+# Prefect stores and shows parameters, so an address with a user or a signature is refused.
 SourceUri = Annotated[
     str,
     Field(
-        pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|file)://.+|https?://[^/?#@]+(/[^?#]*)?(\?\$\{\w+\})?|/|/?[^:/][^:]*)$",
+        pattern=_SOURCE,
         description="https://host/list?${TOKEN} or ${NAME} takes a secret from the worker's environment.",
     ),
+    BeforeValidator(_is_place),
 ]
 Setting = str | int | float | bool
 
 
-@flow(name="curate", flow_run_name="{recipe}")
+@flow(name="curate")
 def curate(
     recipe: RecipeName = "demo",
     sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
     lake: str = "",
     models: Literal["recipe", "demo"] = "recipe",
     overrides: dict[str, Setting] = {},  # noqa: B006
+    approve_thresholds: bool = False,
+    approve_hours: Annotated[int, Field(ge=1, le=24 * 31)] = 24 * 14,
     compute: Compute = Compute(wait_minutes=60),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
@@ -40,13 +76,23 @@ def curate(
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
+        approve_thresholds: Pause before texts are generated, with pictures from both sides of each threshold, until a
+            person resumes the run by approved or changed thresholds. The lake is free meanwhile.
+        approve_hours: How long that waits; then the run ends as Declined.
         compute: Where and how wide the run works.
     """
     try:
+        name_run(about := Path(recipe).stem)
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
-        return _curated(chosen, notes, sources, lake or default_lake(), compute)
+        place = lake or default_lake()
+        if not approve_thresholds:
+            return _curated(about, chosen, notes, sources, place, compute)
+        from pairmill.flows.with_prefect.gate import through_gate
+
+        chosen, answer = through_gate(chosen, sources, place, compute, approve_hours)
+        return _curated(about, chosen, notes, sources, place, compute, str(answer))
     except Exception as error:
         return ended_early(error)
 
@@ -70,8 +116,14 @@ def ended_early(error: Exception) -> State:
     return Failed(message=line)
 
 
-def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
-    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size."""
+def _curated(
+    about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, answer: str = ""
+) -> State:
+    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
+
+    ``about`` is what the run was named by. ``answer`` is what a person said at the gate, '' without one; it is recorded
+    with the run.
+    """
     from pairmill.catalog.pending.quarantine import quarantined_share
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
@@ -81,15 +133,17 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     from pairmill.flows.run_start import session
     from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
-    from pairmill.flows.with_prefect.step_as_task import as_task
+    from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
 
     with session(recipe, sources, lake, compute) as opened:
         if line := demo_note(opened.demo_weights):
             get_run_logger().warning(line)
         opened.notes += notes
+        if answer:
+            opened.tell(answer)
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
-        published = curate_steps(opened, as_task)
+        published = curate_steps(opened, GrowingFunnel())
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
@@ -97,6 +151,7 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
+    name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")
 

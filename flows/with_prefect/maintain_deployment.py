@@ -9,9 +9,10 @@ from pydantic import Field
 
 from pairmill.flows.settings import default_lake
 from pairmill.flows.with_prefect.deployments import ended_early
+from pairmill.flows.with_prefect.run_names import name_run
 
 
-@flow(name="maintain", flow_run_name="maintain {lake}")
+@flow(name="maintain")
 def maintain(
     lake: str = "",
     days: Annotated[int, Field(ge=1, le=3_650)] = 7,
@@ -33,6 +34,7 @@ def maintain(
     said: list[str] = []
     try:
         place = lake or default_lake()
+        name_run(f"maintain {Path(place).name}")
         if not Path(place).expanduser().exists():  # `pairmill up` schedules the maintenance before the first run
             return Completed(name="Skipped", message=f"there is no lake at '{place}' yet")
         check_is_lake(place)

@@ -1,5 +1,6 @@
 """Define the recaption flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow, get_run_logger
@@ -9,6 +10,7 @@ from prefect.states import Completed, State
 
 from pairmill.flows.settings import Compute, default_lake, load_recipe
 from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, ended_early, yaml_text
+from pairmill.flows.with_prefect.run_names import name_run
 
 WAIT_SECONDS = 14 * 24 * 3600  # two weeks of holidays; then the run fails, and can be run again to continue
 POLL_SECONDS = 5
@@ -20,7 +22,7 @@ class Approval(RunInput):
     approve: bool = False
 
 
-@flow(name="recaption", flow_run_name="recaption by {recipe}")
+@flow(name="recaption")
 def recaption(
     sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
     lake: str = "",
@@ -50,6 +52,7 @@ def recaption(
         compute: Where and how wide the run works.
     """
     try:
+        name_run(f"recaption by {Path(recipe).stem}")
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         return _recaptioned(chosen, sources, lake or default_lake(), compute, to, format, retry, approve_first)

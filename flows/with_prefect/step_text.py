@@ -8,6 +8,7 @@ from pairmill.flows.progress_text import duration, unit_of
 
 # What a step that reads sources adds. The rows of other steps have their own unit, and need no count of a table.
 CONTENT = ("documents", "images", "sentences", "links")
+FAILED = "quarantine"
 
 
 def last_commit(lake: Lake, run_id: str) -> int:
@@ -16,13 +17,13 @@ def last_commit(lake: Lake, run_id: str) -> int:
 
 
 def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
-    """Count the shards and the rows of CONTENT that the run committed after ``commit``. A zero has no entry."""
+    """Count the shards and the rows of CONTENT and FAILED that the run committed after ``commit``, without zeros."""
     sql = 'SELECT "table", shard, rows FROM partitions WHERE run_id = ? AND "commit" > ?'
     found = lake.query(sql, (run_id, commit))
     counts = Counter({"shards": len({shard for _, shard, _ in found})})
     for name, _, rows in found:
         counts[name] += rows
-    return {name: counts[name] for name in ("shards", *CONTENT) if counts[name]}
+    return {name: counts[name] for name in ("shards", *CONTENT, FAILED) if counts[name]}
 
 
 def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, str], int], seconds: float) -> str:
@@ -35,8 +36,9 @@ def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, st
         seconds: What the step took.
     """
     stages = {stage: f"{n:,} {unit_of(n, unit)}" for (stage, unit), n in worked.items() if n and unit}
-    counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items()}
+    counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items() if name != FAILED}
     one = len(stages) == 1
     said = [*counts.values(), *(text if one else f"{stage} {text}" for stage, text in stages.items())]
+    said += [f"{added[FAILED]:,} in quarantine"] if added.get(FAILED) else []
     took = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
     return f"{step}: {', '.join([*dict.fromkeys(said), took])}" if said else f"{step}: nothing was pending"

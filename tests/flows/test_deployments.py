@@ -1,5 +1,6 @@
 """What Prefect is given: deployments of recipes that exist, and a form that refuses nonsense."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
 from pairmill.flows.settings import RECIPES, ROOT, load_recipe
+from pairmill.flows.with_prefect.again_deployments import fetch, replay
 from pairmill.flows.with_prefect.deployments import curate
+from pairmill.flows.with_prefect.lake_deployments import check, export
 from pairmill.flows.with_prefect.maintain_deployment import maintain
 from pairmill.flows.with_prefect.recaption_deployment import recaption
 from pairmill.flows.with_prefect.work_pool import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
-SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in (curate, recaption, maintain)}
+FLOWS = (curate, recaption, maintain, replay, fetch, export, check)
+SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in FLOWS}
+OTHERS = ["check/lake", "export/dataset", "fetch/addresses", "maintain/nightly", "recaption/all", "replay/quarantined"]
 
 
 def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
@@ -27,7 +32,7 @@ def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
 def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
     named = {each["name"]: each["parameters"]["recipe"] for each in CURATE}
     assert named == {file.stem: file.stem for file in RECIPES.glob("*.yaml")}
-    assert sorted(deployments()) == sorted([*(f"curate/{name}" for name in named), "maintain/nightly", "recaption/all"])
+    assert sorted(deployments()) == sorted([*(f"curate/{name}" for name in named), *OTHERS])
     for recipe in named.values():
         assert load_recipe(recipe).name == recipe
 
@@ -38,16 +43,56 @@ def test_deploying_sets_no_schedule():
 
 def test_the_deployed_parameters_fit_the_form():
     for each in FILE["deployments"]:
-        assert not refused(each["parameters"], each["entrypoint"].rpartition(".")[2])
+        flow = each["entrypoint"].rpartition(".")[2]
+        asked = set(SCHEMAS[flow].get("required", ())) - each["parameters"].keys()
+        assert not refused(each["parameters"] | dict.fromkeys(asked, "demo"), flow)
 
 
-@pytest.mark.parametrize("flow", ["curate", "recaption"])
+@pytest.mark.parametrize("flow", SCHEMAS)
 def test_the_form_describes_every_field(flow: str):
     schema = SCHEMAS[flow]
     assert all(field.get("description") for field in schema["properties"].values())
-    for part in ("Compute", "ModelSize"):
-        assert all(field.get("description") for field in schema["definitions"][part]["properties"].values())
-    assert schema["properties"]["recipe"]["examples"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
+    for part in schema["definitions"].values():
+        assert all(field.get("description") for field in part.get("properties", {}).values())
+    if "recipe" in schema["properties"]:
+        *_, shipped, file = schema["properties"]["recipe"]["anyOf"]
+        assert shipped["enum"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
+        assert file["title"] == "or a path" and not refused({"recipe": "my/own.yaml"} | NEEDED.get(flow, {}), flow)
+
+
+NEEDED = {"replay": {"reason": "timeout"}}
+
+
+@pytest.mark.parametrize(
+    "flow, parameters",
+    [
+        ("replay", {"reason": "tired"}),
+        ("replay", {"reason": "timeout", "recipe": "demoo"}),
+        ("fetch", {"sources": ["ftp://host/x"]}),
+        ("fetch", {"retry_failed": "please"}),
+        ("export", {"dataset": "demo"}),
+        ("export", {"dataset": "@3", "to": "out"}),
+        ("export", {"dataset": "demo", "to": "ftp://host/x"}),
+        ("export", {"dataset": "demo", "to": "out", "wait_minutes": -1}),
+        ("check", {"deep": "very"}),
+        ("maintain", {"days": 0}),
+    ],
+)
+def test_nonsense_is_refused_by_the_forms_of_what_is_done_to_a_lake(flow: str, parameters: dict[str, Any]):
+    assert refused(parameters, flow)
+
+
+@pytest.mark.parametrize(
+    "parameters, said",
+    [
+        ({"recipe": "demoo"}, "no recipe 'demoo' ships; did you mean 'demo'?"),
+        ({"sources": ["https://me:password@host/list.csv"]}, "from the worker's environment"),
+        ({"compute": {"workers": -1}}, "compute.workers: Input should be greater than or equal to 0"),
+    ],
+)
+def test_a_mistake_is_told_in_words(parameters: dict[str, Any], said: str):
+    with pytest.raises(ParameterTypeError, match=re.escape(said)):
+        curate.validate_parameters({"recipe": "demo", **parameters})
 
 
 @pytest.mark.parametrize(

@@ -21,3 +21,12 @@ def test_a_stage_is_named_only_beside_another() -> None:
     one, two = {("clip", "pictures"): 1}, {("clip", "pictures"): 2000, ("decode", "pictures"): 1}
     assert step_text("score_images", {"shards": 1}, one, 7.04) == "score_images: 1 shard, 1 picture, 7.0 s"
     assert step_text("score_images", {}, two, 7200) == "score_images: clip 2,000 pictures, decode 1 picture, 2 h 0 min"
+
+
+def test_what_failed_in_a_step_is_told_after_what_it_did() -> None:
+    said = step_text("score_images", {"shards": 1, "quarantine": 3}, {("clip", "pictures"): 9}, 1.0)
+    assert said == "score_images: 1 shard, 9 pictures, 3 in quarantine, 1.0 s"
+    with create_or_open(curated_lake(), read_only=True) as lake:
+        [(run,)] = lake.query("SELECT DISTINCT run_id FROM commits")
+        failed = added_since(lake, run, 0).get("quarantine", 0)
+    assert [(failed,)] == rows(curated_lake(), "SELECT count(*) FROM quarantine")

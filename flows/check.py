@@ -1,0 +1,57 @@
+"""Check a lake, describe its damage, and repair it, for the command and the Prefect flow."""
+
+from pairmill.catalog.keep.lost_rows import Damage, described
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.tasks.keep.lake_check import Checked, Show, check_lake
+
+SHOWN = 200
+
+
+def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show) -> Checked:
+    """Check the lake at ``uri``; return what was found damaged, or after a repair what still is.
+
+    Args:
+        uri: The lake.
+        deep: Also read every picture and compare its hash.
+        repair: Remove what is damaged, make it again where sources allow, and check again.
+        say: Called with a line for each damage, each repair and the sum.
+        show: Called with the progress.
+    """
+    if repair:
+        check_is_lake(uri)
+    with create_or_open(uri, read_only=not repair) as lake:
+        found = _said(lake, deep, say, show)
+        if not (repair and found.damages):
+            return found
+        from pairmill.tasks.keep.repair import repair as repaired
+
+        for line in repaired(lake, found.damages, show):
+            say(line)
+        say("checked again:")
+        return _said(lake, deep, say, show)
+
+
+def repairable(found: Checked) -> str:
+    """Say how much of the damage a repair mends, '' if none of it."""
+    n = sum(damage.is_repairable for damage in found.damages)
+    return f"{n:,} of {len(found.damages):,}" if n else ""
+
+
+def _said(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
+    """Check the lake once; say each of the first SHOWN damages, and the sum."""
+    found = check_lake(lake, deep, show)
+    for damage in found.damages[:SHOWN]:
+        say(described(lake, damage))
+    if (more := len(found.damages) - SHOWN) > 0:
+        say(f"… and {more:,} more")
+    scope = "files, rows and pictures" if deep else "files and rows"
+    size = f"{found.files:,} files of {found.bytes / 1e6:,.1f} MB"
+    say(f"{scope} of the lake checked ({size}): " + (_counted(found.damages) if found.damages else "all whole"))
+    return found
+
+
+def _counted(damages: tuple[Damage, ...]) -> str:
+    """Count damages by trouble."""
+    names = sorted({damage.trouble for damage in damages})
+    return ", ".join(f"{sum(each.trouble == name for each in damages):,} {name}" for name in names)

@@ -1,0 +1,100 @@
+"""Pause a curate run at its gate: show pictures beside each threshold, and wait for a person's answer in a form."""
+
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from prefect import get_run_logger
+from prefect.artifacts import create_markdown_artifact
+from prefect.exceptions import FlowPauseTimeout
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
+from pydantic import Field
+
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import BadRecipe, NotApproved
+from pairmill.flows.curate import measure_steps
+from pairmill.flows.progress_text import duration
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute
+from pairmill.flows.threshold_gate import FLOW, Answer, BesideThresholds, beside_thresholds, now, record, with_changes
+from pairmill.flows.with_prefect.artifact_pictures import SIDE, row_of_images
+from pairmill.flows.with_prefect.artifact_texts import code, plain
+from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
+from pairmill.flows.with_prefect.step_as_task import as_task
+
+POLL_SECONDS = 5
+
+
+class Thresholds(RunInput):
+    """The form behind the Resume button of a run that waits at its gate."""
+
+    approve: bool = Field(False, description="Go on to generate texts. Without it the run ends here.")
+    by: str = Field("", max_length=200, description="Who answers. It is recorded in the lake, with the time.")
+    changes: dict[str, str] = Field(
+        {}, description='Rules to change, such as {"images.short_side.keep": "least(width, height) >= 100"}.'
+    )
+
+
+def through_gate(recipe: Recipe, sources: list[str], lake: str, compute: Compute, hours: int) -> tuple[Recipe, Answer]:
+    """Measure, show what lies beside each threshold, and wait; return the recipe to go on with, and the answer.
+
+    Nothing holds the lake's lease meanwhile. Raises NotApproved if a person declines, or answers not within ``hours``.
+    """
+    with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex) as opened:
+        opened.progress = bars = ProgressArtifacts()
+        opened.waiting = bars.waiting
+        measure_steps(opened, as_task)
+        shown = beside_thresholds(opened, SIDE)
+    create_markdown_artifact(gallery(shown), key="thresholds", description="What lies nearest each threshold")
+    began = time.monotonic()
+    answer, chosen = _answered(recipe, shown, hours)
+    get_run_logger().info(f"{answer}; it waited {duration(time.monotonic() - began)}")
+    record(lake, shown, answer, 60 * compute.wait_minutes)
+    return chosen, answer
+
+
+def gallery(shown: BesideThresholds) -> str:
+    """Return Markdown with the pictures on both sides of each threshold, and how to change it."""
+    lines = ["# Beside the thresholds", f"The rules so far keep {shown.kept:,} of {shown.images:,} pictures."]
+    for rule, keep in shown.rules.items():
+        edges = {(item.label, item.edge) for item in shown.items if item.rule == rule}
+        if edges:
+            lines += ["", f"## {plain(rule)}", f"Keeps {code(keep)}. To change it: {code(f'images.{rule}.keep')}."]
+        for label, edge in sorted(edges):
+            found = [item for item in shown.items if (item.rule, item.label, item.edge) == (rule, label, edge)]
+            said = [f"{item.value:g}, {plain(item.dropped_by and 'dropped') or 'kept'}" for item in found]
+            pictures = [(shown.pictures.get(item.image_id, ""), item.image_id) for item in found]
+            lines += ["", f"{code(label)} beside {edge:g}:", "", *row_of_images(pictures, said)]
+    return "\n".join(lines)
+
+
+def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answer, Recipe]:
+    """Wait for an answer that names who gives it and changes only rules; ask again about another one."""
+    end, trouble = datetime.now(UTC) + timedelta(hours=hours), ""
+    while True:
+        answer = _asked(shown, end, trouble)
+        try:
+            if not answer.by:
+                raise BadRecipe("`by` is empty: say who answers.")
+            return answer, with_changes(recipe, answer.changes) if answer.approved else recipe
+        except BadRecipe as error:
+            trouble = str(error)
+
+
+def _asked(shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
+    """Pause until a person answers, or ``end``. Raises NotApproved if nobody does."""
+    left = (end - datetime.now(UTC)).total_seconds()
+    asked = (
+        f"The artifact `thresholds` shows the pictures beside each threshold; {shown.kept:,} of {shown.images:,} are "
+        "kept so far. Tick `approve`, change rules if need be, and say who you are. The run waits until "
+        f"{end:%Y-%m-%d %H:%M} UTC ({duration(left)}), and keeps nobody from writing to the lake."
+    )
+    get_run_logger().info(f"paused: {f'{trouble} ' if trouble else ''}{asked}")
+    form: Any = Thresholds.with_initial_data(description=f"**{plain(trouble)}**\n\n{asked}" if trouble else asked)
+    try:
+        found: Any = pause_flow_run(wait_for_input=form, timeout=max(1, int(left)), poll_interval=POLL_SECONDS)
+    except FlowPauseTimeout:
+        raise NotApproved("nobody answered at the gate in time; run it again, what is measured stays.") from None
+    return Answer(found.by.strip(), now(), found.approve, dict(found.changes))

@@ -1,0 +1,110 @@
+"""Define the export and check flows that Prefect deploys, with their forms. Keep this module cheap to import."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from prefect import flow, get_run_logger
+from prefect.states import Completed, Failed, State
+from pydantic import Field
+
+from pairmill.flows.settings import default_lake
+from pairmill.flows.with_prefect.deployments import ended_early
+from pairmill.flows.with_prefect.run_names import name_by_result, name_run
+
+DatasetName = Annotated[str, Field(pattern=r"^[^@\s]+(@\S+)?$", examples=["demo", "demo@3", "demo@release-1"])]
+Place = Annotated[str, Field(pattern=r"^(s3://.+|[^:]+)$", examples=["s3://bucket/prefix", "/data/out"])]
+
+
+@flow(name="export")
+def export(
+    dataset: DatasetName,
+    to: Place,
+    lake: str = "",
+    format: Literal["webdataset", "parquet", "texts"] = "webdataset",
+    captions: Literal["chosen", "all"] = "chosen",
+    text: Annotated[str, Field(min_length=1)] = "text1",
+    wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
+) -> State:
+    """Export a dataset version as tars or Parquet. Files that are finished are not written again.
+
+    Args:
+        dataset: A dataset of the lake, its newest version unless a version or a tag follows: demo, demo@3.
+        to: A new folder or s3://bucket/prefix.
+        lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
+        format: webdataset is tars of picture, text and JSON; parquet is tables with the pictures; texts is the same
+            tables without.
+        captions: 'all' adds a column with every captioner's text.
+        text: A tar's .txt: a column such as text1, or by chance: random(text1..text3, syn_text * 2).
+        wait_minutes: How long to wait for a run that writes to the lake.
+    """
+    try:
+        name_run(f"export {dataset}")
+        return _exported(dataset, to, lake or default_lake(), format, captions, text, wait_minutes)
+    except Exception as error:
+        return ended_early(error)
+
+
+@flow(name="check")
+def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
+    """Compare a lake's files and rows with its catalog. The run fails if any are damaged or gone.
+
+    Args:
+        lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
+        deep: Also read every picture and compare its hash.
+        repair: Remove what is damaged, make it again where sources allow, and check again.
+    """
+    try:
+        place = lake or default_lake()
+        name_run(f"check {Path(place).name}")
+        return _checked(place, deep, repair)
+    except Exception as error:
+        return ended_early(error)
+
+
+def _exported(
+    name: str,
+    to: str,
+    lake: str,
+    format: Literal["webdataset", "parquet", "texts"],
+    captions: Literal["chosen", "all"],
+    text: str,
+    wait_minutes: int,
+) -> State:
+    """Write the export; return Completed with its size."""
+    from pairmill.catalog.ask import datasets
+    from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
+    from pairmill.tasks.out.export import export as write
+    from pairmill.tasks.run.progress import Progress
+
+    check_is_lake(lake)
+    with create_or_open(lake) as opened:
+        dataset, bars = datasets.find(opened, name), ProgressArtifacts()
+
+        def show(done: int, total: int) -> None:
+            bars(Progress(f"export {dataset}", done, total, "pairs"))
+
+        waits = 60.0 * wait_minutes
+        found = write(opened, dataset.name, dataset.version, to, format, waits, show, captions, text)
+    name_by_result(f"export {name}", f"export {dataset}")
+    size = f"{found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
+    return Completed(message=visible(f"{found.uri}: {size}"))
+
+
+def _checked(lake: str, deep: bool, repair: bool) -> State:
+    """Check the lake, with a line of the log for each damage; return Completed, or Failed with what is damaged."""
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.check import check_steps, repairable
+
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(visible(line))
+        get_run_logger().info(visible(line))
+
+    found = check_steps(lake, deep, repair, say, get_run_logger().debug)
+    if not found.damages:
+        return Completed(message=said[-1])
+    remedy = f"; `repair` mends {share}" if not repair and (share := repairable(found)) else ""
+    return Failed(message=f"{said[-1]}{remedy}")

@@ -1,0 +1,53 @@
+"""Run flows as a worker does: the run is made at the server first, with its name and parameters. Also as a script.
+
+The script reads a JSON list of [flow's dotted path, parameters, name or ''], and writes one of name, state and message.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Ended(NamedTuple):
+    """A flow run at its end."""
+
+    id: str
+    name: str
+    state: str
+    message: str
+
+
+def ended(api: str, home: Path, asked: list[tuple[str, dict[str, Any], str]]) -> list[Ended]:
+    """Run the flows one after the other in a process of their own, and return how each ended."""
+    environment = os.environ | {"PREFECT_API_URL": api, "PREFECT_HOME": str(home)}
+    command = [sys.executable, "-m", "tests.worlds.flow_runs", json.dumps(asked), str(home / "ended.json")]
+    home.mkdir(exist_ok=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return [Ended(*each) for each in json.loads((home / "ended.json").read_text())]
+
+
+def _main(asked: list[list[Any]], out: Path) -> None:
+    """Run each flow, and write how it ended."""
+    from prefect.client.orchestration import get_client
+    from prefect.flow_engine import run_flow
+
+    found = []
+    with get_client(sync_client=True) as client:
+        for path, parameters, name in asked:
+            module, _, attribute = path.rpartition(".")
+            flow = getattr(import_module(module), attribute)
+            made = client.create_flow_run(flow, parameters=parameters, **({"name": name} if name else {}))
+            run_flow(flow, flow_run=made, return_type="state")
+            run = client.read_flow_run(made.id)
+            assert run.state is not None
+            found.append((str(run.id), run.name, run.state.name, run.state.message or ""))
+    out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    _main(json.loads(sys.argv[1]), Path(sys.argv[2]))
