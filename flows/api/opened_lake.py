@@ -22,6 +22,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
+from pairmill.flows.words_in_sql import provide_words
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
     from pairmill.tasks.out.export import Captions, Exported, Format
@@ -56,6 +57,7 @@ class OpenLake:
         It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
         one that DuckDB refuses.
         """
+        provide_words(self.lake, query)
         return relation(self.lake, query)
 
     def datasets(self) -> list[PairDataset]:
