@@ -30,6 +30,7 @@ OF_THE_CUT = (
     "association.rank_by",
     "balance.cap",
     "balance.target",
+    "balance.fewer",
     "association.max_uses",
 )
 
