@@ -12,6 +12,7 @@ from pathlib import Path
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.vacuum import vacuum
+from pairmill.catalog.lake import comments
 from pairmill.catalog.lake.cache_folder import cache_folder, trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import fetches
@@ -45,6 +46,8 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
         LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. The steps before are done.
         LeaseLost: Another process took the lease over.
     """
+    if described := _described(lake, limits):
+        yield f"described tables and columns: {described:,} comments and macros written"
     yield f"retried {_fetch_again(lake):,} addresses that failed for a passing reason"
     for step in (_compacted, _swept, _vacuumed):
         with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
@@ -61,6 +64,12 @@ def _erased(writer: Writer, waiting: list[str]) -> str:
     for takedown_id in waiting:
         takedown_record.finish(writer.lake, takedown_id, {"takedown": takedown_id, "erased": asdict(erased)})
     return f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"
+
+
+def _described(lake: Lake, limits: Limits) -> int:
+    """Write the comments and macros that a lake of an older Pairmill lacks; return their number."""
+    with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds):
+        return comments.describe(lake)
 
 
 def _compacted(writer: Writer, limits: Limits) -> str:

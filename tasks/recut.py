@@ -32,6 +32,7 @@ OF_THE_CUT = (
     "association.rank_by",
     "balance.cap",
     "balance.target",
+    "balance.fewer",
     "association.max_uses",
     "contamination.phash",
     "contamination.cosine",

@@ -12,6 +12,7 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.macros import MACROS
 from pairmill.catalog.terms.error import BadQuery
 
 READING = frozenset(
@@ -54,6 +55,8 @@ READING = frozenset(
         "ducklake_current_snapshot",
         "ducklake_last_committed_snapshot",
         "ducklake_options",
+        *MACROS,
+        "pictures_of_words",  # of pairmill.flows.words_in_sql
     ]
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)

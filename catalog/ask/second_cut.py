@@ -232,7 +232,7 @@ def _balance(pictures: list[CutImage], evidence: Evidence, plan: Plan, cap: int)
     passed: Counter[int] = Counter()
     for each in drawn:
         cluster = evidence.cluster.get(each.sha256)
-        if settings.is_on and cluster is not None and passed[cluster] >= cap:
+        if settings.is_on and cluster is not None and passed[cluster] >= settings.lower_caps.get(cluster, cap):
             each.dropped_by = "balance"
         elif each.late:
             each.dropped_by = each.late

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import duckdb
 
 from pairmill.catalog.ask.confined import REMEDY, check_reads_only, confine
+from pairmill.catalog.ask.own_macros import provide
 from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.translation import in_a_line, translated
@@ -27,8 +28,9 @@ def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
         BadQuery: As for `answer`, or the statement is not a SELECT or reads a file outside the lake.
     """
     check_reads_only(lake, sql)
+    provide(lake, sql)
     confine(lake)
-    return answer(lake, sql)
+    return _answer(lake, sql)
 
 
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
@@ -38,6 +40,11 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
         BadQuery: DuckDB refuses the statement, or there is none.
         PairmillError: The lake cannot be read.
     """
+    provide(lake, sql)
+    return _answer(lake, sql)
+
+
+def _answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     _refuse_extensions(lake, sql)
     lake.check_tables_of(sql)
     cursor = retry_while_busy(lambda: _begun(lake, sql), lake.uri, is_inside=False, doublings=1)
@@ -56,6 +63,7 @@ def relation(lake: Lake, sql: str) -> Relation:
         PairmillError: The lake cannot be read.
     """
     check_reads_only(lake, sql)
+    provide(lake, sql)
     lake.check_tables_of(sql)
 
     def body() -> Relation | None:

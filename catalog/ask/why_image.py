@@ -156,6 +156,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
     cap = {} if asked is None else {"target": asked.target} if asked.target else {"cap": asked.cap}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
         cap |= {"cap": int(at[4])} if at[4] else {}
+        cap |= {"setting": "balance.fewer"} if asked and int(at[1]) in asked.lower_caps else {}
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
     names = dict(lake.query("SELECT digest, name FROM scorers WHERE name IN (SELECT unnest(?))", (list(CAPPED_BY),)))

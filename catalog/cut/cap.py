@@ -32,12 +32,18 @@ def balance(lake: Lake, plan: Plan) -> int:
     )
     settings = plan.recipe.balance
     cap = settings.cap or (_solved(lake, settings.target) if settings.target else 0)
-    past = f"cluster IS NOT NULL AND passed >= {cap}" if settings.is_on else "false"
+    past = f"cluster IS NOT NULL AND passed >= {cap_of(plan, cap)}" if settings.is_on else "false"
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM cut_ranked"
     )
     lake.execute("DROP TABLE cut_ranked")
     return cap
+
+
+def cap_of(plan: Plan, cap: int, cluster: str = "cluster") -> str:
+    """Return SQL for the cap of the cluster in column ``cluster``: its own of `balance.fewer`, else ``cap``."""
+    own = " ".join(f"WHEN {number} THEN {most}" for number, most in plan.recipe.balance.lower_caps.items())
+    return f"(CASE {cluster} {own} ELSE {cap} END)" if own else str(cap)
 
 
 def _solved(lake: Lake, target: int) -> int:

@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from pairmill.catalog.cut import facts
-from pairmill.catalog.cut.cap import balance
+from pairmill.catalog.cut.cap import balance, cap_of
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
 from pairmill.catalog.cut.texts import assign_texts, choose_best, group_keepers
@@ -141,6 +141,9 @@ def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     place = "'cluster=' || c.cluster || ' place=' || c.place || ' of ' || c.size"
     if plan.recipe.balance.target:
         place += f" || ' cap={cap}'"
+    elif own := plan.recipe.balance.lower_caps:
+        lower = f"c.cluster IN ({', '.join(map(str, own))})"
+        place += f" || if({lower}, ' cap=' || {cap_of(plan, cap, 'c.cluster')}, '')"
     survivors = (
         "SELECT c.n, i.image_id, i.sha256, CASE WHEN past THEN 'balance' WHEN coalesce(state, '') <> '' THEN state "
         "WHEN t.n IS NOT NULL THEN 'max_uses' ELSE '' END, "

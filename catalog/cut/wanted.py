@@ -12,7 +12,7 @@ needed, where generating none too many would take up to 113 waves (infra/SCALE.m
 
 from dataclasses import dataclass
 
-from pairmill.catalog.cut.cap import BEFORE, smallest_cap
+from pairmill.catalog.cut.cap import BEFORE, cap_of, smallest_cap
 from pairmill.catalog.cut.late import sentences
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
@@ -89,7 +89,7 @@ def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
         f"(SELECT n, cluster, place, state, lacking, {weight} AS weight FROM cut_capped "
         "LEFT JOIN wave_rates USING (cluster))"
     )
-    enough = max(cap, _expected_cap(lake, plan, rows)) * WHOLE
+    enough = f"{cap_of(plan, max(cap, _expected_cap(lake, plan, rows)))} * {WHOLE}"
     return (
         "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "

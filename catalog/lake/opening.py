@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.lake import empty, schema, score_tables, seal, snapshot, spill
+from pairmill.catalog.lake import comments, empty, schema, score_tables, seal, snapshot, spill
 from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.durable import make_folder
@@ -144,11 +144,13 @@ def bring_up_to_date(lake: Lake) -> None:
     if version < schema.NEWEST and not lake.read_only:
         with hold(lake.metadata, lake.uri, "-", f"{MIGRATE} to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
+            comments.describe(lake)
     if lake.read_only:
         score_tables.create_empty_tables(lake)
     elif score_tables.changes(lake):
         with hold(lake.metadata, lake.uri, "-", "add the tables of scores", WAIT_SECONDS):
             score_tables.add(lake)
+            comments.describe(lake)
 
 
 def _version_for_reader(lake: Lake) -> int:

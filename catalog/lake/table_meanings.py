@@ -3,6 +3,8 @@
 Columns of scores are declared beside their op (`catalog.terms.scores`) and not repeated here.
 """
 
+from pairmill.catalog.terms.declared import declared
+
 TABLES = {
     "documents": "One row per document: a page, a record, or a picture that stands alone.",
     "images": "One row per occurrence of a picture in a document.",
@@ -253,10 +255,34 @@ COLUMNS = {
 }
 
 
+# Of the one table that no migration creates, because it records them.
+_SCHEMA_VERSION = {
+    "": "The migrations that were applied to this lake.",
+    "version": "number of the migration",
+    "applied_at": "time",
+}
+
+
+def table_meaning(table: str) -> str:
+    """Return what ``table`` holds; '' for a table that neither a migration nor an installed package declares."""
+    if table == "schema_version":
+        return _SCHEMA_VERSION[""]
+    score = next((each for each in declared() if each.table == table), None)
+    return TABLES.get(table) or (f"Scores of {score.of}s by package {score.package}." if score else "")
+
+
+def column_meaning(table: str, column: str) -> str:
+    """Return `meaning`, or '' for a column that is not declared."""
+    if table == "schema_version":
+        return _SCHEMA_VERSION.get(column, "")
+    try:
+        return meaning(table, column) if table_meaning(table) else ""
+    except KeyError:
+        return ""
+
+
 def meaning(table: str, column: str) -> str:
     """Return what ``column`` of ``table`` holds; '' for a column that a score declares. Raises KeyError if unknown."""
-    from pairmill.catalog.terms.declared import declared
-
     for score in declared():
         for each in score.columns if score.table == table else ():
             if each.name == column:

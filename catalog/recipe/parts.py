@@ -1,7 +1,7 @@
-"""Declare the sections of a recipe that select: rules, duplicates, association and balance, as typed settings.
+"""Declare the sections of a recipe that select: rules, duplicates and association, as typed settings.
 
-Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the sections for generated texts,
-`parts_of_reading.py` those for reading and decoding.
+Their descriptions are shown in the Prefect form. `parts_of_balance.py` has the section of caps,
+`parts_of_texts.py` those for generated texts, `parts_of_reading.py` those for reading and decoding.
 
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
@@ -22,15 +22,12 @@ from pydantic import (
 
 from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
 from pairmill.catalog.recipe.predicate import columns_of
-from pairmill.catalog.recipe.whole_number import WholeNumber
 from pairmill.catalog.terms import imported
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
-USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
-NO_CAP = "none"  # the cap of a recipe that balances nothing
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
@@ -245,59 +242,3 @@ class Association(Settings):
     def omitted(self) -> set[str]:
         """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""
         return super().omitted() | (set() if self.recall is None else {"probes"})
-
-
-class Balance(Settings):
-    """Settings for limiting the images per cluster, so that no kind of image dominates: a cap, or a total to keep.
-
-    Without either setting the cap is 35 images per cluster. `cap: none` drops no image and trains no clusters; then
-    both fields are None.
-    """
-
-    clusters: int = Field(
-        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
-    )
-    per_cluster: int = Field(
-        168, ge=1, le=MOST, description="Pictures to a cluster, or more; RealSyn's 198 million in 1 million are 198."
-    )
-    cap: int | None = Field(
-        None,
-        ge=1,
-        le=MOST,
-        description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all.",
-    )
-    target: WholeNumber | None = Field(
-        None,
-        description="Pictures to keep in all, 30M say, in the place of a cap: the smallest cap that reaches it.",
-        json_schema_extra=ADVANCED,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_a_cap(cls, given: object) -> object:
-        """Replace the cap `none` by None; add the default cap if neither `cap` nor `target` is set."""
-        if not isinstance(given, dict):
-            return given
-        if given.get("cap") == NO_CAP:
-            return {**given, "cap": None}
-        if given.get("cap") is None and given.get("target") is None:
-            return {**given, "cap": USUAL_CAP}
-        return given
-
-    @model_validator(mode="after")
-    def _has_one(self) -> Self:
-        """Refuse `cap` together with `target`."""
-        if self.cap is not None and self.target is not None:
-            raise ValueError("`cap` and `target` both say how many pictures are kept; leave one of them out")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _without_omitted(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialise the section with one of `cap` and `target`; without a cap it is `cap: none`."""
-        written = {name: value for name, value in write(self).items() if value is not None}
-        return written if self.is_on else {**written, "cap": NO_CAP}
-
-    @property
-    def is_on(self) -> bool:
-        """Whether clusters are capped at all."""
-        return self.cap is not None or self.target is not None

@@ -26,8 +26,10 @@ from pairmill.catalog.write.import_scores import ImportedScores, import_scores
 from pairmill.catalog.write.lease import writing
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
+from pairmill.flows.words_in_sql import provide_words
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
+    from pairmill.tasks.out.concepts import Concept
     from pairmill.tasks.out.export import Captions, Exported, Format
     from pairmill.tasks.recut import CutTrial
 
@@ -60,6 +62,7 @@ class OpenLake:
         It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
         one that DuckDB refuses.
         """
+        provide_words(self.lake, query)
         return relation(self.lake, query)
 
     def datasets(self) -> list[PairDataset]:
@@ -132,6 +135,17 @@ class OpenLake:
         """Return the largest clusters of a version with their names, and sizes before and after the cap."""
         with Gallery(gallery_file(self.lake, datasets.find(self.lake, dataset))) as gallery:
             return named_clusters(gallery, most)
+
+    def concepts(self, dataset: str, names: Sequence[str]) -> "list[Concept]":
+        """Return for each class name its pairs by CLIP and by text, and the rule that drops the rest.
+
+        Loads the version's CLIP to embed the names. Raises PairmillError if it is not there, or for a single name.
+        """
+        from pairmill.flows.version_clip import version_clip
+        from pairmill.tasks.out.concepts import concepts
+
+        version = datasets.find(self.lake, dataset)
+        return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
 
     def calibrate(
         self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()

@@ -11,7 +11,7 @@ from pairmill.flows.command.version_arguments import add_versions
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
-    "look": ("status", "browse", "report", "sql", "why", "clusters", "datasets", "quarantine"),
+    "look": ("status", "browse", "report", "sql", "why", "clusters", "concepts", "datasets", "quarantine"),
     "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop", "verify"),
     "operate": ("doctor", "check", "maintain", "takedown", "up", "schedule"),
     "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),

@@ -49,6 +49,14 @@ def _readers(commands: Any) -> None:
     )
     clusters.add_argument("dataset", metavar="NAME[@V]")
     clusters.add_argument("--most", type=above_0, default=30, metavar="N", help="how many, largest first; default: 30")
+    concepts = add_command(
+        commands,
+        "concepts",
+        "pairmill_concepts:concepts",
+        "count pairs of each name of a list, and what drops the rest",
+    )
+    concepts.add_argument("names", metavar="NAMES.txt", help="class names, one a line")
+    concepts.add_argument("--dataset", required=True, metavar="NAME[@V]", help="the version to count in")
     datasets = add_command(commands, "datasets", "pairmill_read:list_datasets", "list the published datasets")
     quarantine = add_command(
         commands, "quarantine", "pairmill_read:list_quarantine", "list the items that failed, with the reason"
@@ -57,7 +65,7 @@ def _readers(commands: Any) -> None:
     report.add_argument("dataset", metavar="NAME[@V]")
     report.add_argument("--to", default="", metavar="FILE", help="also copy it to a file or folder")
     report.add_argument("--open", action="store_true", help="show it in a web browser")
-    for command in (sql, why, clusters, datasets, quarantine, report):
+    for command in (sql, why, clusters, concepts, datasets, quarantine, report):
         lake_option(command)
-    for command in (sql, clusters, datasets, quarantine):
+    for command in (sql, clusters, concepts, datasets, quarantine):
         format_option(command)

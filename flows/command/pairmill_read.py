@@ -16,6 +16,7 @@ from pairmill.catalog.pending import quarantine
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.write.version_names import version_names
 from pairmill.flows.json_value import json_value
+from pairmill.flows.words_in_sql import provide_words
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -27,6 +28,7 @@ def answer_sql(args: Namespace) -> int:
     The statement can read the lake only; with ``--allow-files`` it can read and write all files of its user.
     """
     with create_or_open(args.lake, read_only=True) as lake:
+        provide_words(lake, args.query)
         columns, rows = (answer if args.allow_files else answer_confined)(lake, args.query)
         if columns:
             show(columns, rows, args.format)

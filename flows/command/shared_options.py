@@ -18,6 +18,7 @@ EXAMPLES = {
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",
     "clusters": "pairmill clusters 30m@3 --most 50",
+    "concepts": "pairmill concepts classes.txt --dataset 30m@3",
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",

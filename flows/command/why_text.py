@@ -35,6 +35,7 @@ def print_image(facts: Facts, screen: Console) -> None:
         rank = ""
         if "rank" in cluster:
             most = f"cap {cluster['cap']}" if "cap" in cluster else f"to keep {cluster['target']:,} in all"
+            most += f" by {cluster['setting']}" if "setting" in cluster else ""
             rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, {most}"
         screen.print(f"  cluster   {cluster['cluster']}{rank}")
     for match in facts["matches"]:

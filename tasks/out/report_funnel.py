@@ -6,7 +6,8 @@ from typing import Any
 from pairmill.catalog.ask import datasets, report
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.recipe.parts import RESERVED, Balance
+from pairmill.catalog.recipe.parts import RESERVED
+from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.recipe.recipe import Recipe
 
 _STEPS = {

@@ -1,0 +1,22 @@
+"""Implement `pairmill concepts`: count the pictures and texts of each name of a list, and show what drops the rest."""
+
+from argparse import Namespace
+from dataclasses import astuple, fields
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.command.pairmill_read import show
+from pairmill.flows.name_list import name_list
+from pairmill.flows.version_clip import version_clip
+from pairmill.tasks.out.concepts import Concept
+from pairmill.tasks.out.concepts import concepts as count
+
+
+def concepts(args: Namespace) -> int:
+    """Print one row per name."""
+    names = name_list(args.names)
+    with create_or_open(args.lake, read_only=True) as lake:
+        dataset = datasets.find(lake, args.dataset)
+        found = count(lake, dataset, names, version_clip(lake, dataset)[0].embed_texts)
+    show([field.name for field in fields(Concept)], [astuple(each) for each in found], args.format)
+    return 0

@@ -1,0 +1,86 @@
+"""`pairmill concepts`: counts, the guilty rule and the looser threshold, on pictures whose vectors are planted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pairmill as pm
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.text.named_words import NamedWords
+from pairmill.tasks.out.concepts import concepts
+from tests.worlds.commands import Tell
+from tests.worlds.line import rows
+
+NAMES = ["fox", "wine glass", "train"]
+SHOWN = "('0x' || left(i.sha256, 6))::INTEGER % 3"  # the planted concept of a picture
+STRICT = "best_similarity >= {}"
+
+
+def planted(lake: Path) -> None:
+    """Give every picture the vector of its concept, a little turned."""
+    with create_or_open(lake) as opened:
+        length = opened.query("SELECT any_value(octet_length(image_vector)) // 2 FROM image_embedding")[0][0]
+        for concept in range(len(NAMES)):
+            vector = np.zeros(length, "<f2")
+            vector[[concept, -1]] = 0.9, 0.1
+            of = f"('0x' || left(sha256, 6))::INTEGER % 3 = {concept} AND image_vector IS NOT NULL"
+            opened.execute(f"UPDATE image_embedding SET image_vector = from_hex('{vector.tobytes().hex()}') WHERE {of}")
+
+
+def embed(texts: list[str]) -> np.ndarray:
+    """Embed "a photo of a NAME" as an axis of its own."""
+    found = np.zeros((len(texts), 64), np.float32)
+    for row, text in enumerate(texts):
+        found[row, NAMES.index(text.removeprefix("a photo of a "))] = 1
+    return found
+
+
+def test_counts_and_the_guilty_rule_are_those_of_the_decisions(curated_copy: Path):
+    middle = rows(curated_copy, "SELECT median(best_similarity) FROM pairs WHERE version = 1")[0][0]
+    with pm.open(curated_copy) as lake:
+        lake.recut("demo@1", {"images.pair_similarity.keep": STRICT.format(middle)})
+    planted(curated_copy)
+    truth = f"""SELECT {SHOWN} AS concept, dropped_by, count(*) AS n, count(*) FILTER (bit_count(failed) = 1) AS alone,
+        list(value) FILTER (bit_count(failed) = 1) AS given FROM decisions d JOIN images i ON i.image_id = d.item_id
+        WHERE d.version = 2 AND d.kind = 'image' AND sha256 IN (SELECT sha256 FROM image_embedding
+        WHERE image_vector IS NOT NULL) GROUP BY ALL"""
+    found = rows(curated_copy, truth)
+    with create_or_open(curated_copy, read_only=True) as lake:
+        length = rows(curated_copy, "SELECT any_value(octet_length(image_vector)) // 2 FROM image_embedding")[0][0]
+        told = concepts(lake, datasets.find(lake, "demo@2"), NAMES, lambda texts: embed(texts)[:, :length])
+    assert sum(each.pictures for each in told) > 20
+    for concept, each in enumerate(told):
+        fates = {rule: (n, alone, given) for at, rule, n, alone, given in found if at == concept}
+        assert each.pictures == fates.pop("", (0,))[0] and each.dropped == sum(n for n, *_ in fates.values())
+        n, alone, given = fates[each.rule]
+        assert (each.dropped_by_rule, each.alone) == (n, alone) and n == max(n for n, *_ in fates.values())
+        if each.rule == "pair_similarity":
+            values = sorted(float(value.removeprefix("best_similarity=")) for value in given)
+            assert each.looser in values and each.looser < middle
+            assert each.back == sum(value >= each.looser for value in values) >= alone / 2
+    assert "pair_similarity" in {each.rule for each in told}
+
+
+def test_a_name_is_found_as_a_plural_but_not_inside_another():
+    find = NamedWords(["fox", "wine glass", "glass", "woman", "Berry"])
+    assert find("Two FOXES and three wine glasses.") == {0, 1}
+    assert find("A glass; women with berries") == {2, 3, 4}
+    assert find("foxglove, glassy wine") == set()
+
+
+def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
+    curated: Path, tell: Tell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "names.txt").write_text("peacock\n\ncrab\npeacock\n")
+    place = ("--dataset", "demo@1", "--lake", str(curated), "--format", "json")
+    told = json.loads(tell("concepts", str(tmp_path / "names.txt"), *place))
+    assert [row["name"] for row in told] == ["peacock", "crab"] and sum(row["pictures"] for row in told) > 0
+    texts = "lower(concat_ws(' ', text1, text2, text3))"
+    sql = f"SELECT count(*) FROM pairs WHERE version = 1 AND regexp_matches({texts}, '\\bpeacocks?\\b')"
+    assert told[0]["texts"] == rows(curated, sql)[0][0]
+    with pm.open(curated) as lake, pytest.raises(PairmillError, match="two names or more"):
+        lake.concepts("demo", ["crab"])
