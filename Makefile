@@ -54,7 +54,8 @@ test-browser: setup
 test-slow: setup
 	$(PYTEST) -m slow
 
-# Every property again, with five times the examples: before a release, and when a property's code has changed. Not in CI.
+# Every property again, with five times the examples, and 200 histories of runs, which take two hours of CPU time: before a
+# release, and when a property's code has changed. Not in CI.
 test-full: setup
 	$(PYTEST) -m hypothesis --hypothesis-profile full
 

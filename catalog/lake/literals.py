@@ -46,7 +46,7 @@ def _literal(value: Any) -> str | None:
         return quoted(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return f"'{value.isoformat()}'::TIMESTAMPTZ"
-    if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and {*map(type, value)} in ({str}, {int}):
+    if isinstance(value, list | tuple) and len(value) <= LONGEST_LIST and {*map(type, value)} in (set(), {str}, {int}):
         each = [_literal(text) for text in value]
         return None if None in each else f"[{', '.join(map(str, each))}]"
     return None

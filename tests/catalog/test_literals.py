@@ -37,3 +37,9 @@ def test_numbered_parameters_stay_parameters() -> None:
 def test_a_list_that_is_longer_than_a_parser_likes_stays_a_parameter() -> None:
     assert with_literals("SELECT len(?)", [["a"] * 5000])[1] == [["a"] * 5000]
     assert with_literals("SELECT len(?)", [["a"] * 50])[1] == []
+
+
+def test_an_empty_list_is_written_out_with_the_type_of_the_parameter() -> None:
+    sql, left = with_literals("SELECT typeof(?)", [[]])
+    assert left == []
+    assert CONNECTION.execute(sql).fetchall() == CONNECTION.execute("SELECT typeof(?)", [[]]).fetchall()

@@ -1,4 +1,7 @@
-"""Over histories of changes, a run that is answered by an earlier one says what it would have said by running."""
+"""Over histories of changes, a run that is answered by an earlier one says what it would have said by running.
+
+`make test` tries one history, `make test-full` 200. One takes 20 to 30 CPU s, since every step of it is a run.
+"""
 
 import os
 import random
@@ -8,16 +11,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as profile
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.lease import writing
+from pairmill.catalog.write.sweep import checkpoint
+from pairmill.catalog.write.version_names import name_version
 from pairmill.flows import nothing_to_do
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.display import Display
+from tests.examples import FULL
 from tests.worlds.shared import new_lake
 
-HISTORIES = int(os.environ.get("PAIRMILL_HISTORIES", "1"))
-STEPS = 6 if HISTORIES > 1 else 3
+IS_FULL = profile().max_examples >= FULL
+SEEDS = range(200) if IS_FULL else range(1)
+STEPS = 6 if IS_FULL else 3
 RECIPE = """
 name: small
 models: {{clip: "open_clip:local-dir:{model}"}}
@@ -75,6 +84,26 @@ class History:
         with create_or_open(self.lake) as lake, writing(lake, "ban", "test"):
             lake.execute("INSERT INTO bans SELECT sha256, 'asked for', now() FROM images ORDER BY ALL LIMIT 1")
 
+    def take_down(self) -> None:
+        """Remove a document, which writes the files of its rows anew."""
+        with create_or_open(self.lake, read_only=True) as lake:
+            ((document,),) = lake.query("SELECT max(document_id) FROM documents")
+        assert main(["takedown", "--document", str(document), "--lake", str(self.lake), "--yes"]) == 0
+
+    def merge(self) -> None:
+        with create_or_open(self.lake) as lake, writing(lake, "merge", "test") as writer:
+            checkpoint(writer)
+
+    def name(self) -> None:
+        with create_or_open(self.lake) as lake, writing(lake, "name", "test"):
+            newest = lake.query("SELECT max(version) FROM datasets")[0][0]
+            name_version(lake, "small", newest, f"release-{newest}")
+
+    def drop(self) -> None:
+        with create_or_open(self.lake) as lake, writing(lake, "drop", "test"):
+            if len(versions := lake.query("SELECT version FROM datasets ORDER BY version")) > 1:
+                drop_version(lake, "small", self.random.choice(versions)[0])
+
     def replay(self) -> None:
         with suppress(SystemExit):
             main(["replay", "--reason", "missing", "--lake", str(self.lake)])
@@ -126,11 +155,13 @@ def _die(session: object) -> None:
 
 EVENTS: tuple[Callable[[History], None], ...] = (
     History.nothing, History.nothing, History.nothing, History.add, History.remove, History.change, History.set,
-    History.rule, History.ban, History.replay, History.touch_model, History.kill, History.damage,
+    History.rule, History.ban, History.take_down, History.replay, History.merge, History.name, History.drop,
+    History.touch_model, History.kill, History.damage,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.hypothesis  # by this mark `make test-full` finds it
+@pytest.mark.parametrize("seed", SEEDS)
 def test_an_answer_says_what_a_run_would_say(
     seed: int, tmp_path: Path, pages: Path, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
 ):
@@ -151,5 +182,5 @@ def test_an_answer_says_what_a_run_would_say(
         history.mend()
     assert n_answered, happened  # the second of them is: nothing happened since the first
     with capsys.disabled():
-        if HISTORIES > 1:
+        if IS_FULL:
             print(f"\nseed {seed}: {n_answered} of {len(happened)} answered: {' '.join(happened)}")

@@ -18,7 +18,7 @@ from pairmill.flows.command.cli import main
 from pairmill.tasks.run.resources import Resources
 from pairmill.tasks.run.waiting import Waiting
 from tests.worlds.growing_cluster import growing_cluster
-from tests.worlds.shared import new_lake, opened_new
+from tests.worlds.shared import made_once, new_lake, opened_new
 
 PROGRAM = "import sys; from tests.worlds.waiting_run import main; main(*sys.argv[1:])"
 WAITS = r"waiting for a node with 2 CPUs and 1 GPU since \d\d:\d\d UTC \(1 being launched\)"
@@ -54,9 +54,14 @@ def test_status_has_a_line_of_what_the_holder_waits_for_unless_that_was_killed(
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run said, and `pairmill status` beside it, until a node was launched, and when none could be."""
-    folder = tmp_path_factory.mktemp("waiting")
+def told() -> dict[str, Any]:
+    """What one run told. The tests may run in several processes, and a cluster takes a minute."""
+    return json.loads((made_once("waiting", _tell) / "told.json").read_text())
+
+
+def _tell(folder: Path) -> None:
+    """Write what a run said, and `pairmill status` beside it, until a node was launched, and when none could be."""
+    folder.mkdir()
     lake, gate = str(new_lake(folder / "lake")), folder / "gate"
     with growing_cluster(gate) as joining, run_on(lake, joining) as run:
         found: dict[str, Any] = {"before": heard(run, "1 being launched"), "status before": status(lake)}
@@ -67,7 +72,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         found["refused"], found["status refused"] = heard(run, '"refused"'), status(lake)
         go_on(run)
         assert run.wait(120) == 0
-    return found
+    (folder / "told.json").write_text(json.dumps(found))
 
 
 @contextmanager
