@@ -77,7 +77,7 @@ def write_export(args: Namespace) -> int:
             display.progress(Progress(f"export {dataset}", done, total, "pairs"))
 
         place = (dataset.name, dataset.version, args.to, args.format)
-        found = export(lake, *place, progress=show, captions=args.captions, text=args.text)
+        found = export(lake, *place, progress=show, captions=args.captions, text=args.text, shuffle=args.shuffle)
     print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
     return 0
 

@@ -21,7 +21,8 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.out.destination import Destination, HashingFile
-from pairmill.tasks.out.export import REALSYN, TAR_BYTES, Format, export, spans
+from pairmill.tasks.out.export import TAR_BYTES, export, spans
+from pairmill.tasks.out.export_forms import REALSYN, Format
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
 from tests.worlds.samples import write
