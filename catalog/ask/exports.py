@@ -18,6 +18,7 @@ from pairmill.catalog.terms.error import PairmillError
 
 _KINDS = columns("pairs")
 PAIR_COLUMNS = tuple(_KINDS)
+_ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
 TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
@@ -35,12 +36,14 @@ class Order:
         typical_first: Begin with `typical_pairs`.
         seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
         each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
+        on_the_web: Leave out pairs whose picture has no address on the web.
     """
 
     by_shard: bool = False
     typical_first: bool = False
     seed: int | None = None
     each_of: tuple[str, ...] = ()
+    on_the_web: bool = False
 
 
 def gather(lake: Lake, dataset: Dataset, order: Order, with_captions: str = "") -> None:
@@ -53,7 +56,7 @@ def gather(lake: Lake, dataset: Dataset, order: Order, with_captions: str = "") 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
     of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    pairs = f"(SELECT * FROM pairs WHERE {of_version})"
+    pairs = f"(SELECT * FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"

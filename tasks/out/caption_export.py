@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,13 @@ from pairmill.catalog.terms.mark import MARK
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from pairmill.tasks.out.export import spans
-from pairmill.tasks.out.export_forms import SUFFIX, Format
+from pairmill.tasks.out.export_forms import SUFFIX
 from pairmill.tasks.out.export_place import LAYOUT
 from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
 from pairmill.tasks.out.pictures import Pictured, with_pictures
 from pairmill.tasks.out.webdataset_tars import Sample, write_tar
 
+Format = Literal["webdataset", "parquet", "texts"]
 SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
 _FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")
 
@@ -94,6 +95,7 @@ def export_captions(
     n_rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
     caption_rows.record(lake, scorer, format, place.uri, len(files), n_rows, n_bytes)
     head = _head(lake, scorer, format) | {"rows": n_rows, "left_out": left_out}
+    place.write_checksums(files)
     place.write_card(_card(format))
     place.write_list(MANIFEST, head, files)
     return CaptionsExported(place.uri, len(files), n_rows, n_bytes, left_out)

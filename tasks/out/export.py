@@ -26,7 +26,7 @@ from pairmill.catalog.write import lease
 from pairmill.tasks.out import export_forms
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, Written
-from pairmill.tasks.out.export_forms import ONE_TEXT, SUFFIX, WITH_PICTURES, Format, table_columns
+from pairmill.tasks.out.export_forms import ONE_TEXT, SUFFIX, WITH_PICTURES, Format
 from pairmill.tasks.out.export_place import check_place, finished, head_of, listed_files, whose_export
 from pairmill.tasks.out.pictures import Pictured, with_pictures
 from pairmill.tasks.out.shuffled_pictures import ShuffledPictures
@@ -91,7 +91,7 @@ def export(
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     chosen = text_choice(text)
     if text != "text1" and format not in ONE_TEXT:
-        raise PairmillError(f"--text chooses the .txt of tars, and {format} has a column for each text. Leave it out.")
+        raise PairmillError(f"--text chooses a sample's one text, and {format} has a column for each. Leave it out.")
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     more = {name: value for name, (value, default) in given.items() if value != default}
     if lake.read_only:
@@ -105,6 +105,7 @@ def export(
     check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
+        place.write_checksums(files)
         place.write_card(_card(dataset, format, captions))
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
@@ -115,8 +116,8 @@ def export(
 
 def _card(dataset: Dataset, format: str, captions: str) -> str:
     """Return the export's dataset card."""
-    columns = [*table_columns(exports.PAIR_COLUMNS), *(["captions"] if captions == "all" else [])]
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
+    columns = export_forms.shown_columns(format, captions == "all")
     return dataset_card(str(dataset), about, format, f"{_stem(dataset)}*.{SUFFIX[format]}", columns, PAIR)
 
 
@@ -155,8 +156,8 @@ def _write_all(
                 name = f"{_stem(dataset)}{number:06d}.{SUFFIX[format]}"
                 table = exports.portion(lake, first, last)
                 with place.file(name) as out:
-                    export_forms.write(table, format, pictured_in(number), out, text)
-                files.append(out.written(name, table.num_rows))
+                    n_rows = export_forms.write(table, format, pictured_in(number), out, text)
+                files.append(out.written(name, n_rows))
                 place.write_list(PROGRESS, head, files)
     finally:
         exports.release(lake)
@@ -194,7 +195,7 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     first = 0
     while first < len(sizes):
         last = min(first + most_rows, len(sizes))
-        if format != "texts":
+        if format in WITH_PICTURES:
             before = ends[first - 1] if first else 0
             last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
         yield first, last
