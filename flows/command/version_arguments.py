@@ -80,6 +80,9 @@ def _versions(commands: Any) -> None:
                         "or a sample for each: 'each(text1..text3)'")  # fmt: skip
     export.add_argument("--shuffle", type=from_0, default=None, metavar="SEED",
                         help="shuffle the whole dataset over the files; equal seeds give equal files")  # fmt: skip
+    export.add_argument("--push", default="", metavar="USER/NAME",
+                        help="then upload it to this dataset of the Hugging Face Hub, with your token; a new one is "
+                        "private")  # fmt: skip
     tag = add_command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
     tag.add_argument("dataset", metavar="NAME[@V]")
     tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")

@@ -24,10 +24,12 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
 from pairmill.catalog.write import lease
 from pairmill.tasks.out import export_forms
+from pairmill.tasks.out.croissant import CROISSANT, croissant
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.out.export_forms import ONE_TEXT, SUFFIX, WITH_PICTURES, Format
 from pairmill.tasks.out.export_place import check_place, finished, head_of, listed_files, whose_export
+from pairmill.tasks.out.parquet_tables import IMAGE
 from pairmill.tasks.out.pictures import Pictured, with_pictures
 from pairmill.tasks.out.shuffled_pictures import ShuffledPictures
 from pairmill.tasks.out.text_choice import TextChoice, text_choice
@@ -105,8 +107,7 @@ def export(
     check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        place.write_checksums(files)
-        place.write_card(_card(dataset, format, captions))
+        _describe(lake, dataset, place, format, captions, files)
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
@@ -114,14 +115,20 @@ def export(
     return found
 
 
-def _card(dataset: Dataset, format: str, captions: str) -> str:
-    """Return the export's dataset card."""
+def _describe(
+    lake: Lake, dataset: Dataset, place: Destination, format: str, captions: str, files: list[Written]
+) -> None:
+    """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
-    columns = export_forms.shown_columns(format, captions == "all")
-    return dataset_card(str(dataset), about, format, f"{_stem(dataset)}*.{SUFFIX[format]}", columns, PAIR)
+    shown = export_forms.shown_columns(format, captions == "all")
+    names = f"{stem(dataset)}*.{SUFFIX[format]}"
+    place.write_checksums(files)
+    place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))
+    fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
+    place.write_json(CROISSANT, croissant(lake, dataset, names, fields, about))
 
 
-def _stem(dataset: Dataset) -> str:
+def stem(dataset: Dataset) -> str:
     """Return the beginning of the names of the export's data files."""
     return f"{dataset.name}-v{dataset.version}-"
 
@@ -153,7 +160,7 @@ def _write_all(
                 progress(first, len(sizes))
                 if number < len(files):
                     continue
-                name = f"{_stem(dataset)}{number:06d}.{SUFFIX[format]}"
+                name = f"{stem(dataset)}{number:06d}.{SUFFIX[format]}"
                 table = exports.portion(lake, first, last)
                 with place.file(name) as out:
                     n_rows = export_forms.write(table, format, pictured_in(number), out, text)
@@ -182,7 +189,7 @@ def _picture_source(
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
     """Remove files of an earlier, larger state of this version."""
     known = {file.name for file in files}
-    ours = re.compile(rf"(?={re.escape(_stem(dataset))}).+?{EXPORT_FILE}")
+    ours = re.compile(rf"(?={re.escape(stem(dataset))}).+?{EXPORT_FILE}")
     for name in place.names():
         if ours.fullmatch(name) and name not in known:
             place.remove(name)

@@ -370,7 +370,8 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     assert len(added) == 7 + N - 4
     export(lake, "small", 1, str(tmp_path / "local"))
     local = files(tmp_path / "local")
-    assert set(names()) == {"out/.pairmill", "out/README.md", "out/SHA256SUMS", *(f"out/{name}" for name in local)}
+    beside = (".pairmill", ".croissant.json", "README.md", "SHA256SUMS")
+    assert set(names()) == {*(f"out/{name}" for name in beside), *(f"out/{name}" for name in local)}
     for name, data in local.items():
         assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
     for place in ("s3://data/tables", str(tmp_path / "tables")):

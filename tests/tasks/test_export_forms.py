@@ -5,13 +5,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.tasks.out import export as of_dataset
 from pairmill.tasks.out.export import export
-from pairmill.tasks.out.export_forms import REALSYN
+from pairmill.tasks.out.export_forms import REALSYN, SUFFIX
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import published
 
@@ -30,6 +31,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
             "UPDATE pairs SET raw_image_url = 'folder/0.jpg', caption = '' WHERE raw_image_url = ?", first[:1]
         )
         opened.execute("UPDATE pairs SET raw_image_url = NULL WHERE raw_image_url = ?", first[1:])
+        opened.execute('UPDATE documents SET metadata = \'{"license": "CC-BY-4.0"}\'')
         yield opened
 
 
@@ -80,3 +82,30 @@ def test_sha256sum_accepts_the_checksums_and_finds_a_changed_byte(form, lake: La
     data.write_bytes(data.read_bytes()[:-1] + b"!")
     bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert bad.returncode == 1 and f"{data.name}: FAILED" in bad.stdout
+
+
+@pytest.mark.parametrize("form", SUFFIX)
+def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp_path: Path):
+    import mlcroissant  # 2 s
+
+    export(lake, "small", 1, str(tmp_path), form)
+    path = tmp_path / ".croissant.json"
+    described = mlcroissant.Dataset(path).metadata
+    assert not described.ctx.issues.errors and described.version == "1.0.0"
+    found = json.loads(path.read_text())
+    (files,) = found["distribution"]
+    assert len(list(tmp_path.glob(files["includes"]))) == 2
+    assert found["isBasedOn"] == ["https://example.org"] and found["license"] == ["CC-BY-4.0"]
+    recipe, *steps = found["rai:dataPreprocessingProtocol"]
+    assert '"name":"small"' in recipe.replace(" ", "") and "sentence length: 3 in, 0 dropped" in steps
+    path.write_text(json.dumps(found | {"distribution": [files | {"includes": None, "encodingFormat": None}]}))
+    with pytest.raises(mlcroissant.ValidationError):
+        mlcroissant.Dataset(path)
+
+
+@pytest.mark.parametrize("form", ["parquet", "texts", "realsyn"])
+def test_croissant_names_the_columns_that_the_files_have(form, lake: Lake, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path), form, captions="all" if form != "realsyn" else "chosen")
+    (rows,) = json.loads((tmp_path / ".croissant.json").read_text())["recordSet"]
+    first = next(tmp_path.glob("*.parquet"))
+    assert [field["name"] for field in rows["field"]] == pq.read_schema(first).names
