@@ -28,7 +28,7 @@ def lake_id(lake: Lake) -> str:
 
 
 @dataclass(frozen=True)
-class Order:
+class RowOrder:
     """The rows of an export and their order.
 
     Attributes:
@@ -46,7 +46,7 @@ class Order:
     on_the_web: bool = False
 
 
-def gather(lake: Lake, dataset: Dataset, order: Order, with_captions: str = "") -> None:
+def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
     The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from pairmill.catalog.ask.exports import PAIR_COLUMNS, Order
+from pairmill.catalog.ask.exports import PAIR_COLUMNS, RowOrder
 from pairmill.tasks.out.destination import HashingFile
 from pairmill.tasks.out.llava_conversations import LLAVA_COLUMNS, write_conversations
 from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
@@ -20,9 +20,9 @@ WITH_PICTURES = ("webdataset", "parquet")
 ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, which --text chooses
 
 
-def order(format: str, text: TextChoice, shuffle: int | None) -> Order:
+def order(format: str, text: TextChoice, shuffle: int | None) -> RowOrder:
     """Return the rows of a form and their order."""
-    return Order(format in WITH_PICTURES, format == "webdataset", shuffle, text.each_of, format == "realsyn")
+    return RowOrder(format in WITH_PICTURES, format == "webdataset", shuffle, text.each_of, format == "realsyn")
 
 
 def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, text: TextChoice) -> int:
