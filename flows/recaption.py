@@ -18,8 +18,7 @@ from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import replay
 from pairmill.tasks.generate.caption_all import caption_first, caption_rest, select_captioner
-from pairmill.tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
-from pairmill.tasks.out.export import Format
+from pairmill.tasks.out.caption_export import CaptionsExported, Format, check_captions_place, export_captions
 from pairmill.tasks.run import identity
 from pairmill.tasks.run.progress import Progress
 from pairmill.tasks.run.session import Session

@@ -1,5 +1,6 @@
 """Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.ask.datasets import Dataset, find
+from pairmill.catalog.ask.shuffled_rows import shuffled
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
@@ -16,6 +18,7 @@ from pairmill.catalog.terms.error import PairmillError
 
 _KINDS = columns("pairs")
 PAIR_COLUMNS = tuple(_KINDS)
+_ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
 TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
@@ -24,33 +27,58 @@ def lake_id(lake: Lake) -> str:
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
-def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "", typical_first: bool = False) -> None:
+@dataclass(frozen=True)
+class RowOrder:
+    """The rows of an export and their order.
+
+    Attributes:
+        by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
+        typical_first: Begin with `typical_pairs`.
+        seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
+        each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
+        on_the_web: Leave out pairs whose picture has no address on the web.
+    """
+
+    by_shard: bool = False
+    typical_first: bool = False
+    seed: int | None = None
+    each_of: tuple[str, ...] = ()
+    on_the_web: bool = False
+
+
+def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
-    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id; with
-    ``typical_first`` behind the pairs of `typical_pairs`. The pairs are copied because an export takes hours, and an
-    open query on the lake would block commits as long. The copy spills to disk, about 1.5 KB per pair.
-    ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three headers with padding.
+    The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The
+    copy spills to disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes,
+    texts, three headers with padding.
 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
     of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    pairs = f"(SELECT * FROM pairs WHERE {of_version})"
+    pairs = f"(SELECT * FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
-    order = "c.shard, p.image_id" if by_shard else "p.image_id"
-    if typical_first and (first := typical_pairs(lake, pairs, bool(with_captions))):
-        order = f"p.image_id NOT IN ({', '.join(map(quoted, first))}), {order}"  # false sorts first
+    key = "image_id"
+    if order.each_of:
+        named = ", ".join(f"CASE WHEN length({name}) > 0 THEN {quoted(name)} END" for name in order.each_of)
+        each = f"SELECT *, unnest(list_filter([{named}], x -> x IS NOT NULL)) AS text_column FROM {pairs}"
+        pairs, key = f"(SELECT *, image_id || '-' || text_column AS sample FROM ({each}))", "sample"
+    by = shuffled(order.seed, f"p.{key}") if order.seed is not None else f"p.{key}"
+    if order.by_shard and order.seed is None:
+        by = f"c.shard, {by}"
+    if order.typical_first and (first := typical_pairs(lake, pairs, bool(with_captions), key)):
+        by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
-        SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {order}) - 1 AS n,
+        SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {by}) - 1 AS n,
             coalesce(c.n_bytes, 0) + coalesce(strlen(p.text1), 0) + strlen(to_json(p)) + 4096 AS sample_bytes
         FROM {pairs} p LEFT JOIN image_content c ON c.sha256 = p.sha256 ORDER BY n"""
     )
 
 
-def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
+def typical_pairs(lake: Lake, pairs: str, with_captions: bool, key: str = "image_id") -> list[str]:
     """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
@@ -60,17 +88,18 @@ def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
         lake: The lake.
         pairs: SQL for the version's rows of ``pairs``.
         with_captions: Whether they have the column ``captions``.
+        key: The column of their ids.
     """
     known = [f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL" for name, kind in _KINDS.items()]
     if with_captions:
         known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
     bits = " + ".join(f"CASE WHEN {each} THEN {1 << n} ELSE 0 END" for n, each in enumerate(known))
-    sets = lake.query(f"SELECT {bits} AS known, min(image_id) FROM {pairs} GROUP BY ALL ORDER BY ALL")
+    sets = lake.query(f"SELECT {bits} AS known, min({key}) FROM {pairs} GROUP BY ALL ORDER BY ALL")
     left, found = reduce(or_, (bits_of_set for bits_of_set, _ in sets), 0), []
     while left and len(found) < TYPED:
-        bits_of_set, image_id = max(sets, key=lambda each: (each[0] & left).bit_count())
+        bits_of_set, row_id = max(sets, key=lambda each: (each[0] & left).bit_count())
         left &= ~bits_of_set
-        found.append(image_id)
+        found.append(row_id)
     return found
 
 

@@ -10,4 +10,4 @@ LAKE_CATALOG, LAKE_DATA = "catalog.sqlite", "data/main"
 EXPORT_LISTS = (".manifest.json", ".progress.json")
 # Without the dot, `datasets` took the manifest for the export's only row.
 FORMER_EXPORT_LISTS = ("manifest.json", "progress.json")
-EXPORT_FILE = r"-v\d+-\d{6}\.(tar|parquet)"
+EXPORT_FILE = r"-v\d+-\d{6}\.(tar|parquet|json)"

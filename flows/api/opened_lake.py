@@ -30,7 +30,8 @@ from pairmill.flows.words_in_sql import provide_words
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
     from pairmill.tasks.out.concepts import Concept
-    from pairmill.tasks.out.export import Captions, Exported, Format
+    from pairmill.tasks.out.export import Captions, Exported
+    from pairmill.tasks.out.export_forms import Format
     from pairmill.tasks.recut import CutTrial
 
 
@@ -171,9 +172,10 @@ class OpenLake:
         format: "Format" = "webdataset",
         captions: "Captions" = "chosen",
         text: str = "text1",
+        shuffle: int | None = None,
     ) -> "Exported":
         """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
-        return self.dataset(dataset).export(to, format, captions, text)
+        return self.dataset(dataset).export(to, format, captions, text, shuffle)
 
     def why(self, item: str, dataset: str = "") -> dict[str, Any]:
         """Return what `pairmill why` prints of an image, else of a sentence, else of a document, by parts.

@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # torch takes 2 s to import
     import pyarrow as pa
 
     from pairmill.flows.api.training_pairs import TrainingPairs
-    from pairmill.tasks.out.export import Captions, Exported, Format
+    from pairmill.tasks.out.export import Captions, Exported
+    from pairmill.tasks.out.export_forms import Format
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,12 @@ class PairDataset:
         return TrainingPairs(self.lake.uri, self.version, text, seed, transform)
 
     def export(
-        self, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen", text: str = "text1"
+        self,
+        to: str,
+        format: "Format" = "webdataset",
+        captions: "Captions" = "chosen",
+        text: str = "text1",
+        shuffle: int | None = None,
     ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
@@ -101,4 +107,5 @@ class PairDataset:
         from pairmill.tasks.out.export import export
 
         with create_or_open(self.lake.uri) as lake:
-            return export(lake, self.version.name, self.version.version, to, format, captions=captions, text=text)
+            which = self.version.name, self.version.version
+            return export(lake, *which, to, format, captions=captions, text=text, shuffle=shuffle)

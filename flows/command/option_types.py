@@ -18,6 +18,13 @@ def above_0(text: str) -> int:
     return int(text)
 
 
+def from_0(text: str) -> int:
+    """Parse a whole number from 0 to 999,999,999."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"'{text}' is no such number; give a whole number, 0 or more")
+    return int(text)
+
+
 def time_of_day(text: str) -> tuple[int, int]:
     """Parse HH:MM to hours and minutes."""
     hours, colon, minutes = text.partition(":")

@@ -65,13 +65,16 @@ def list_quarantine(args: Namespace) -> int:
 
 
 def write_export(args: Namespace) -> int:
-    """Export a dataset's files; take the lease only to record them in ``exports``."""
+    """Export a dataset's files, and upload them if asked; take the lease only to record them in ``exports``."""
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
-    from pairmill.tasks.out.export import export
+    from pairmill.tasks.out.export import export, stem
+    from pairmill.tasks.out.hub_push import check_push, push
     from pairmill.tasks.run.progress import Progress
 
     check_is_lake(args.lake)
+    if args.push:
+        check_push(args.push, args.to)
     with create_or_open(args.lake) as lake, Display(console()) as display:
         dataset = datasets.find(lake, args.dataset)
 
@@ -79,8 +82,10 @@ def write_export(args: Namespace) -> int:
             display.progress(Progress(f"export {dataset}", done, total, "pairs"))
 
         place = (dataset.name, dataset.version, args.to, args.format)
-        found = export(lake, *place, progress=show, captions=args.captions, text=args.text)
+        found = export(lake, *place, progress=show, captions=args.captions, text=args.text, shuffle=args.shuffle)
     print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
+    if args.push:
+        print(visible(f"uploaded to {push(found.uri, stem(dataset), args.push)}"))
     return 0
 
 

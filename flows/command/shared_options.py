@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE
@@ -143,8 +144,8 @@ def text_or_json_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=("table", "json"), default="table", help="json: one object, for scripts")
 
 
-def export_format_option(command: argparse.ArgumentParser) -> None:
-    """Add the ``--format`` of an export."""
-    command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",
+def export_format_option(command: argparse.ArgumentParser, more: Sequence[str] = (), about: str = "") -> None:
+    """Add the ``--format`` of an export; ``more`` are further formats, ``about`` says what they are."""
+    command.add_argument("--format", choices=("webdataset", "parquet", "texts", *more), default="webdataset",
                          help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
-                         "texts: the same without; default: webdataset")  # fmt: skip
+                         f"texts: the same without; {about}default: webdataset")  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pairmill.flows.command.option_types import above_0, numbers, share
+from pairmill.flows.command.option_types import above_0, from_0, numbers, share
 from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
@@ -83,12 +83,19 @@ def _versions(commands: Any) -> None:
     export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    export_format_option(export)
+    about = "realsyn: its five columns, by address; llava: JSON of conversations; "
+    export_format_option(export, ("realsyn", "llava"), about)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
     export.add_argument("--text", default="text1", metavar="TEXT",
-                        help="a tar's .txt: a column, or by chance: 'random(text1..text3, syn_text * 2)'")  # fmt: skip
+                        help="the text of a sample: a column; by chance: 'random(text1..text3, syn_text * 2)'; "
+                        "or a sample for each: 'each(text1..text3)'")  # fmt: skip
+    export.add_argument("--shuffle", type=from_0, default=None, metavar="SEED",
+                        help="shuffle the whole dataset over the files; equal seeds give equal files")  # fmt: skip
+    export.add_argument("--push", default="", metavar="USER/NAME",
+                        help="then upload it to this dataset of the Hugging Face Hub, with your token; a new one is "
+                        "private")  # fmt: skip
     tag = add_command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
     tag.add_argument("dataset", metavar="NAME[@V]")
     tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")

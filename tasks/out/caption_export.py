@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,14 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from pairmill.tasks.out.export import LAYOUT, SUFFIX, Format, spans
+from pairmill.tasks.out.export import spans
+from pairmill.tasks.out.export_forms import SUFFIX
+from pairmill.tasks.out.export_place import LAYOUT
 from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
+from pairmill.tasks.out.pictures import Pictured, with_pictures
 from pairmill.tasks.out.webdataset_tars import Sample, write_tar
 
+Format = Literal["webdataset", "parquet", "texts"]
 SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
 _FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")
 
@@ -90,6 +95,7 @@ def export_captions(
     n_rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
     caption_rows.record(lake, scorer, format, place.uri, len(files), n_rows, n_bytes)
     head = _head(lake, scorer, format) | {"rows": n_rows, "left_out": left_out}
+    place.write_checksums(files)
     place.write_card(_card(format))
     place.write_list(MANIFEST, head, files)
     return CaptionsExported(place.uri, len(files), n_rows, n_bytes, left_out)
@@ -136,7 +142,7 @@ def _write_new(
         name = f"captions-{n:06d}.{SUFFIX[format]}"
         table = caption_rows.portion(lake, first, last)
         with place.file(name) as out:
-            _write(table, format, paths, out)
+            _write(table, format, partial(with_pictures, paths=paths), out)
         files[n : n + 1] = [out.written(name, table.num_rows)]
         digests[n : n + 1] = [caption_rows.digest(lake, first, last)]
         place.write_list(PROGRESS, head | {"digests": digests}, files)
@@ -168,11 +174,11 @@ def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written],
     return files, digests
 
 
-def _write(table: pa.Table, format: Format, paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
+def _write(table: pa.Table, format: Format, pictured: Pictured, out: HashingFile) -> None:
     """Write captions as one file."""
     if format == "webdataset":
-        write_tar(table.to_pylist(), paths, out, SAMPLE)
+        write_tar(table.to_pylist(), pictured, out, SAMPLE)
     elif format == "parquet":
-        write_with_pictures(table, CAPTION_COLUMNS, SAMPLE.name, paths, out)
+        write_with_pictures(table, CAPTION_COLUMNS, SAMPLE.name, pictured, out)
     else:
         write_texts(table, CAPTION_COLUMNS, out)

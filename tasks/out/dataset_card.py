@@ -14,6 +14,11 @@ _FORM = {
     ),
     "parquet": "Parquet tables. The column `{image}` has the picture's original bytes.",
     "texts": "Parquet tables of texts, without pictures.",
+    "realsyn": "Parquet tables in the columns of RealSyn's release: the picture's address on the web, and its texts.",
+    "llava": (
+        "JSON lists of conversations, as LLaVA trains on them. `image` is the picture's name in the tars of the "
+        "webdataset export of the same version."
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from pairmill.catalog.terms.mark import EXPORT_LISTS, FORMER_EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
 CARD = "README.md"
+CHECKSUMS = "SHA256SUMS"
 # botocore sends a request up to 3 times and s3fs repeats that up to S3_ROUNDS times, also for broken connections: a
 # silent server is given up after 3 minutes. With s3fs's own 5 rounds and 60 s it would take 20 minutes.
 _S3: dict[str, Any] = {
@@ -160,6 +161,11 @@ class Destination:
         if CARD not in self.names():
             with self.file(CARD) as out:
                 out.write(text.encode())
+
+    def write_checksums(self, files: list[Written]) -> None:
+        """Write the sha256 of each file in the form that `sha256sum -c` reads."""
+        with self.file(CHECKSUMS) as out:
+            out.write("".join(f"{file.sha256}  {file.name}\n" for file in files).encode())
 
     def holds(self, file: Written) -> bool:
         """Return whether the file exists with its size; its bytes are not read again."""

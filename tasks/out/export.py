@@ -8,33 +8,36 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from pairmill.catalog.ask import datasets, exports
 from pairmill.catalog.ask.all_captions import captions_of
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import EXPORT_FILE, FORMER_EXPORT_LISTS, MARK
+from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
 from pairmill.catalog.write import lease
+from pairmill.tasks.out import export_forms
+from pairmill.tasks.out.croissant import CROISSANT, croissant
 from pairmill.tasks.out.dataset_card import dataset_card
-from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
+from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, Written
+from pairmill.tasks.out.export_forms import ONE_TEXT, SUFFIX, WITH_PICTURES, Format
+from pairmill.tasks.out.export_place import check_place, finished, head_of, listed_files, whose_export
+from pairmill.tasks.out.parquet_tables import IMAGE
+from pairmill.tasks.out.pictures import Pictured, with_pictures
+from pairmill.tasks.out.shuffled_pictures import ShuffledPictures
 from pairmill.tasks.out.text_choice import TextChoice, text_choice
-from pairmill.tasks.out.webdataset_tars import PAIR, Sample, write_tar
+from pairmill.tasks.out.webdataset_tars import PAIR
 
-Format = Literal["webdataset", "parquet", "texts"]
 Captions = Literal["chosen", "all"]
-LAYOUT = 2  # of files and members; an export of an older layout is written anew, because loaders want one layout
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
-REALSYN = ("raw_image_url", "text1", "text2", "text3", "syn_text")
-SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def export(
     progress: Callable[[int, int], None] = lambda done, total: None,
     captions: Captions = "chosen",
     text: str = "text1",
+    shuffle: int | None = None,
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -72,8 +76,11 @@ def export(
     ``captions`` 'all' adds a column `captions`, also to the `.json`: for each captioner that captioned the image, in
     the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake has one.
 
-    ``text`` is the text of a sample's `.txt`, as `text_choice` reads it: a column, or several by chance, drawn by each
-    image's id.
+    ``text`` is the text of a sample's `.txt`, as `text_choice` reads it: a column, one of several by chance, drawn by
+    each image's id, or each of several, which repeats the sample as `{image_id}-{column}`.
+
+    ``shuffle`` is the seed of a shuffle of all rows over all files, by `ShuffledPictures`: the same on every machine.
+    The up to 5 samples from which `datasets` learns a tar's types stay first.
 
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
@@ -85,21 +92,22 @@ def export(
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     chosen = text_choice(text)
-    if text != "text1" and format != "webdataset":
-        raise PairmillError(f"--text chooses the .txt of tars, and {format} has a column for each text. Leave it out.")
-    more = {**({} if captions == "chosen" else {"captions": captions}), **({} if text == "text1" else {"text": text})}
+    if text != "text1" and format not in ONE_TEXT:
+        raise PairmillError(f"--text chooses a sample's one text, and {format} has a column for each. Leave it out.")
+    given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
+    more = {name: value for name, (value, default) in given.items() if value != default}
     if lake.read_only:
         raise PairmillError(
             f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
         )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
-    place, whose = Destination(to), _whose(lake, dataset, format, more)
-    head = _head(dataset, format, more)
-    _check_place(place, lake, whose, head, dataset.amended)
+    place, whose = Destination(to), whose_export(lake, dataset, format, more)
+    head = head_of(dataset, format, more)
+    check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
-        files = _finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        place.write_card(_card(dataset, format, captions))
+        files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
+        _describe(lake, dataset, place, format, captions, files)
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
@@ -107,85 +115,22 @@ def export(
     return found
 
 
-def _card(dataset: Dataset, format: str, captions: str) -> str:
-    """Return the export's dataset card."""
-    columns = [*_columns(exports.PAIR_COLUMNS), *(["captions"] if captions == "all" else [])]
+def _describe(
+    lake: Lake, dataset: Dataset, place: Destination, format: str, captions: str, files: list[Written]
+) -> None:
+    """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
-    return dataset_card(str(dataset), about, format, f"{_stem(dataset)}*.{SUFFIX[format]}", columns, PAIR)
+    shown = export_forms.shown_columns(format, captions == "all")
+    names = f"{stem(dataset)}*.{SUFFIX[format]}"
+    place.write_checksums(files)
+    place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))
+    fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
+    place.write_json(CROISSANT, croissant(lake, dataset, names, fields, about))
 
 
-def _stem(dataset: Dataset) -> str:
+def stem(dataset: Dataset) -> str:
     """Return the beginning of the names of the export's data files."""
     return f"{dataset.name}-v{dataset.version}-"
-
-
-def _whose(lake: Lake, dataset: Dataset, format: str, more: dict[str, str]) -> dict[str, Any]:
-    """Return the content of the export's mark file: lake and dataset. An amended version stays the same export.
-
-    ``more`` are choices other than the default ones, which lists of older versions do not name.
-    """
-    holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **more}
-    return {"lake": exports.lake_id(lake), **holds}
-
-
-def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
-    """Raise PairmillError unless the folder is empty or has this very export; without a mark its lists decide."""
-    if f"{place.uri}/".startswith(lake.data_path):
-        raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
-    names = [name for name in place.names() if name != f"{MARK}.part"]
-    if not names:
-        return
-    lists = (MARK, MANIFEST, PROGRESS, *FORMER_EXPORT_LISTS)
-    held = [place.read_json(name) for name in lists if name in names]
-    # A copied lake has the same id: versions that both published since then differ in their content digest.
-    if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
-        return
-    known = [key for key in head if key != "layout"]
-    if held and MARK not in names and all(_is_of(each, head, *known) for each in held):
-        return  # written by an older Pairmill, which wrote no mark
-    if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
-        kind = " with all captions" if "captions" in told else ""
-        kind += f" with the text {told['text']}" if "text" in told else ""
-        same = _is_of(told, whose, "dataset", "version", "format") and all(
-            told.get(name) == whose.get(name) for name in ("captions", "text")
-        )
-        other = " of another lake, or of other content" if same else ""
-        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{kind}{other}"
-    else:
-        it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
-    raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
-
-
-def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
-    """Return whether a list has the values of ``head`` for ``keys``."""
-    return all(key in listing and listing[key] == head[key] for key in keys)
-
-
-def _head(dataset: Dataset, format: str, more: dict[str, str]) -> dict[str, Any]:
-    """Return the part of the manifest that identifies an export."""
-    return {
-        "dataset": dataset.name,
-        "version": dataset.version,
-        "format": format,
-        "content_digest": dataset.content_digest,
-        "rows": dataset.n_pairs,
-        "layout": LAYOUT,
-        **more,
-    }
-
-
-def _finished(place: Destination, head: dict[str, Any]) -> list[Written]:
-    """Return the files of a finished export of this content, else []."""
-    manifest = place.read_json(MANIFEST)
-    return _listed_files(place, manifest, head) if manifest.get("files") else []
-
-
-def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
-    """Return the files of a manifest or progress.json if it is of this content and all files exist, else []."""
-    if any(listing.get(key) != value for key, value in head.items()):
-        return []
-    files = [Written(**file) for file in listing.get("files", [])]
-    return files if all(place.holds(file) for file in files) else []
 
 
 def _write_all(
@@ -199,38 +144,52 @@ def _write_all(
     text: TextChoice,
 ) -> list[Written]:
     """Write the files that progress.json does not list yet; return all files."""
-    format = head["format"]
-    has_pictures = format != "texts"
+    format, shuffle = head["format"], head.get("shuffle")
     place.prepare()
     place.write_json(MARK, whose)
-    files = _listed_files(place, place.read_json(PROGRESS), head)
+    files = listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
     place.write_list(PROGRESS, head, files)
     place.remove_former_lists()
-    exports.gather(lake, dataset, has_pictures, with_captions, typical_first=format == "webdataset")
+    exports.gather(lake, dataset, export_forms.order(format, text, shuffle), with_captions)
+    sizes = exports.sizes(lake)
+    cuts = list(spans(sizes, format))
     try:
-        paths = exports.picture_paths(lake) if has_pictures else {}
-        for number, (first, last) in enumerate(spans(exports.sizes(lake), format)):
-            progress(first, dataset.n_pairs)
-            if number < len(files):
-                continue
-            name = f"{_stem(dataset)}{number:06d}.{SUFFIX[format]}"
-            table = exports.portion(lake, first, last)
-            with place.file(name) as out:
-                _write(table, format, paths, out, Sample(text=text))
-            files.append(out.written(name, table.num_rows))
-            place.write_list(PROGRESS, head, files)
+        with _picture_source(lake, cuts, sizes, format, shuffle) as pictured_in:
+            for number, (first, last) in enumerate(cuts):
+                progress(first, len(sizes))
+                if number < len(files):
+                    continue
+                name = f"{stem(dataset)}{number:06d}.{SUFFIX[format]}"
+                table = exports.portion(lake, first, last)
+                with place.file(name) as out:
+                    n_rows = export_forms.write(table, format, pictured_in(number), out, text)
+                files.append(out.written(name, n_rows))
+                place.write_list(PROGRESS, head, files)
     finally:
         exports.release(lake)
     _remove_strays(place, dataset, files)
-    progress(dataset.n_pairs, dataset.n_pairs)
+    progress(len(sizes), len(sizes))
     return files
+
+
+@contextmanager
+def _picture_source(
+    lake: Lake, cuts: list[tuple[int, int]], sizes: np.ndarray, format: str, shuffle: int | None
+) -> Iterator[Callable[[int], Pictured]]:
+    """Yield a function from a file's number to what reads the pictures of its rows."""
+    paths = exports.picture_paths(lake) if format in WITH_PICTURES else {}
+    if shuffle is None or format not in WITH_PICTURES:
+        yield lambda number: partial(with_pictures, paths=paths)
+        return
+    with ShuffledPictures(lake, [last for _, last in cuts], sizes, paths) as pictures:
+        yield lambda number: partial(pictures.read, number)
 
 
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
     """Remove files of an earlier, larger state of this version."""
     known = {file.name for file in files}
-    ours = re.compile(rf"(?={re.escape(_stem(dataset))}).+?{EXPORT_FILE}")
+    ours = re.compile(rf"(?={re.escape(stem(dataset))}).+?{EXPORT_FILE}")
     for name in place.names():
         if ours.fullmatch(name) and name not in known:
             place.remove(name)
@@ -243,24 +202,8 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     first = 0
     while first < len(sizes):
         last = min(first + most_rows, len(sizes))
-        if format != "texts":
+        if format in WITH_PICTURES:
             before = ends[first - 1] if first else 0
             last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
         yield first, last
         first = last
-
-
-def _write(table: pa.Table, format: str, paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample) -> None:
-    """Write pairs as one file."""
-    if format == "webdataset":
-        write_tar(table.to_pylist(), paths, out, sample)
-    elif format == "parquet":
-        write_with_pictures(table, _columns(table.column_names), PAIR.name, paths, out)
-    else:
-        write_texts(table, _columns(table.column_names), out)
-
-
-def _columns(names: Iterable[str]) -> list[str]:
-    """Return the columns of a Parquet table, RealSyn's first."""
-    left_out = (*REALSYN, "dataset", "version", "shard", "format")
-    return [*REALSYN, *(name for name in names if name not in left_out)]

@@ -27,7 +27,7 @@ class PairReader:
     def __init__(self, lake: str, dataset: Dataset) -> None:
         self._lake = create_or_open(lake, read_only=True)
         try:
-            exports.gather(self._lake, dataset, by_shard=True)
+            exports.gather(self._lake, dataset, exports.RowOrder(by_shard=True))
             self.size = len(exports.sizes(self._lake))
             self._paths = exports.picture_paths(self._lake)
         except BaseException:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.out.pictures import with_pictures
+from pairmill.tasks.out.pictures import Pictured
 
 IMAGE = "image"
 # The storage type of `datasets.Image`. The schema's metadata names the feature, without which the column is a struct.
@@ -28,12 +28,12 @@ def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> No
 
 
 def write_with_pictures(
-    table: pa.Table, columns: Sequence[str], name: str, paths: dict[str, tuple[str, ...]], out: HashingFile
+    table: pa.Table, columns: Sequence[str], name: str, pictured: Pictured, out: HashingFile
 ) -> None:
-    """Write the column `image` and ``columns`` of the table, whose rows are sorted by shard.
+    """Write the column `image` and ``columns`` of the table, with the pictures that ``pictured`` yields for its rows.
 
     `image` is {bytes, path}; its path is the value of column ``name`` with the picture's ending. Row groups have
-    GROUP_ROWS rows or GROUP_BYTES at most, at least one row. Memory and errors are those of `with_pictures`.
+    GROUP_ROWS rows or GROUP_BYTES at most, at least one row. Memory and errors are those of ``pictured``.
     """
     texts = table.select(list(columns))
     schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema], metadata=_METADATA)
@@ -42,17 +42,17 @@ def write_with_pictures(
     encoded: Any = {"use_dictionary": list(columns), "write_statistics": list(columns)}  # pictures do not repeat
     with pq.ParquetWriter(sink, schema, compression="zstd", **encoded) as writer:
         first = 0
-        for images in _groups(keys, name, paths):
+        for images in _groups(keys, name, pictured):
             group = texts.slice(first, len(images))
             writer.write_table(pa.table([pa.array(images, _TYPE), *group.columns], schema=schema))
             first += len(images)
 
 
-def _groups(keys: list[dict[str, Any]], name: str, paths: dict[str, tuple[str, ...]]) -> Iterator[list[dict]]:
+def _groups(keys: list[dict[str, Any]], name: str, pictured: Pictured) -> Iterator[list[dict]]:
     """Yield the images of each row group in order."""
     group: list[dict] = []
     size = 0
-    for row, data in with_pictures(keys, paths):
+    for row, data in pictured(keys):
         if group and (len(group) == GROUP_ROWS or size + len(data) > GROUP_BYTES):
             yield group
             group, size = [], 0

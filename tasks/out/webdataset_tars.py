@@ -8,7 +8,7 @@ from typing import Any
 
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.out.pictures import with_pictures
+from pairmill.tasks.out.pictures import Pictured
 from pairmill.tasks.out.text_choice import TextChoice
 
 # One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
@@ -28,22 +28,20 @@ class Sample:
 PAIR = Sample()
 
 
-def write_tar(
-    rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample = PAIR
-) -> None:
-    """Write rows, sorted by shard, as samples; ``paths`` are the files with the pictures' bytes, by shard.
+def write_tar(rows: list[dict[str, Any]], pictured: Pictured, out: HashingFile, sample: Sample = PAIR) -> None:
+    """Write rows as samples, with the pictures that ``pictured`` yields for them.
 
-    The tar's bytes depend on the rows alone. Memory and errors are those of `with_pictures`.
+    The tar's bytes depend on the rows alone. Memory and errors are those of ``pictured``.
     """
     stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
-        for row, picture in with_pictures(rows, paths):
+        for row, picture in pictured(rows):
             _add_sample(tar, row, picture, sample)
 
 
 def _add_sample(tar: tarfile.TarFile, row: dict[str, Any], picture: bytes, sample: Sample) -> None:
     """Append one WebDataset sample: three adjacent files of one base name."""
-    columns = {name: row[name] for name in (*sample.columns, "captions") if name in row}
+    columns = {name: row[name] for name in (*sample.columns, "captions", "text_column") if name in row}
     members = {
         PICTURE: picture,
         "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),

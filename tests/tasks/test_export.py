@@ -21,7 +21,8 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.out.destination import Destination, HashingFile
-from pairmill.tasks.out.export import REALSYN, TAR_BYTES, Format, export, spans
+from pairmill.tasks.out.export import TAR_BYTES, export, spans
+from pairmill.tasks.out.export_forms import REALSYN, Format
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
 from tests.worlds.samples import write
@@ -53,8 +54,8 @@ def small_tars(monkeypatch: pytest.MonkeyPatch):
 
 
 def files(place: Path) -> dict[str, bytes]:
-    """Every file of an export but for its mark and its card."""
-    left_out = (".pairmill", "README.md")
+    """Every file of an export but for its mark, its card, and what describes its files once more."""
+    left_out = (".pairmill", "README.md", "SHA256SUMS", ".croissant.json")
     return {path.name: path.read_bytes() for path in sorted(place.iterdir()) if path.name not in left_out}
 
 
@@ -369,7 +370,8 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     assert len(added) == 7 + N - 4
     export(lake, "small", 1, str(tmp_path / "local"))
     local = files(tmp_path / "local")
-    assert set(names()) == {"out/.pairmill", "out/README.md", *(f"out/{name}" for name in local)}
+    beside = (".pairmill", ".croissant.json", "README.md", "SHA256SUMS")
+    assert set(names()) == {*(f"out/{name}" for name in beside), *(f"out/{name}" for name in local)}
     for name, data in local.items():
         assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
     for place in ("s3://data/tables", str(tmp_path / "tables")):

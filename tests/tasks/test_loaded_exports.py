@@ -186,7 +186,7 @@ def test_the_card_names_the_data_files_and_no_other_file_is_seen(form: str, hub:
     data = sorted(path.name for path in folder.glob(split["path"]))
     assert len(data) > 1 and split["split"] == "train"
     shown = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    assert sorted(shown) == sorted([*data, "README.md"])
+    assert sorted(shown) == sorted([*data, "README.md", "SHA256SUMS"])
     manifest = json.loads((folder / ".manifest.json").read_text())
     assert [file["name"] for file in manifest["files"]] == data
     assert "```python" in card.text
