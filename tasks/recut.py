@@ -31,6 +31,7 @@ OF_THE_CUT = (
     "balance.cap",
     "balance.target",
     "association.max_uses",
+    "association.at_least",
 )
 
 
