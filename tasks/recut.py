@@ -34,6 +34,7 @@ OF_THE_CUT = (
     "balance.target",
     "balance.fewer",
     "association.max_uses",
+    "association.at_least",
     "contamination.phash",
     "contamination.cosine",
 )

@@ -17,6 +17,7 @@ from typing import Any
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.recipe.parts import Association
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
 
@@ -89,9 +90,10 @@ def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0)
     _drop_all_but_first(
         pictures, "duplicate", lambda each: evidence.group.get(each.sha256, each.sha256), lambda each: each.quality
     )
-    _offer(_alive(pictures), evidence, 4 * plan.recipe.association.top_k)
+    association = plan.recipe.association
+    _offer(_alive(pictures), evidence, 4 * association.top_k, association.at_least)
     _balance(_alive(pictures), evidence, plan, cap)
-    _assign(_alive(pictures), plan.recipe.association.top_k, plan.recipe.association.max_uses or len(pictures) + 1)
+    _assign(_alive(pictures), association, association.max_uses or len(pictures) + 1)
     return pictures
 
 
@@ -194,8 +196,11 @@ def _drop_all_but_first(pictures: list[CutImage], step: str, group_of: _Key, ran
         kept.add(group_of(each))
 
 
-def _offer(pictures: list[CutImage], evidence: Evidence, most: int) -> None:
-    """Set what each picture is offered: of each group of near copies once, its smallest passing member."""
+def _offer(pictures: list[CutImage], evidence: Evidence, most: int, at_least: int) -> None:
+    """Set what each picture is offered: of each group of near copies once, its smallest passing member.
+
+    A picture with fewer offers than ``at_least`` is dropped.
+    """
     keeper: dict[str, str] = {}
     for content in sorted(evidence.passing, reverse=True):
         keeper[evidence.sentence_group.get(content, content)] = content
@@ -211,7 +216,7 @@ def _offer(pictures: list[CutImage], evidence: Evidence, most: int) -> None:
             if group in keeper and (each.sha256, content) not in evidence.refused
         ]
         each.offers = sorted(offers, key=lambda offer: -offer[2])
-        if not each.offers:
+        if len(each.offers) < at_least:
             each.dropped_by = "no_text"
 
 
@@ -251,8 +256,8 @@ def _cap_for(pictures: list[CutImage], evidence: Evidence, target: int) -> int:
     )
 
 
-def _assign(pictures: list[CutImage], top_k: int, max_uses: int) -> None:
-    """Give sentences pair by pair in the order of their ranks; drop the pictures that get none by ``max_uses``."""
+def _assign(pictures: list[CutImage], association: Association, max_uses: int) -> None:
+    """Give sentences pair by pair in the order of their ranks; drop the pictures that get too few by ``max_uses``."""
     pairs = sorted(
         (-rank, each.sha256, place, sentence, similarity, at)
         for at, each in enumerate(pictures)
@@ -260,11 +265,11 @@ def _assign(pictures: list[CutImage], top_k: int, max_uses: int) -> None:
     )
     uses: Counter[str] = Counter()
     for _, _, _, sentence, similarity, at in pairs:
-        if len(pictures[at].texts) < top_k and uses[sentence] < max_uses:
+        if len(pictures[at].texts) < association.top_k and uses[sentence] < max_uses:
             pictures[at].texts.append((sentence, similarity))
             uses[sentence] += 1
     for each in pictures:
-        if not each.texts:
+        if len(each.texts) < association.at_least:
             each.dropped_by = "max_uses"
 
 

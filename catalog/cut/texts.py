@@ -31,19 +31,25 @@ NOBODY = 2**32 - 1
 def choose_best(lake: Lake, plan: Plan, images: str, keepers: np.ndarray) -> None:
     """Create ``cut_best(n, s)``: the keeper of the best candidate of each image, whatever other images use.
 
-    ``images(n, picture)`` is SQL. Images without a candidate that has a keeper get no row.
+    ``images(n, picture)`` is SQL. Images that have fewer candidates with a keeper than the recipe's `at_least` get no
+    row.
     """
+    at_least = plan.recipe.association.at_least
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_best (n UINTEGER, s UINTEGER)")
     _offer(lake, f"SELECT n, sentences FROM {candidates(plan)} JOIN {images} USING (picture)")
     for offers in _blocks(lake, "n, sentences"):
         _, s, image = _passing(offers, keepers)
-        rows, first = np.unique(image, return_index=True)
+        rows, first, found = np.unique(image, return_index=True, return_counts=True)
+        rows, first = rows[found >= at_least], first[found >= at_least]
         lake.insert("cut_best", pa.table({"n": offers["n"].to_numpy()[rows], "s": s[first]}))
     lake.execute("DROP TABLE cut_offers")
 
 
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
-    """Create ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures are distinct."""
+    """Create ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures are distinct.
+
+    An image to which `max_uses` leaves fewer sentences than `at_least` gets none; no other image gets those instead.
+    """
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_given ({given})")
@@ -65,6 +71,9 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     lake.execute("DROP TABLE cut_offers")
     del wanted
     _assign_contested(lake, top_k, max_uses)
+    if (at_least := plan.recipe.association.at_least) > 1:
+        few = f"SELECT n FROM cut_given GROUP BY n HAVING count(*) < {at_least}"
+        lake.execute(f"DELETE FROM cut_given WHERE n IN ({few})")
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
         "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "

@@ -197,7 +197,7 @@ class SentenceDuplicates(Settings):
 class Association(Settings):
     """Settings for retrieving sentences for images."""
 
-    added_later = frozenset({"recall", "rank_by"})
+    added_later = frozenset({"recall", "rank_by", "at_least"})
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -221,6 +221,13 @@ class Association(Settings):
         json_schema_extra=ADVANCED,
     )
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
+    at_least: int = Field(
+        1,
+        ge=1,
+        le=3,
+        description="Sentences a picture must get, else it is dropped; 3 as in RealSyn, whose pictures all have three.",
+        json_schema_extra=ADVANCED,
+    )
     max_uses: int | None = Field(
         None, ge=1, le=MOST, description="Pictures that may share one sentence; none: any number, as in RealSyn."
     )
@@ -238,6 +245,13 @@ class Association(Settings):
         if isinstance(given, dict) and given.get("probes") is not None and given.get("recall") is not None:
             raise ValueError("`probes` and `recall` both say how many clusters are searched; leave one of them out")
         return given
+
+    @model_validator(mode="after")
+    def _gives_enough(self) -> Self:
+        """Refuse an `at_least` above `top_k`, which would drop every picture."""
+        if self.at_least > self.top_k:
+            raise ValueError(f"`at_least: {self.at_least}` is more than `top_k: {self.top_k}`; raise top_k or lower it")
+        return self
 
     def omitted(self) -> set[str]:
         """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""

@@ -26,6 +26,8 @@ def funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict
         f"{recipe.duplicates.cosine:g} on)",
         "balance": _balanced(report.cap(lake, dataset, recipe), recipe.balance),
     }
+    if (n := recipe.association.at_least) > 1:
+        asks |= {"no_text": f"{n} of its candidate sentences pass", "max_uses": f"{n} sentences are left for it"}
     asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for step in datasets.funnel(lake, dataset):

@@ -25,7 +25,8 @@ from tests.worlds.shared import opened_new
 
 PUBLISHED = ("pairs", "decisions", "funnel", "dataset_captioners", "datasets")
 RECIPES = st.tuples(st.sampled_from((CAP, 1, 2, 100)), st.sampled_from((MAX_USES, 1, 100)),
-                    st.sampled_from((64, 0, 100, 1000)), st.sampled_from((10, 0, 60)))  # fmt: skip
+                    st.sampled_from((64, 0, 100, 1000)), st.sampled_from((10, 0, 60)),
+                    st.sampled_from((1, TOP_K)))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -70,16 +71,17 @@ def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, re
 
 
 def agrees_with_its_slow_twin(
-    lake: Lake, images: list[slow.Image], words: dict, cap: int, max_uses: int, min_side: int, min_sharpness: int
-) -> None:
-    made = plan(cap, max_uses, min_side, min_sharpness)
+    lake: Lake, images: list[slow.Image], words: dict, cap: int, max_uses: int, min_side: int, min_sharpness: int,
+    at_least: int,
+) -> None:  # fmt: skip
+    made = plan(cap, max_uses, min_side, min_sharpness, at_least)
     cut(lake, made)
     decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))
     texts: dict[str, list[str]] = {}
     for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
         texts.setdefault(image_id, []).append(content)
     funnel = image_funnel(lake, made)
-    dropped, expected = by_slow_twin(images, words, min_side, min_sharpness, cap, max_uses)
+    dropped, expected = by_slow_twin(images, words, min_side, min_sharpness, cap, max_uses, at_least)
     assert decided == dropped
     assert texts == expected
     counted = Counter(dropped.values())
@@ -88,11 +90,12 @@ def agrees_with_its_slow_twin(
 
 
 def by_slow_twin(
-    images: list[slow.Image], words: dict, side: int = 64, sharpness: float = 10, cap: int = CAP, uses: int = MAX_USES
-) -> tuple[dict[str, str], dict[str, list[str]]]:
+    images: list[slow.Image], words: dict, side: int = 64, sharpness: float = 10, cap: int = CAP, uses: int = MAX_USES,
+    at_least: int = 1,
+) -> tuple[dict[str, str], dict[str, list[str]]]:  # fmt: skip
     good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
     images = [image if image.group <= "p60" else replace(image, group=image.sha256) for image in images]
-    return slow.cut(images, good, side, sharpness, cap, TOP_K, uses, SEED)
+    return slow.cut(images, good, side, sharpness, cap, TOP_K, uses, SEED, at_least=at_least)
 
 
 def elsewhere(images: list[slow.Image]) -> list[slow.Image]:
@@ -135,6 +138,19 @@ def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap
     )
     assert uses[0][0] <= MAX_USES
     assert sizes[0][0] <= CAP
+
+
+def test_pictures_with_too_few_sentences_are_dropped_before_the_cap_and_after_the_limit_of_uses(lake: Lake):
+    counts = (
+        "SELECT count(*) FILTER (dropped_by = 'no_text'), count(*) FILTER (dropped_by = 'max_uses') FROM cut_images"
+    )
+    sizes = "SELECT DISTINCT count(*) AS n FROM cut_texts GROUP BY image_id ORDER BY n"
+    cut(lake, plan(100, max_uses=1))
+    (few, _), some = lake.query(counts)[0], lake.query(sizes)
+    cut(lake, plan(100, max_uses=1, at_least=TOP_K))
+    (fewer, used_up), all_of_them = lake.query(counts)[0], lake.query(sizes)
+    assert fewer > few and used_up > 0
+    assert (1,) in some and all_of_them == [(TOP_K,)]
 
 
 def test_publishing_the_same_pairs_again_writes_nothing(lake: Lake):

@@ -16,6 +16,14 @@ def test_a_recipe_without_rules_on_candidates_computes_no_score_of_pairs_and_kee
     assert "rank_by" not in recipe.record()["association"]
 
 
+def test_a_recipe_without_at_least_keeps_its_record_and_one_above_top_k_is_refused():
+    recipe = load_recipe("30m", {})
+    assert "at_least" not in recipe.record()["association"]
+    assert load_recipe("30m", {"association.at_least": "3"}).digest() != recipe.digest()
+    with pytest.raises(BadRecipe, match="`at_least: 3` is more than `top_k: 2`"):
+        load_recipe("30m", {"association.at_least": "3", "association.top_k": "2"})
+
+
 def test_a_rule_or_the_rank_asks_for_the_score():
     by_rule = load_recipe("30m", {"candidates": "[{name: fits, keep: 'itm_score >= 0.5'}]"})
     by_rank = load_recipe("30m", {"association.rank_by": "itm_score"})

@@ -50,7 +50,7 @@ def with_target(n: int) -> Plan:
 @given(
     seed=st.integers(0, 2**32),
     made=st.sampled_from(
-        (plan(), plan(cap=1), plan(max_uses=1), plan(min_side=100), with_target(20), with_target(999))
+        (plan(), plan(cap=1), plan(max_uses=1), plan(min_side=100), plan(at_least=2), with_target(20), with_target(999))
     ),
     whole=st.sampled_from((200_000, 30)),
 )

@@ -24,7 +24,7 @@ class Image:
 
 def cut(
     images: list[Image], good_sentences: set[str], min_side: int, min_sharpness: float, cap: int, top_k: int,
-    max_uses: int, seed: int, group_of: dict[str, str] | None = None,
+    max_uses: int, seed: int, group_of: dict[str, str] | None = None, at_least: int = 1,
 ) -> tuple[dict[str, str], dict[str, list[str]]]:  # fmt: skip
     """(image_id -> the rule that dropped it or '', image_id -> its sentences in order) after all rules."""
     dropped = {image.image_id: _item_rule(image, min_side, min_sharpness) for image in images}
@@ -39,7 +39,7 @@ def cut(
             seen.add(group(image))
     keeper = _keepers(good_sentences, group_of or {})
     for image in _alive(images, dropped):
-        if not _passing(image, keeper, top_k, group_of or {}):
+        if len(_passing(image, keeper, top_k, group_of or {})) < at_least:
             dropped[image.image_id] = "no_text"
     taken: dict[int, int] = {}
     for image in sorted(_alive(images, dropped), key=lambda i: _hashed(f"{i.sha256}{seed}")):
@@ -51,9 +51,9 @@ def cut(
             taken[image.cluster] = taken.get(image.cluster, 0) + 1
     texts = _texts(_alive(images, dropped), keeper, top_k, max_uses, group_of or {})
     for image in _alive(images, dropped):
-        if not texts[image.image_id]:
+        if len(texts[image.image_id]) < at_least:
             dropped[image.image_id] = "max_uses"
-    return dropped, {name: found for name, found in texts.items() if found}
+    return dropped, {name: found for name, found in texts.items() if len(found) >= at_least}
 
 
 def cap_for(target: int, *world, top_k: int, max_uses: int, seed: int) -> int:

@@ -29,7 +29,9 @@ RULES = [
 ]
 
 
-def plan(cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10) -> Plan:
+def plan(
+    cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10, at_least: int = 1
+) -> Plan:
     """Compile the plan that cuts the random lakes."""
     recipe = Recipe.model_validate(
         {
@@ -41,7 +43,7 @@ def plan(cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharp
                 {"name": "short_side", "keep": f"least(width, height) >= {min_side}"},
             ],
             "sentences": RULES,
-            "association": {"top_k": TOP_K, "max_uses": max_uses},
+            "association": {"top_k": TOP_K, "max_uses": max_uses, "at_least": at_least},
             "balance": {"cap": cap},
         }
     )
