@@ -32,7 +32,7 @@ from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import FOUND, PictureSearch
 from pairmill.flows.browse.rendering import FOLDER
-from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.whole.scan import most_similar
 from pairmill.ops.whole.sign_codes import SignCodes
 from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
@@ -55,14 +55,14 @@ class MadeThumbnail(ThumbnailCache):
 class MadeVectors(PictureSearch):
     """A search over made vectors: one for each distinct picture of the gallery."""
 
-    def __init__(self, opened: BrowsedLake, stored: ImageVectors, codes: SignCodes, model: Clip | None) -> None:
+    def __init__(self, opened: BrowsedLake, stored: ImageVectors, codes: SignCodes, model: ClipTower | None) -> None:
         super().__init__(opened)
         self._made, self._clip = (stored, codes), model
 
     def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
         return self._made
 
-    def _model(self, dataset: str, stored: ImageVectors) -> Any:
+    def _model(self, dataset: str, stored: ImageVectors, side: Side) -> Any:
         return self._clip
 
 
@@ -142,7 +142,7 @@ def _pages(pages: Pages, gallery: Gallery, n: int) -> list[Row]:
 
 def _search(opened: BrowsedLake, stored: ImageVectors, lake: Path) -> MadeVectors:
     """Return a search whose model is loaded."""
-    model = Clip(f"open_clip:local-dir:{lake.parent / 'clip'}")
+    model = ClipTower(f"open_clip:local-dir:{lake.parent / 'clip'}")
     model.embed_texts(["warm"])
     return MadeVectors(opened, stored, sign_codes(stored), model)
 
