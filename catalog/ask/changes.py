@@ -4,11 +4,14 @@ Only pairs count: an image that both versions dropped, by whatever rule, is not 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
         "similarity1", "similarity2", "similarity3", "best_similarity", "cluster")  # fmt: skip
@@ -44,6 +47,12 @@ def changed_images(lake: Lake, before: Dataset, after: Dataset, change: Change, 
     ids = f"SELECT item_id FROM ({changed(before, after)}) WHERE {of_cause} ORDER BY item_id LIMIT {most}"
     sql = f"SELECT image_id, any_value(sha256) AS sha256 FROM images WHERE image_id IN ({ids})"
     return lake.rows(f"{sql} GROUP BY image_id ORDER BY image_id")
+
+
+def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
+    """Return the ``image_id`` of every image of one kind and cause."""
+    of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
+    return lake.table(f"SELECT item_id AS image_id FROM ({changed(before, after)}) WHERE {of_cause}")
 
 
 def changed(before: Dataset, after: Dataset) -> str:

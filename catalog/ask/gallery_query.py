@@ -30,7 +30,7 @@ class Choice:
 
     ``fate``: 'kept', 'dropped', or the name of the rule that drops. ``where``: a predicate as in a recipe's rule.
     ``score`` with ``low`` and ``high``: a numeric column and its range. ``among``: sha256s in order of preference.
-    ``area``: pictures inside an area of the map.
+    ``sets``: images of an area of the map, images that differ between two versions; an image must be in each.
     """
 
     fate: str = ""
@@ -47,14 +47,15 @@ class Choice:
     high: float | None = None
     where: str = ""
     among: tuple[str, ...] | None = None
-    area: "Area | None" = None
+    sets: tuple["ImageSet", ...] = ()
 
 
 @dataclass(frozen=True)
-class Area:
-    """The pictures of an area of a map: maybe a million, so a table with the column ``sha256`` instead of a list."""
+class ImageSet:
+    """Some images: maybe a million, so a table with the column ``key``, 'sha256' or 'image_id', instead of a list."""
 
-    pictures: "pa.Table" = field(compare=False)
+    members: "pa.Table" = field(compare=False)
+    key: str = "sha256"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Gallery:
         """Return the images after the key ``after``. Raise PairmillError for a column, predicate or key unknown."""
         keys = f"SELECT _place AS place, {self._key(order, choice)} AS key FROM images WHERE {self._condition(choice)}"
         beyond = f" WHERE {self._beyond(after)}" if after else ""
-        found = self.rows(f"SELECT * FROM ({keys}){beyond} ORDER BY key, place LIMIT {rows + 1}", choice.area)
+        found = self.rows(f"SELECT * FROM ({keys}){beyond} ORDER BY key, place LIMIT {rows + 1}", *choice.sets)
         images = self._cards([row["place"] for row in found[:rows]], order.column)
         last = found[rows - 1]["key"] if len(found) > rows else None
         return GalleryPage(images, "" if last is None else f"{last!r},{images[-1]['image_id']}")
@@ -113,13 +114,13 @@ class Gallery:
 
     def count(self, choice: Choice) -> int:
         """Count the images of a choice."""
-        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}", choice.area)[0]["n"]
+        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}", *choice.sets)[0]["n"]
 
     def fates(self, choice: Choice) -> list[tuple[str, int]]:
         """Count the images of a choice, whatever their fate, by the rule that drops them ('' for kept ones)."""
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
-        return [(row["fate"], row["n"]) for row in self.rows(sql, choice.area) if row["fate"] is not None]
+        return [(row["fate"], row["n"]) for row in self.rows(sql, *choice.sets) if row["fate"] is not None]
 
     def facet(self, column: str) -> list[tuple[Any, int]]:
         """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
@@ -171,15 +172,15 @@ class Gallery:
         found = self.column("encode(rpad(coalesce(sha256, ''), 32, chr(0)))").cast(pa.binary(32)).combine_chunks()
         return np.frombuffer(found.buffers()[1], "S32", len(found), 32 * found.offset)
 
-    def rows(self, sql: str, area: Area | None = None) -> list[dict[str, Any]]:
+    def rows(self, sql: str, *sets: ImageSet) -> list[dict[str, Any]]:
         """Run a query and return its rows as dictionaries. Each call has its own cursor, so threads may query at once.
 
-        The query sees the pictures of ``area`` as the table ``in_area``.
+        The query sees each of ``sets`` as the table ``in_KEY``.
         """
         with self._connection.cursor() as cursor:
             try:
-                if area:
-                    cursor.register("in_area", area.pictures)
+                for each in sets:
+                    cursor.register(f"in_{each.key}", each.members)
                 found = cursor.execute(sql)
                 names = [column[0] for column in found.description or ()]
                 return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -235,7 +236,7 @@ class Gallery:
             found.append(f"({predicate.normal_form('filter', choice.where)})")
         if choice.among is not None:
             found.append(f"sha256 IN (SELECT unnest({_texts(choice.among)}))")
-        found += ["sha256 IN (SELECT sha256 FROM in_area)"] if choice.area else []
+        found += [f"{each.key} IN (SELECT {each.key} FROM in_{each.key})" for each in choice.sets]
         return " AND ".join(found)
 
 

@@ -35,10 +35,12 @@ PLAIN = (
 )  # fmt: skip
 
 
-def application(opened: BrowsedLake, token: str, port: int) -> ASGIApp:
-    """Return the guarded application over an open lake."""
+def application(
+    opened: BrowsedLake, token: str, port: int, searching: Callable[[BrowsedLake], PictureSearch] = PictureSearch
+) -> ASGIApp:
+    """Return the guarded application over an open lake, whose pictures ``searching`` finds."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    search = PictureSearch(opened)
+    search = searching(opened)
     maps = PictureMaps(search)
     opened.closing += [maps.close, search.close]
     for routes in PLAIN:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pairmill.catalog.ask.gallery_query import Area, Choice, SortOrder
+from pairmill.catalog.ask.gallery_query import Choice, ImageSet, SortOrder
 
 ID = re.compile(r"[0-9a-f]{32}")
 
@@ -35,6 +35,9 @@ class Asked(BaseModel):
     words: str = Field("", max_length=500)
     like: str = Field("", max_length=64)
     area: str = Field("", pattern=r"^(\d{1,5},\d{1,5}(;\d{1,5},\d{1,5}){2,199})?$")
+    change: str = Field("", max_length=500, pattern=r"^((entered|left|changed):.+)?$")
+    since: str = Field("", max_length=200)
+    until: str = Field("", max_length=200)
     after: str = Field("", max_length=200)
 
     @field_validator("cluster", "low", "high", "desc", mode="before")
@@ -48,11 +51,11 @@ class Asked(BaseModel):
     def _absent_is_ascending(cls, value: Any) -> Any:
         return False if value is None or value == "" else value
 
-    def choice(self, among: tuple[str, ...] | None = None, area: Area | None = None) -> Choice:
-        """Return the images that are asked for; ``among`` are the results of a search, ``area`` those of the map."""
+    def choice(self, among: tuple[str, ...] | None = None, sets: tuple[ImageSet, ...] = ()) -> Choice:
+        """Return the images that are asked for; ``among`` are the results of a search, ``sets`` restrict them."""
         names = ("fate", "source", "domain", "language", "format", "cluster", "group", "tag", "status", "score", "low",
                  "high", "where")  # fmt: skip
-        return Choice(**{name: getattr(self, name) for name in names}, among=among, area=area)
+        return Choice(**{name: getattr(self, name) for name in names}, among=among, sets=sets)
 
     @property
     def order(self) -> SortOrder:
@@ -85,4 +88,7 @@ class Asked(BaseModel):
             low = "" if self.low is None else f"{self.low:g} ≤ "
             high = "" if self.high is None else f" ≤ {self.high:g}"
             shown.append(("score", f"{low}{self.score}{high}", self.query(score="", low="", high="")))
+        if self.change:
+            words = f"{self.change.replace(':', ' by ')}, {self.since} to {self.until}"
+            shown.append(("change", words, self.query(change="", since="", until="")))
         return [*shown, *([("area", "of the map", self.query(area=""))] if self.area else [])]

@@ -6,11 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.changes import changed_ids
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.gallery_file import gallery_file, last_commit
-from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.gallery_query import Gallery, ImageSet
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
 
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
@@ -31,6 +33,7 @@ class BrowsedLake:
         self._built: dict[str, tuple[object, Future[Gallery]]] = {}
         self._last: dict[str, Gallery] = {}
         self._building: Lake | None = None
+        self._changed: tuple[object, ImageSet] | None = None
         self._thumbnails: ThumbnailCache | None = None
         self._pictures: Lake | None = None
         self.closing: list[Callable[[], None]] = []
@@ -68,6 +71,22 @@ class BrowsedLake:
         with self._lock:
             self._last[name] = built
         return built
+
+    def changed(self, since: str, until: str, change: str) -> ImageSet | None:
+        """Return the images that differ between two versions by 'KIND:CAUSE', None for ''. Kept for later pages."""
+        versions = self.dataset(since), self.dataset(until)
+        if not change:
+            return None
+        if not all(versions):
+            raise PairmillError("this address names no two versions; open the gallery from Compare.")
+        with self._lock:
+            asked = (*((str(each), each.run_id) for each in versions if each), change)
+            if self._changed is None or self._changed[0] != asked:
+                kind, _, cause = change.partition(":")
+                before, after = (each for each in versions if each)
+                members = changed_ids(self.lake, before, after, kind, cause)
+                self._changed = asked, ImageSet(members, "image_id")
+            return self._changed[1]
 
     @property
     def thumbnails(self) -> ThumbnailCache:

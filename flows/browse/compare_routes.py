@@ -1,9 +1,12 @@
 """Serve the difference of two dataset versions: pairs gained, lost and changed, by cause, with their pictures."""
 
+from urllib.parse import urlencode
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from pairmill.catalog.ask.changes import changed_images, changes
+from pairmill.catalog.ask.changes import Change, changed_images, changes
+from pairmill.catalog.ask.datasets import Dataset
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 
@@ -26,7 +29,17 @@ def routes(opened: BrowsedLake) -> APIRouter:
             message = "There is one version of this dataset; a second run with another recipe makes the next."
             return page("error.html.j2", title="Nothing to compare yet", message=message, **frame)
         found = changes(opened.lake, other, after)
-        rows = [(each, changed_images(opened.lake, other, after, each, SHOWN)) for each in found]
+        rows = [
+            (each, changed_images(opened.lake, other, after, each, SHOWN), _gallery(each, other, after))
+            for each in found
+        ]
         return page("compare.html.j2", before=str(other), after=str(after), changes=rows, **frame)
 
     return router
+
+
+def _gallery(change: Change, before: Dataset, after: Dataset) -> str:
+    """Return the query of the gallery of a change: of the earlier version where the later has not got the images."""
+    shown = before if (change.kind, change.cause) == ("left", "gone") else after
+    named = {"dataset": shown, "change": f"{change.kind}:{change.cause}", "since": before, "until": after}
+    return urlencode(named)

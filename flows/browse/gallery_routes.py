@@ -28,7 +28,8 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
 
     def choice_of(asked: Asked, shown: Gallery) -> Choice:
         found = search.find(asked.dataset, asked.words, asked.like)
-        return asked.choice(found, maps.area(asked.dataset, shown, asked.area))
+        sets = maps.area(asked.dataset, shown, asked.area), opened.changed(asked.since, asked.until, asked.change)
+        return asked.choice(found, tuple(each for each in sets if each))
 
     @router.get("/gallery")
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:

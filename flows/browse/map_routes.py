@@ -43,7 +43,8 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
         frame = {"versions": opened.versions(), "room": "map", "dataset": dataset}
         if gallery is None:
             return page("waiting.html.j2", path="/map", asked=Asked.model_validate({"dataset": dataset}), **frame)
-        known = columns(gallery)
+        # A lake has no fates: they are a version's, and a map of one colour would come first.
+        known = [name for name in columns(gallery) if dataset or name != "fate"]
         return page("map.html.j2", columns=known, by=by if by in known else known[0], **frame)
 
     @router.get("/map/points")

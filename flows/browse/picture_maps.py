@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairmill.catalog.ask.gallery_query import FACETS, Area, Gallery
+from pairmill.catalog.ask.gallery_query import FACETS, Gallery, ImageSet
 from pairmill.catalog.ask.image_vectors import ImageVectors
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import PairmillError
@@ -57,7 +57,7 @@ class PictureMaps:
                 self._made.pop(dataset, None)  # the next page tries again
             raise
 
-    def area(self, dataset: str, gallery: Gallery, corners: str) -> Area | None:
+    def area(self, dataset: str, gallery: Gallery, corners: str) -> ImageSet | None:
         """Return the pictures inside the polygon 'x,y;x,y;x,y', None for ''. Raise PairmillError without a map."""
         if not corners:
             return None
@@ -67,7 +67,7 @@ class PictureMaps:
         if found is None:
             raise PairmillError("the map is still being made; open the map, then this gallery again.")
         polygon = np.array([pair.split(",") for pair in corners.split(";")], np.float32)
-        return Area(pa.table({"sha256": list(found.stored.names(np.flatnonzero(found.map.inside(polygon))))}))
+        return ImageSet(pa.table({"sha256": list(found.stored.names(np.flatnonzero(found.map.inside(polygon))))}))
 
     def close(self) -> None:
         """Wait for the map that is being made."""

@@ -16,7 +16,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.whole.sign_codes import SignCodes
 from pairmill.tasks.out.vector_search import sign_codes
@@ -26,7 +26,7 @@ REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of
 
 
 class PictureSearch:
-    """Searches over one open lake. The model is loaded at the first search by words; vectors are mapped, not read."""
+    """Searches over one open lake. A search loads the tower that it needs; vectors are mapped, not read."""
 
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
@@ -56,7 +56,7 @@ class PictureSearch:
     def upload(self, dataset: str, data: bytes) -> str:
         """Embed a picture, and return the name under which `find` knows it. Raise PairmillError if it is none."""
         with self._lock:
-            model = self._model(dataset, self._stored(dataset)[0])
+            model = self._model(dataset, self._stored(dataset)[0], "image")
             pixels = Decode(side=max(model.image_size, 1)).preview(data)
             if isinstance(pixels, Fault):
                 raise PairmillError(f"this file is no picture that can be read ({pixels.reason}); choose another.")
@@ -81,7 +81,7 @@ class PictureSearch:
                 raise PairmillError(f"picture '{like}' has no vector here; search by another, or upload it again.")
             query = np.asarray(stored.vectors[row], np.float32)
         else:
-            query = self._model(dataset, stored).embed_texts([words])[0]
+            query = self._model(dataset, stored, "text").embed_texts([words])[0]
         return stored.names(codes.nearest(query, stored.vectors, FOUND))
 
     def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
@@ -100,8 +100,8 @@ class PictureSearch:
             known = self._vectors[dataset] = state, found, sign_codes(found)
         return known[1:]
 
-    def _model(self, dataset: str, stored: ImageVectors) -> Clip:
-        """Return the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""
+    def _model(self, dataset: str, stored: ImageVectors, side: Side) -> ClipTower:
+        """Return a tower of the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""
         recipe = self._recipe(dataset)
         spec = recipe.models["clip"]
         if (spec, stored.model) not in self._checked:
@@ -110,7 +110,7 @@ class PictureSearch:
                     f"model '{spec}' is not the one whose vectors the lake holds; search by a picture of it."
                 )
             self._checked.add((spec, stored.model))
-        return Clip(spec, recipe.clip.precision)
+        return ClipTower(spec, recipe.clip.precision, side=side)
 
     def _recipe(self, dataset: str) -> Recipe:
         """Return the version's recipe, or for the whole lake that of the newest version."""

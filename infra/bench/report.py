@@ -6,13 +6,12 @@ and memory of the report. Reading and encoding some 700 pictures comes on top: 2
 
 from __future__ import annotations
 
-import argparse
-import resource
+import multiprocessing
 import tempfile
-import time
 from pathlib import Path
 
 from infra.bench.made_lake import SCORERS, fill, plan
+from infra.bench.measure import Row, finish, parser, peak_mb, timed
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
@@ -22,19 +21,23 @@ from pairmill.tasks.out.html_report import write_report
 
 
 def main() -> None:
-    """Make the lake in a process of its own lease, then write the report as a reader."""
-    options = argparse.ArgumentParser(description=__doc__)
+    """Make the lake in another process, then write the report as a reader."""
+    options = parser(__doc__)
     options.add_argument("--images", type=int, default=1_000_000)
-    n = options.parse_args().images
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        _publish(f"{folder}/lake", n)
-        begun, cpu = time.perf_counter(), time.process_time()
+        making = multiprocessing.get_context("spawn").Process(target=_publish, args=(f"{folder}/lake", given.images))
+        making.start()  # in another process, whose memory is not the report's
+        making.join()
         with create_or_open(f"{folder}/lake", read_only=True) as lake:
-            path = write_report(lake, "big", 1, f"{folder}/report.html")
-        seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - cpu
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        size = Path(path).stat().st_size / 1e6
-        print(f"{n:,} images: {seconds:.1f} s, {cpu_seconds:.1f} CPU s, {memory:.2f} GB most, page of {size:.2f} MB")
+            taken = timed(lambda: write_report(lake, "big", 1, f"{folder}/report.html"))
+        size = Path(f"{folder}/report.html").stat().st_size / 1e6
+    report = f"report of {given.images:,} images"
+    finish("report", [
+        Row(report, "CPU s", taken.cpu, note=f"{taken.wall:.1f} wall s"),
+        Row("memory of the process at most", "GB", peak_mb() / 1000),
+        Row("page, without pictures", "MB", size, target="< 10 MB", met=size < 10),
+    ], given)  # fmt: skip
 
 
 def _publish(uri: str, n: int) -> None:

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.ask.gallery_query import Area, Choice, Gallery, SortOrder
+from pairmill.catalog.ask.gallery_query import Choice, Gallery, ImageSet, SortOrder
 from pairmill.catalog.terms.error import BadPredicate, PairmillError
 
 N = 400
@@ -90,7 +90,7 @@ def test_pages_hold_each_image_once_in_order_whatever_the_page_size(gallery: Gal
 
 def test_an_area_restricts_pages_counts_and_fates(gallery: Gallery) -> None:
     shas = [row["sha256"] for row in gallery.rows("SELECT DISTINCT sha256 FROM images ORDER BY 1 LIMIT 20")]
-    choice = Choice(area=Area(pa.table({"sha256": shas})))
+    choice = Choice(sets=(ImageSet(pa.table({"sha256": shas})),))
     within = [row["image_id"] for row in gallery.rows("SELECT image_id, sha256 FROM images ORDER BY 1")
               if row["sha256"] in shas]  # fmt: skip
     assert gallery.count(choice) == len(within) > 20

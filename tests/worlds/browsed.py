@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.browse.application import _bound, application
 from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.browse.picture_search import PictureSearch
 
 TOKEN, PORT = "a-token", 8765
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -64,9 +65,21 @@ def browsed(lake: Path) -> Iterator[Pages]:
 def served(lake: Path) -> Iterator[str]:
     """Serve a lake on a free port; yield the address that holds the token."""
     opened = BrowsedLake(str(lake))
+    try:
+        with serving(opened) as address:
+            yield address
+    finally:
+        opened.close()
+
+
+@contextmanager
+def serving(opened: BrowsedLake, search: Callable[[BrowsedLake], PictureSearch] = PictureSearch) -> Iterator[str]:
+    """Serve an open lake with its search on a free port; yield the address that holds the token."""
     with _bound(0) as listening:
         port = listening.getsockname()[1]
-        config = uvicorn.Config(application(opened, TOKEN, port), log_level="warning", lifespan="off", ws="none")
+        config = uvicorn.Config(
+            application(opened, TOKEN, port, search), log_level="warning", lifespan="off", ws="none"
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
@@ -75,7 +88,6 @@ def served(lake: Path) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
-            opened.close()
 
 
 def rows(lake: Path, sql: str) -> list[tuple[Any, ...]]:

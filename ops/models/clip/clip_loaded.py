@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -94,6 +94,10 @@ class LoadedClip:
 @once
 def load(spec: str, precision: str) -> LoadedClip:
     """Load the model once per process. Raises ModelError with the remedy if it is missing or damaged."""
+    return _load(spec, precision)
+
+
+def _load(spec: str, precision: str) -> LoadedClip:
     kind = dtype(precision)
     name, pretrained = _open_clip_name(spec)
     import open_clip
@@ -105,6 +109,21 @@ def load(spec: str, precision: str) -> LoadedClip:
     except Exception as error:  # a damaged checkpoint, a config of another model, a missing tokenizer
         raise ModelError(f"model '{spec}' does not load: {error}; check its config and weights") from error
     return LoadedClip(placed(model.eval(), spec, kind), tokenizer, kind)
+
+
+@once
+def load_tower(spec: str, precision: str, side: Literal["text", "image"]) -> LoadedClip:
+    """Load the model once per process and keep one tower of it. Raises ModelError as `load` does."""
+    loaded = _load(spec, precision)
+    model = loaded.model
+    if side == "text":
+        model.visual = None
+    elif hasattr(model, "text"):
+        model.text = None
+    else:  # open_clip's first class holds the text tower in parts
+        model.transformer = model.token_embedding = None
+    loaded.text.tower = None if side == "image" else loaded.text.tower
+    return loaded
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pairmill.ops.models.clip import clip_loaded
 from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_tower import ClipTower
 from pairmill.ops.models.model_digest import ModelError
 from tests.worlds.golden import check_golden
 from tests.worlds.tiny import save_clip
@@ -54,6 +55,18 @@ def test_vectors_have_length_one_and_the_dimension_of_the_model(spec: str):
     assert images.dtype == texts.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(np.vstack([images, texts]), axis=1), 1, atol=1e-5)
     assert np.linalg.matrix_rank(images) > 1
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_one_tower_gives_the_vectors_of_the_whole_model_and_holds_only_its_own_weights(tmp_path: Path, custom: bool):
+    spec = save_clip(tmp_path, custom_text=custom)
+    whole, words, images = Clip(spec), ClipTower(spec), ClipTower(spec, side="image")
+    np.testing.assert_array_equal(words.embed_texts(SENTENCES), whole.embed_texts(SENTENCES))
+    np.testing.assert_array_equal(images.embed_images(pictures(3)), whole.embed_images(pictures(3)))
+    assert words.dimension == images.dimension == whole.dimension and images.image_size == whole.image_size
+    held = [sum(each.numel() for each in clip._loaded.model.parameters()) for clip in (words, images)]
+    total = sum(each.numel() for each in whole._loaded.model.parameters())
+    assert max(held) < total and total <= sum(held) < 1.2 * total  # small parts of the text tower stay
 
 
 def test_nothing_to_embed_gives_no_rows(spec: str):
