@@ -81,6 +81,7 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     from pairmill.flows.run_start import session
     from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
+    from pairmill.flows.with_prefect.stall_alerts import StallAlerts
     from pairmill.flows.with_prefect.step_as_task import as_task
 
     with session(recipe, sources, lake, compute) as opened:
@@ -89,6 +90,7 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
         opened.notes += notes
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
+        opened.observe(StallAlerts())
         published = curate_steps(opened, as_task)
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)

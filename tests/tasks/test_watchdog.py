@@ -88,3 +88,15 @@ def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch)
     now[0] += 599
     watchdog.look([busy])
     assert busy.ended == 1
+
+
+@pytest.mark.slow  # 40 s: Ray of its own, and workers that start on a busy machine must not count as a stall
+def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_again(tmp_path: Path):
+    told: list[str] = []
+    placed = Placement(workers=2, stall_minutes=0.4, ray_address="local", small_rounds="ray")
+    with JobStage(HangsFor(str(tmp_path), 1), placed, stalled=told.append) as stage:
+        found = list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
+    assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
+    notes = [note for manifests in found for manifest in manifests for note in manifest.notes]
+    assert len(notes) == 1 and notes[0] in told[0] and len(told) == 1
+    assert "nothing was finished for 0.4 minutes: worker process " in notes[0] and " had c on " in notes[0]
