@@ -48,17 +48,18 @@ def total(values: dict[Sample, float], name: str, **labels: str) -> float:
 
 @pytest.fixture(scope="module")
 def served(
-    pages: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    more_pages: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[Sample, float], set[str]]:
     """The lake of a run with metrics, and what it served after its last step."""
     folder, port = tmp_path_factory.mktemp("metrics"), free_port()
     fake = folder / "nvidia-smi"
     fake.write_text("#!/bin/sh\nprintf '0, 37\\n1, [N/A]\\n'\n")
     fake.chmod(0o755)
-    compute = Compute(workers=2, metrics=str(port))
+    compute = Compute.model_validate({"workers": 2, "metrics": str(port)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(folder), prepend=":")
-        with session(load_recipe("demo", settings), [str(pages)], str(new_lake(folder / "lake")), compute) as opened:
+        lake = str(new_lake(folder / "lake"))
+        with session(load_recipe("demo", settings), [str(more_pages)], lake, compute) as opened:
             curate_steps(opened, lambda step, held: step(held))
             values, names = scraped(port)
     with pytest.raises(OSError):
@@ -110,14 +111,19 @@ def test_a_taken_port_is_refused_in_a_line(pages: Path, settings: dict[str, str]
         port = taken.getsockname()[1]
         told = pytest.raises(PairmillError, match=f"metrics cannot be served at '{port}'.*--metrics")
         recipe = load_recipe("demo", settings)
-        with told, session(recipe, [str(pages)], str(new_lake(tmp_path / "lake")), Compute(metrics=str(port))):
+        with (
+            told,
+            session(
+                recipe, [str(pages)], str(new_lake(tmp_path / "lake")), Compute.model_validate({"metrics": str(port)})
+            ),
+        ):
             pass
 
 
 @pytest.mark.parametrize("wrong", ["x", "0", "65536", "host:", "127.0.0.1"])
 def test_what_is_no_port_is_refused(wrong: str):
     with pytest.raises(ValueError, match="--metrics"):
-        Compute(metrics=wrong)
+        Compute.model_validate({"metrics": wrong})
 
 
 def test_without_the_option_the_library_is_not_imported():

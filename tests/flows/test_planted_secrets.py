@@ -1,18 +1,22 @@
 """Secrets planted wherever a run may meet one appear in nothing that it prints, stores or serves."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
+from lxml.html import tostring
 
+from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.with_prefect.local_prefect import answers, free_port
 from pairmill.flows.with_prefect.processes import start, stop, wait_for
-from tests.worlds.browsed import served
+from tests.worlds.browsed import browsed
 from tests.worlds.elsewhere import write_yaml
+from tests.worlds.line import rows
 from tests.worlds.web import Web, photograph, picture, status, web
 
 PLANTED = "pl4nted"
@@ -49,6 +53,14 @@ good = curate("demo", ["${LIST}"], lake, overrides=overrides, compute=compute, r
 bad = curate("demo", ["${GONE}"], lake, overrides=overrides, compute=compute, return_state=True)
 assert good.is_completed() and bad.is_failed(), (good, bad)
 """
+# Run each command, whatever became of the one before.
+COMMANDS = """
+import json, sys
+from pairmill.flows.command.cli import main
+
+for command in json.loads(sys.argv[1]):
+    print("status", main(command), command[:2], flush=True)
+"""
 
 
 @pytest.fixture
@@ -84,16 +96,73 @@ def run(log: Path, variables: dict[str, str], *command: str) -> int:
         ).returncode
 
 
-@pytest.mark.slow  # 60 s: a Prefect server of its own, whose database is read whole
-def test_no_planted_secret_is_printed_stored_or_served(site: Web, settings: dict[str, str], tmp_path: Path):
-    logs, lake, home = tmp_path / "logs", tmp_path / "lake", tmp_path / "prefect"
-    logs.mkdir()
+def rows_that_leak(lake: Path) -> list[str]:
+    """List the rows of all tables that contain a planted secret: Parquet compresses what it stores."""
+    with create_or_open(lake, read_only=True) as opened:
+        names = [name for (name,) in opened.query("SELECT table_name FROM duckdb_tables() WHERE NOT internal")]
+        return [
+            f"{name}: {row}" for name in names for row in opened.query(f'SELECT * FROM "{name}"') if PLANTED in str(row)
+        ]
+
+
+@pytest.fixture
+def recipe(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "fetch.retries": "0", "images": "[]", "sentences": "[]", "balance.cap": "1000"}
+
+
+@pytest.fixture
+def variables(site: Web) -> dict[str, str]:
+    """The environment of all runs: its variables LIST and GONE are signed addresses, of a list and of nothing."""
     owned = site.url("/").replace("//", f"//me:{PLANTED}page@", 1)
     urls = "".join(f"{owned}{n}.jpg,A picture of noise with the number {n}.\n" for n in range(6))
     site.manners["/list.csv"] = picture(f"url,caption\n{urls}".encode())
-    recipe = {**settings, "fetch.retries": "0", "images": "[]", "sentences": "[]", "balance.cap": "1000"}
-    variables = ENVIRONMENT | {"LIST": signed(site, "/list.csv"), "GONE": signed(site, "/gone.csv")}
+    return ENVIRONMENT | {"LIST": signed(site, "/list.csv"), "GONE": signed(site, "/gone.csv")}
 
+
+@pytest.mark.slow  # 15 commands, each of which names an address in its error
+@pytest.mark.timeout(1200)
+def test_no_command_prints_or_stores_a_planted_secret_however_it_fails(
+    site: Web, variables: dict[str, str], recipe: dict[str, str], tmp_path: Path
+):
+    log, lake = tmp_path / "log", tmp_path / "lake"
+    postgres = write_yaml(tmp_path / "team", metadata="postgresql://me@127.0.0.1:1/lake", data_path="data")
+    with_password = write_yaml(tmp_path / "own", metadata=f"postgresql://me:{PLANTED}@127.0.0.1:1/x", data_path="data")
+    on_s3 = write_yaml(tmp_path / "s3", metadata="catalog.sqlite", data_path="s3://bucket/lake")
+    run_demo, here = ("run", "demo", "--source"), ("--lake", str(lake))
+    failing = [
+        *((*run_demo, uri, *here) for uri in (
+            variables["GONE"],
+            variables["LIST"].replace(site.url(""), "http://127.0.0.1:1"),
+            f"http://me:{PLANTED}@127.0.0.1:1/list.csv",
+            f"postgresql://me:{PLANTED}@127.0.0.1:1/list",
+            f"s3://me:{PLANTED}@bucket/pages",
+            "s3://bucket/pages",
+            "${NOTHING}",
+        )),
+        *((*command, "--lake", str(each)) for each in (postgres, with_password, on_s3)
+          for command in ((*run_demo, "${LIST}"), ("status",))),
+        (*run_demo, "${LIST}", *here, "--set", "models.captioner=hf:nobody/nothing"),
+        ("up", "--once", "curate/demo", "--source", variables["LIST"], *here),
+    ]  # fmt: skip
+    reading = [(*command, *here) for command in (("status",), ("doctor", "demo"), ("quarantine",),
+               ("sql", "SELECT * FROM runs"), ("sql", "SELECT * FROM run_recipes"))]  # fmt: skip
+    sets = [f"--set={key}={value}" for key, value in recipe.items()]
+    good = ("fetch", "demo", "--source", variables["LIST"], *here, "--allow-address=127.0.0.1/32", *sets)
+    assert run(log, variables, "-c", COMMANDS, json.dumps([good, *failing, *reading])) == 0
+    text = log.read_text()
+    statuses = re.findall(r"^status (\d)", text, re.MULTILINE)
+    assert statuses[: 1 + len(failing)] == ["0", *["1"] * len(failing)], text
+    assert "list.csv" in text and "gone.csv" in text and "127.0.0.1:1" in text
+    found = [*leaks(log, lake), *rows_that_leak(lake)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow  # 60 s: a Prefect server of its own, whose database is read whole
+@pytest.mark.timeout(1200)
+def test_prefect_lake_report_and_pages_hold_no_planted_secret(
+    variables: dict[str, str], recipe: dict[str, str], tmp_path: Path
+):
+    log, lake, home = tmp_path / "log", tmp_path / "lake", tmp_path / "prefect"
     port = free_port(0)
     prefect = {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_HOME": str(home),
                "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}  # fmt: skip
@@ -102,41 +171,18 @@ def test_no_planted_secret_is_printed_stored_or_served(site: Web, settings: dict
     try:
         wait_for(server, lambda: answers(prefect["PREFECT_API_URL"]), 300)
         assignments = [f"{key}={value}" for key, value in recipe.items()]
-        status = run(logs / "prefect", variables | prefect, "-c", PREFECT_RUNS, PLANTED, str(lake), *assignments)
-        assert status == 0, (logs / "prefect").read_text()[-3000:]
+        status = run(log, variables | prefect, "-c", PREFECT_RUNS, PLANTED, str(lake), *assignments)
+        assert status == 0, log.read_text()[-3000:]
     finally:
         stop(server)
-
-    postgres = write_yaml(tmp_path / "team", metadata="postgresql://me@127.0.0.1:1/lake", data_path="data")
-    with_password = write_yaml(
-        tmp_path / "own", metadata=f"postgresql://me:{PLANTED}@127.0.0.1:1/lake", data_path="data"
-    )
-    on_s3 = write_yaml(tmp_path / "s3", metadata="catalog.sqlite", data_path="s3://bucket/lake")
-    failing = [
-        ("run", "demo", "--source", variables["GONE"]),
-        ("run", "demo", "--source", variables["LIST"].replace(site.url(""), "http://127.0.0.1:1")),
-        ("run", "demo", "--source", f"http://me:{PLANTED}@127.0.0.1:1/list.csv"),
-        ("run", "demo", "--source", "s3://bucket/pages"),
-        ("run", "demo", "--source", f"s3://{PLANTED}:{PLANTED}@bucket/pages"),
-        ("run", "demo", "--source", "${LIST}x"),
-        *(("run", "demo", "--source", "${LIST}", "--lake", str(each)) for each in (postgres, with_password, on_s3)),
-        *(("status", "--lake", str(each)) for each in (postgres, with_password, on_s3)),
-        ("run", "demo", "--source", "${LIST}", "--set", "models.captioner=hf:nobody/nothing"),
-        ("run", "demo", "--source", "${LIST}", "--set", f"models.captioner=http://{NOWHERE}/v1#m"),
-        ("up", "--once", "curate/demo", "--source", variables["LIST"]),
-    ]
-    for n, arguments in enumerate(failing):
-        where = () if "--lake" in arguments else ("--lake", str(lake))
-        status = run(logs / f"failing-{n}", variables, "-m", "pairmill.flows.command.cli", *arguments, *where)
-        assert status == 1, arguments
-    reading = [("status",), ("doctor", "demo"), ("quarantine",), ("datasets",), ("report", "demo@1"),
-               ("sql", "SELECT * FROM runs"), ("sql", "SELECT * FROM run_recipes")]  # fmt: skip
-    for n, arguments in enumerate(reading):
-        run(logs / f"reading-{n}", variables, "-m", "pairmill.flows.command.cli", *arguments, "--lake", str(lake))
-    with served(lake) as address:
-        for path in ("", "report?dataset=demo@1", "gallery?dataset=demo@1"):
-            (logs / f"page-{path[:6]}").write_bytes(urlopen(address.replace("?", f"{path.partition('?')[0]}?")).read())
-    texts = "".join(file.read_text() for file in logs.iterdir())
-    assert "list.csv" in texts and "gone.csv" in texts and "127.0.0.1:1" in texts
-    found = leaks(logs, lake, home)
+    [(picture_id,)] = rows(lake, "SELECT min(image_id) FROM images")
+    with browsed(lake) as pages:
+        shown = [
+            tostring(pages.gallery(f"/{each}")) for each in ("gallery?dataset=demo@1", "rules", f"item/{picture_id}")
+        ]
+    (tmp_path / "pages").write_bytes(b"".join(shown))
+    database = b"".join(file.read_bytes() for file in home.glob("prefect.db*"))
+    assert b"gone.csv" in database and b"${GONE}" in database
+    assert list(lake.glob("reports/*")) and "list.csv" in log.read_text()
+    found = [*leaks(log, lake, home, tmp_path / "pages"), *rows_that_leak(lake)]
     assert not found, "\n".join(found)
