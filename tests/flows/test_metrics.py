@@ -77,13 +77,13 @@ def test_every_query_of_the_dashboard_names_a_metric_that_a_run_serves(served):
 
 def test_the_metrics_agree_with_the_lake(served):
     lake, values, _ = served
-    [(images,), (faults,), (tokens,)] = [
-        rows(lake, sql)[0]
-        for sql in ("SELECT count(*) FROM captions", "SELECT count(*) FROM quarantine", "SELECT sum(tokens) FROM usage")
-    ]
-    assert total(values, "pairmill_rows_done_total", stage="caption") == images > 0
+    sums = ("count(*) FROM captions", "count(*) FROM quarantine", "coalesce(sum(tokens), 0) FROM usage")
+    captions, faults, tokens = (rows(lake, f"SELECT {each}")[0][0] for each in sums)
+    steps = {dict(labels)["stage"] for name, labels in values if name == "pairmill_rows_done_total"}
+    [caption] = [step for step in steps if step.startswith("caption ")]
+    assert total(values, "pairmill_rows_done_total", stage=caption) == captions > 0
     assert total(values, "pairmill_failures_total") == faults > 0
-    assert total(values, "pairmill_tokens_total", kind="answer") == tokens > 0
+    assert total(values, "pairmill_tokens_total", kind="answer") == tokens
     assert total(values, "pairmill_rows_pending") == total(values, "pairmill_items_pending") == 0
     assert total(values, "pairmill_partitions_uncommitted") == 0
     commits = rows(lake, 'SELECT count(DISTINCT "commit") FROM partitions')[0][0]
