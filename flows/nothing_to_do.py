@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # a skipped run imports none of them
     from pairmill.tasks.run.session import Session
 
 
-# Limits decide whether a run completes, not what a completed run did.
+# Limits decide whether a run completes, and metrics who watches it; not what a completed run did.
 LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
-          "quarantine_alert"}  # fmt: skip
+          "quarantine_alert", "metrics"}  # fmt: skip
 
 
 @dataclass(frozen=True)

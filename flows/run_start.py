@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
@@ -19,7 +19,8 @@ from pairmill.flows.model_size import check_sizes
 from pairmill.flows.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
-from pairmill.tasks.run import fork_server, identity
+from pairmill.tasks.run import fork_server, identity, json_log
+from pairmill.tasks.run.observer import LogLines
 from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.session import Session
 
@@ -116,9 +117,20 @@ def session_on(
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
         register_judgements(writer)
-        with runs.recorded(lake, run_id, flow, plan.recipe, shown):
+        if json_log.is_asked():
+            session.observe(LogLines(run_id))
+        with runs.recorded(lake, run_id, flow, plan.recipe, shown), _metrics(session, flow, compute.metrics):
             yield session
         completed(session)
+
+
+def _metrics(session: Session, flow: str, address: str) -> AbstractContextManager[None]:
+    """Serve metrics during a run if ``address`` asks for it; only then their library is imported."""
+    if not address:
+        return nullcontext()
+    from pairmill.flows.metrics import served
+
+    return served(session, flow, address)
 
 
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:

@@ -29,6 +29,17 @@ def _network(text: str) -> str:
 Network = Annotated[str, AfterValidator(_network)]
 
 
+def _listen_address(text: str) -> str:
+    """Validate a port, HOST:PORT or ''."""
+    port = text.rpartition(":")[2]
+    if text and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ValueError(f"metrics (--metrics) is a port from 1 to 65535, or HOST:PORT; '{text}' is neither")
+    return text
+
+
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+
+
 class Compute(BaseModel):
     """Workers, CPUs, models' sizes and Ray cluster of a run. Any setting gives the same dataset."""
 
@@ -83,7 +94,12 @@ class Compute(BaseModel):
         ge=0,
         le=7 * 24 * 60,
         description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
-        "the third time it fails. 0 is never. Not on a Ray cluster.",
+        "the third time it fails. 0 is never.",
+    )
+    metrics: ListenAddress = Field(
+        "",
+        description="Port, or HOST:PORT, at which the run serves metrics to Prometheus; a port alone is loopback's. "
+        "Empty serves none.",
     )
     wait_minutes: float = Field(
         0.0,

@@ -15,11 +15,11 @@ def user_message(error: BaseException) -> str | None:
     """
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.error import PairmillError
-    from pairmill.catalog.terms.secrets import without_users
+    from pairmill.catalog.terms.secrets import hidden
 
     others = (getattr(sys.modules[module], name) for module, name in REMEDIES if module in sys.modules)
     if isinstance(error, (PairmillError, *others)):
-        return visible(without_users(str(error)))
+        return visible(hidden(str(error)))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({error}). Free some space and run again: what is finished is committed."
     return None

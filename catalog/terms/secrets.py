@@ -2,22 +2,30 @@
 
 import re
 
+_ANY_USER = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/?#\s\"'<>\\]*@", re.IGNORECASE)
 _USER = re.compile(r"\b((?:https?|ftp)://)[^/?#\s\"'<>\\]*@", re.IGNORECASE)
 _SIGNED = re.compile(r"((?:[a-z][a-z0-9_]*:)?(?:https?|ftp)://[^?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
 # Valid in SQL too (RE2): the user and password of an address, and a query that signs the address or grants access,
 # recognised by the parameters of S3, Google, Azure and CloudFront, or by a plain token. Group 1 is the text before the
 # secret.
 USER = r"^([a-z][a-z0-9]*://)[^/?#]*@"
-SIGNED_QUERY = (
-    r"^([^?#]*)\?(?:[^#]*&)?(?:x-(?:amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy|"
-    r"(?:access_?|auth_?)?token|api_?key|password)=.*"
+_GRANTS = (
+    r"(?:x-(?:amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy|"
+    r"(?:access_?|auth_?)?token|api_?key|password)="
 )
+SIGNED_QUERY = rf"^([^?#]*)\?(?:[^#]*&)?{_GRANTS}.*"
+_GRANT = re.compile(rf"([?&]{_GRANTS})[^&#\s\"'<>]+", re.IGNORECASE)
 _NAMED = re.compile(r"\?\$\{\w+\}(?=$|[\s\"',\]])")
 
 
 def without_users(text: str) -> str:
     """Remove user and password from every web address in ``text``, so that no row and no request contains them."""
     return _USER.sub(r"\1", text) if "@" in text else text
+
+
+def hidden(text: str) -> str:
+    """Remove from a message the users of addresses of any scheme, and the values of queries that grant access."""
+    return _GRANT.sub(r"\1…", _ANY_USER.sub(r"\1", text))
 
 
 def without_secrets(uri: str) -> str:

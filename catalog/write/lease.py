@@ -6,7 +6,8 @@ DuckLake transactions that insert need not conflict. And a heartbeat must be fre
 snapshot, 4,320 a day.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -17,6 +18,11 @@ from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
 from pairmill.catalog.terms.error import LeaseLost
 from pairmill.catalog.write.commit import Committed, Manifest, commit
 from pairmill.catalog.write.scorer import Scorer, register
+
+
+def _not_told(manifests: Sequence[Manifest], seconds: float) -> None:
+    """Ignore a commit."""
+    return None
 
 
 class Writer:
@@ -36,6 +42,7 @@ class Writer:
         self._begun: dict[int, tuple] = {}  # unwritten rows of ``commits``, by number
         self._scorers: dict[str, tuple[Scorer, int]] = {}  # not yet registered, by digest
         self._written: tuple[list[int], list[str]] = ([], [])
+        self.committed: Callable[[Sequence[Manifest], float], None] = _not_told
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
         """Allocate a commit number, which a step's workers write into their rows. Numbers strictly increase.
@@ -54,8 +61,14 @@ class Writer:
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
-        """Commit finished partitions and return the number of new ones; see catalog.write.commit."""
-        return commit(self.lake, manifests, self._committed)
+        """Commit finished partitions and return the number of new ones; see catalog.write.commit.
+
+        ``committed(manifests, seconds)`` is called after each commit.
+        """
+        began = time.monotonic()
+        new = commit(self.lake, manifests, self._committed)
+        self.committed(manifests, time.monotonic() - began)
+        return new
 
     def show_waiting(self, text: str) -> None:
         """Store in the lease row what this run waits for, '' once it works again. Like a heartbeat, no snapshot."""

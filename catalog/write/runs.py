@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import BudgetSpent, NotApproved, PairmillError, stop_behind
-from pairmill.catalog.terms.secrets import without_users
+from pairmill.catalog.terms.secrets import hidden
 
 if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe  # imports pydantic, which a list of runs does not need
@@ -69,7 +69,7 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequ
         yield
     except BaseException as error:
         why = stop_behind(error)
-        _end(lake, run_id, _state(why), without_users(f"{type(why).__name__}: {why}".removesuffix(": "))[:2000])
+        _end(lake, run_id, _state(why), hidden(f"{type(why).__name__}: {why}".removesuffix(": "))[:2000])
         raise
     _end(lake, run_id, "completed", "")
 

@@ -30,8 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_command(args)
     from pairmill.flows.command.terminal import tolerate_closed_output
 
+    if getattr(args, "log_format", "text") == "json":
+        return _run_logged(args)
     with tolerate_closed_output():
         return _run_command(args)
+
+
+def _run_logged(args: argparse.Namespace) -> int:
+    """Run the command with JSON lines on standard error; an error of the program is one of them."""
+    import logging
+
+    from pairmill.tasks.run.json_log import json_lines
+
+    with json_lines():
+        try:
+            return _run_command(args)
+        except Exception:
+            logging.getLogger("pairmill").exception("an error of the program")
+            return 1
 
 
 def _run_command(args: argparse.Namespace) -> int:
@@ -55,8 +71,18 @@ def _run_command(args: argparse.Namespace) -> int:
             return 0
         if (line := user_message(error)) is None:
             raise
-        print(f"pairmill: {line}", file=sys.stderr)
+        _print_error(args, line)
         return 1
+
+
+def _print_error(args: argparse.Namespace, text: str) -> None:
+    """Print an error that the user can fix, or log it."""
+    if getattr(args, "log_format", "text") == "json":
+        import logging
+
+        logging.getLogger("pairmill").error(text)
+    else:
+        print(f"pairmill: {text}", file=sys.stderr)
 
 
 def _interrupted(args: argparse.Namespace) -> int:

@@ -105,6 +105,7 @@ def compute_of(args: Namespace) -> Compute:
         "max_gigabytes": args.max_gigabytes,
         "wait_minutes": args.wait,
         "stall_minutes": args.stall_minutes,
+        "metrics": args.metrics,
         "allow_addresses": args.allow_address,
     }
     try:

@@ -31,6 +31,7 @@ def up(args: Namespace) -> int:
     screen = console()
     if args.once:
         check_known(args.once)
+        parameters(args)  # an address with a secret is refused before a server is started
     elif args.source or args.set or args.models != "recipe":
         raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
 

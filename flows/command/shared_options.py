@@ -127,6 +127,11 @@ def compute_options(command: argparse.ArgumentParser) -> None:
                         help="wait so long while another run writes to the lake")  # fmt: skip
     limits.add_argument("--stall-minutes", type=amount, default=60.0, metavar="N",
                         help="end workers of a stage that finishes no row for so long; default: 60")  # fmt: skip
+    command.add_argument("--log-format", choices=("text", "json"), default="text",
+                         help="json: on standard error one object a line, of the workers too, and no progress bars; "
+                         "the result stays on standard output")  # fmt: skip
+    compute.add_argument("--metrics", default="", metavar="[HOST:]PORT",
+                         help="serve the run's metrics to Prometheus; a port alone is loopback's")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--allow-address", type=network, action="append", default=[], metavar="CIDR",

@@ -2,7 +2,7 @@
 
 Whoever wants alerts creates a block named BLOCK in Prefect's interface, of any type that sends notifications. A run
 that was refused, and one that a person cancelled, alarm nobody. Prefect's own events carry what is needed, but for the
-share of quarantined items, for which the run emits QUARANTINED.
+share of quarantined items and for stalls, for which the run emits QUARANTINED and STALLED.
 """
 
 import json
@@ -18,18 +18,19 @@ from pairmill.flows.with_prefect.heartbeats import TAG
 
 BLOCK = "pairmill-alerts"
 WEBHOOK = "webhook"
-QUARANTINED = "pairmill.run.quarantined"
+QUARANTINED, STALLED = "pairmill.run.quarantined", "pairmill.run.stalled"
 # What each alert is about: the event, then the sentence. "Stopped" is the state of a run at a limit of its budget.
 ALERTS: Mapping[str, tuple[str, str]] = {
     "crashed": ("prefect.flow-run.Crashed", "its process is gone; run it again, what was finished is committed"),
     "failed": ("prefect.flow-run.Failed", "it failed; its message says what to mend"),
     "at a limit": ("prefect.flow-run.Stopped", "it reached a limit of its budget; run it again to go on"),
+    "stalled": (STALLED, "it finished nothing for a long time; what hung was ended, and it goes on"),
     "quarantined much": (QUARANTINED, "more of what it read is in quarantine than it may be"),
 }
 # Filled in by Prefect, as JSON.
 _OF_RUN = (
     '"run": {{ flow_run.name|tojson }}, "id": {{ flow_run.id|string|tojson }}, "url": {{ flow_run|ui_url|tojson }}, '
-    '"message": {{ (flow_run.state.message or "")|tojson }}'
+    '"message": {{ (flow_run.state.message or "")|tojson }}, "report": {{ (event.payload.report or "")|tojson }}'
 )
 
 
@@ -77,7 +78,8 @@ def _automation(about: str, event: str, sentence: str, block: Any) -> Automation
         action = SendNotification(
             block_document_id=block.id,
             subject=f"pairmill: {{{{ flow_run.name }}}} {about}",
-            body=f"{sentence}\n{{{{ flow_run.state.message }}}}\n{{{{ flow_run|ui_url }}}}",
+            body=f"{sentence}\n{{{{ event.payload.report }}}}{{{{ flow_run.state.message }}}}\n"
+            "{{ flow_run|ui_url }}",
         )
     trigger = EventTrigger(
         expect={event},

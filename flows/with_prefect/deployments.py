@@ -134,6 +134,7 @@ def _curated(
     from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
     from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
+    from pairmill.flows.with_prefect.stall_alerts import StallAlerts
 
     with session(recipe, sources, lake, compute) as opened:
         if line := demo_note(opened.demo_weights):
@@ -143,6 +144,7 @@ def _curated(
             opened.tell(answer)
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
+        opened.observe(StallAlerts())
         published = curate_steps(opened, GrowingFunnel())
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)

@@ -77,6 +77,7 @@ def _recaptioned(
     from pairmill.flows.demo_models import demo_note
     from pairmill.flows.recaption import recaption_session, recaption_steps
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
+    from pairmill.flows.with_prefect.stall_alerts import StallAlerts
     from pairmill.flows.with_prefect.step_as_task import as_task
 
     def look(found: Any) -> None:
@@ -88,6 +89,7 @@ def _recaptioned(
         if line := demo_note(session.demo_weights):
             get_run_logger().warning(line)
         bars = ProgressArtifacts()
+        session.observe(StallAlerts())
         session.progress, session.waiting = CaptionRate(session, bars, RateArtifact(), every=10.0), bars.waiting
         exported = recaption_steps(session, as_task, look, to, format, retry)
         statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))

@@ -23,6 +23,7 @@ from pathlib import Path
 from infra.endure.elsewhere_faults import ELSEWHERE
 from infra.endure.fault_kinds import FAULTS, Victim, environment
 from infra.endure.prefect_faults import PREFECT
+from infra.endure.ray_faults import RAY
 from infra.endure.readers_and_writers import beside_each_other
 from infra.endure.trial_world import ROOT, TrialWorld, digests
 from pairmill.catalog.lake.opening import create_or_open
@@ -65,7 +66,7 @@ class Chaos:
             with ELSEWHERE[kind](place, self.chance) as (lake, strike, variables):
                 self._note(kind, lake, strike, environment() | variables, place)
         else:
-            self._note(kind, str(place / "lake"), (FAULTS | PREFECT)[kind], environment(), place)
+            self._note(kind, str(place / "lake"), (FAULTS | PREFECT | RAY)[kind], environment(), place)
 
     def _note(self, kind: str, lake: str, strike, variables: dict[str, str], place: Path) -> None:
         line = self.table.setdefault(kind, Line())
@@ -118,7 +119,7 @@ def _not_committed(lake: Path, committed: dict[tuple[str, str, str], int]) -> in
 
 def kinds_of(times: int, chance: random.Random) -> list[str]:
     """Return each kind once, those on servers elsewhere too, then random ones."""
-    every = [*FAULTS, *ELSEWHERE, *PREFECT]
+    every = [*FAULTS, *ELSEWHERE, *PREFECT, *RAY]
     frequent = [kind for kind in every if kind != "stopped for longer than the lease"]  # that takes two minutes
     chosen = every if times >= len(every) else []
     return [*chosen, *(chance.choice(frequent) for _ in range(times - len(chosen)))]

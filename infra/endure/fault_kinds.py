@@ -37,6 +37,34 @@ int clock_gettime(clockid_t id, struct timespec *at) {
   return result;
 }
 """
+# Writes below a folder fail while a file exists. Mounting a small disk is refused in many containers.
+FULL_DISK = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int is_full(int fd) {
+  char link[64], path[4096];
+  const char *flag = getenv("FULL_FLAG"), *folder = getenv("FULL_FOLDER");
+  if (!flag || !folder || access(flag, F_OK) != 0) return 0;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(link, path, sizeof path - 1);
+  if (n < 0) return 0;
+  path[n] = 0;
+  return strncmp(path, folder, strlen(folder)) == 0;
+}
+#define FAILS(name, result, declared, given) \\
+  result name declared { \\
+    static result (*real) declared; \\
+    if (is_full(fd)) { errno = ENOSPC; return -1; } \\
+    if (!real) real = dlsym(RTLD_NEXT, #name); \\
+    return real given; }
+FAILS(write, ssize_t, (int fd, const void *data, size_t n), (fd, data, n))
+FAILS(pwrite, ssize_t, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at))
+FAILS(pwrite64, ssize_t, (int fd, const void *data, size_t n, off64_t at), (fd, data, n, at))
+"""
 
 
 @dataclass
@@ -116,13 +144,29 @@ def in_step(name: str) -> Callable[[Victim], None]:
 
 def clock_jumps(victim: Victim) -> None:
     """Set the clock of the run's processes a day forward or back, at a random moment, by a library before libc."""
-    library, flag = victim.folder / "jump.so", victim.folder / "jump"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), "-xc", "-", "-ldl"], input=CLOCK.encode(), check=True)
+    library, flag = _library(victim, CLOCK), victim.folder / "jump"
     seconds = victim.chance.choice((86_400, -86_400))
-    process = victim.start(LD_PRELOAD=str(library), JUMP_FLAG=str(flag), JUMP_SECONDS=str(seconds))
+    process = victim.start(LD_PRELOAD=library, JUMP_FLAG=str(flag), JUMP_SECONDS=str(seconds))
     victim.sleep()
     flag.touch()
     process.wait(timeout=300)
+
+
+def disk_full(victim: Victim) -> None:
+    """Let every write below the lake fail for want of space, from a random moment to the end of the run."""
+    lake, flag = victim.command[victim.command.index("--lake") + 1], victim.folder / "full"
+    process = victim.start(LD_PRELOAD=_library(victim, FULL_DISK), FULL_FLAG=str(flag), FULL_FOLDER=lake)
+    victim.sleep()
+    flag.touch()
+    process.wait(timeout=300)
+    flag.unlink()
+
+
+def _library(victim: Victim, code: str) -> str:
+    """Compile C to a library that is loaded before libc; return its path."""
+    library = str(victim.folder / "before_libc.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-xc", "-", "-ldl"], input=code.encode(), check=True)
+    return library
 
 
 FAULTS: dict[str, Callable[[Victim], None]] = {
@@ -132,6 +176,7 @@ FAULTS: dict[str, Callable[[Victim], None]] = {
     "Ctrl-C": signalled(signal.SIGINT),
     "kill -9 beside a COMMIT": in_commit,
     "the clock jumps by a day": clock_jumps,
+    "the disk is full": disk_full,
     "stopped for longer than the lease": stopped,
     **{f"kill -9 in '{name}'": in_step(name) for name in ALL_TO_ALL},
 }

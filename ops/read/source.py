@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pairmill.catalog.terms.secrets import without_secrets
+from pairmill.catalog.terms.secrets import hidden, without_secrets
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.declared_formats import FORMAT_NAME, formats
 from pairmill.ops.read.document import Document, Format, Picture, Text, Unit
@@ -226,6 +226,11 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     """Open the file tree of a place by its scheme. Raises SourceError for an unknown scheme."""
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
+        if "@" in place.split("/")[2]:
+            raise SourceError(
+                f"source '{hidden(place)}': no user and password in an address; S3's keys are the variables "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
         from pairmill.ops.read.places.s3 import s3_tree  # importing s3fs takes 0.5 s, which a local source need not pay
 
         return s3_tree(place, _suffixes())
@@ -233,6 +238,7 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
         return web_tree(place)
     if marked and scheme != "file":
         raise SourceError(
-            f"source '{without_secrets(place)}': '{scheme}://' is not read; give a local path, s3://bucket/prefix or https://host/list"
+            f"source '{hidden(place)}': '{scheme}://' is not read; give a local path, s3://bucket/prefix "
+            "or https://host/list"
         )
     return local_tree(place)

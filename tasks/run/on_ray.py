@@ -9,29 +9,33 @@ then go to other actors, and no row is blamed.
 """
 
 import atexit
+import functools
 import logging
 import pickle
 import queue
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.finished_rows import RowsAhead
+from pairmill.tasks.run.item_queue import SILENT_SECONDS, ItemQueue
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.pool import run_item
 from pairmill.tasks.run.process import LOG, Process
 from pairmill.tasks.run.resources import Node, Resources, refusal
 from pairmill.tasks.run.waiting import Waiting
-from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
+from pairmill.tasks.run.watchdog import Watchdog
+from pairmill.tasks.run.worker import ONE_THREAD, JobWorker, with_notes
 
-# Seconds between checks for missing or lost machines, and seconds without a heartbeat after which an actor is lost.
-LOOK_SECONDS, SILENT_SECONDS = 4.0, 15.0
+# Seconds between checks for missing or lost machines.
+LOOK_SECONDS = 4.0
 # After this many lost machines an item itself is the suspect, and the run stops.
 MOST_TRIES = 5
 
@@ -84,20 +88,23 @@ class OnRay:
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
-        self._queue: Any = ray.remote(_Queue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
+        self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
         self._dataset = _dataset(self._queue, pickle.dumps(worker), asked, here)
         self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         LOG.info("workers' logs are on each machine in %s/logs", _session_folder())
         threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
 
-    def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
-        """Run the items; yield the manifests of each as it finishes. Raises what the job raises."""
+    def run(self, items: Sequence[WorkItem], output: Output, watchdog: Watchdog) -> Iterator[list[Manifest]]:
+        """Run the items; yield the manifests of each as it finishes, with the notes of ``watchdog``.
+
+        Raises what the job raises.
+        """
         import ray
 
         waiting = {item.digest: pickle.dumps((item, output)) for item in items}
         ray.get(self._queue.put.remote(waiting))
         while waiting:
-            self._look()
+            self._look(watchdog)
             try:
                 name, made = self._results.get(timeout=1.0)
             except queue.Empty:
@@ -106,7 +113,8 @@ class OnRay:
                 raise made
             if made is not None and waiting.pop(name, None):
                 self._queue.finish.remote(name)
-                yield made
+                watchdog.saw(-1)
+                yield with_notes(made, watchdog.take())
 
     def close(self) -> None:
         """Stop the actors and drop the items in flight."""
@@ -118,8 +126,8 @@ class OnRay:
         if executor is not None:
             executor.shutdown(force=True)
 
-    def _look(self) -> None:
-        """Check every LOOK_SECONDS whether machines are lost or missing."""
+    def _look(self, watchdog: Watchdog) -> None:
+        """Check every LOOK_SECONDS whether machines are lost or missing, and whether workers hang."""
         import ray
 
         if time.monotonic() - self._looked < LOOK_SECONDS:
@@ -128,6 +136,26 @@ class OnRay:
         self._room.look()
         if lost := ray.get(self._queue.requeue_lost.remote()):
             LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
+        rows, held = ray.get(self._queue.progress.remote())
+        watchdog.saw(rows)
+        watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
+
+
+@dataclass(frozen=True)
+class _FarWorker:
+    """A worker process behind an actor: what it last said to be working on. Its actor ends it at the next heartbeat."""
+
+    queue: Any
+    minder: str
+    held: str
+
+    def in_hand(self) -> str:
+        """Return what the worker works on, '' if it has no work."""
+        return self.held
+
+    def end_hung(self) -> None:
+        """Have the worker process ended."""
+        self.queue.end_hung.remote(self.minder)
 
 
 class _ResourceWait:
@@ -233,74 +261,6 @@ def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
         results.put(("", error))
 
 
-class _Queue:
-    """Ray actor that holds the unfinished work items and records which supervising actor works on each.
-
-    An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
-    items that may have been waiting inside it. A second actor that takes the same item must skip it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._items: dict[str, bytes] = {}
-        self._holders: dict[str, str] = {}
-        self._tries: Counter[str] = Counter()
-        self._heard: dict[str, float] = {}
-
-    def put(self, items: dict[str, bytes]) -> None:
-        """Queue pickled items, by item digest."""
-        with self._lock:
-            self._items |= items
-        for item in items.values():
-            self._waiting.put(item)
-
-    def take(self) -> bytes | None:
-        """Block until there is a next item; return None when the queue is closed."""
-        return self._waiting.get()
-
-    def begin(self, name: str, minder: str) -> int:
-        """Record that actor ``minder`` starts an item; return its number of starts, 0 if the actor must skip it."""
-        with self._lock:
-            if name not in self._items or name in self._holders:
-                return 0
-            self._holders[name] = minder
-            self._tries[name] += 1
-            return self._tries[name]
-
-    def finish(self, name: str) -> None:
-        """Record that the run has received an item's outcome."""
-        with self._lock:
-            self._items.pop(name, None)
-            self._holders.pop(name, None)
-
-    def hear(self, minder: str) -> None:
-        """Record a heartbeat of actor ``minder``."""
-        self._heard[minder] = time.monotonic()
-
-    def requeue_lost(self) -> int:
-        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
-        limit = time.monotonic() - SILENT_SECONDS
-        with self._lock:
-            lost = {minder for minder, at in list(self._heard.items()) if at < limit}
-            for minder in lost:
-                del self._heard[minder]
-            for name in [name for name, holder in self._holders.items() if holder in lost]:
-                del self._holders[name]
-            again = [item for name, item in self._items.items() if name not in self._holders] if lost else []
-        for item in again:
-            self._waiting.put(item)
-        return len(lost)
-
-    def close(self) -> None:
-        """Drop all items and let the reader's `take` return None."""
-        with self._lock:
-            self._items.clear()
-        while not self._waiting.empty():
-            self._waiting.get()
-        self._waiting.put(None)
-
-
 def _hand_out(_: Any, items: Any) -> Iterator[dict]:
     """Yield each queued item as a row, until the queue is closed."""
     import ray
@@ -315,13 +275,19 @@ class _Supervisor:
     def __init__(self, items: Any, payload: bytes, environment: dict[str, str]) -> None:
         self._items, self._payload, self._worker = items, payload, pickle.loads(payload)
         self._process = Process(environment, is_forked=False)  # a fork server for a single worker costs 0.3 GB
-        self._name = uuid.uuid4().hex
+        self._name, self._ahead = uuid.uuid4().hex, RowsAhead()
         threading.Thread(target=self._send_heartbeats, daemon=True).start()
 
     def _send_heartbeats(self) -> None:
         """Send heartbeats for ever, one every SILENT_SECONDS / 5."""
+        import ray
+
+        host = ray.util.get_node_ip_address()
         while True:
-            self._items.hear.remote(self._name)
+            held = self._process.in_hand()
+            told = self._ahead.total(), held and f"{held} on {host}"
+            if ray.get(self._items.hear.remote(self._name, *told)):
+                self._process.end_hung()
             time.sleep(SILENT_SECONDS / 5)
 
     def __call__(self, batch: dict) -> dict:
@@ -348,6 +314,9 @@ class _Supervisor:
                 "lost; what was finished is committed. Look at the memory of these, then run the same command again."
             )
         try:
-            return run_item(self._process, self._worker, self._payload, item, output)
+            report = functools.partial(self._ahead.add, item.digest)
+            return run_item(self._process, self._worker, self._payload, item, output, report)
         except Exception as error:
             return error
+        finally:
+            self._ahead.end(item.digest)

@@ -45,11 +45,15 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """Destination of a stage's files: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``."""
+    """Destination of a stage's files: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``.
+
+    ``step`` is the step's name, for the logs of its workers.
+    """
 
     data_path: str
     run_id: str
     commit: int
+    step: str = ""
 
 
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:

@@ -16,6 +16,7 @@ from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.budget import Budget
+from pairmill.tasks.run.observer import Observer
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.process import LOG
@@ -69,6 +70,7 @@ class Session:
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
     _unregistered: list[Scorer] = field(default_factory=list)
+    _observers: list[Observer] = field(default_factory=list)
 
     @property
     def lake(self) -> Lake:
@@ -112,6 +114,11 @@ class Session:
         """The notes that hold until something changes; a run without work prints them again."""
         return tuple(note for note in self.notes if note not in self.told_once)
 
+    def observe(self, observer: Observer) -> None:
+        """Let ``observer`` follow the run from now on."""
+        self._observers.append(observer)
+        self.writer.committed = self._committed
+
     def begin(self, step: str) -> Output:
         """Allocate a commit number for ``step`` and register the waiting scorers; call it only when there is work.
 
@@ -119,7 +126,7 @@ class Session:
         """
         commit = self.writer.begin(step, self._unregistered)
         self._unregistered.clear()
-        return Output(self.lake.data_path, self.writer.run_id, commit)
+        return Output(self.lake.data_path, self.writer.run_id, commit, step)
 
     def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
         """Run ``job`` over ``items``, commit results every few seconds, and return the number of items.
@@ -127,7 +134,7 @@ class Session:
         ``most_workers`` limits the workers, 0 for no limit. Raises what `JobStage.run` raises, and LeaseLost.
         """
         placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
-        with JobStage(job, placement, partial(self._show_waiting, step)) as stage:
+        with self._stage(step, job, placement) as stage:
             return self.work_round(step, items, stage)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
@@ -136,7 +143,7 @@ class Session:
         Raises PairmillError when the run's budget is spent.
         """
         prices = self.placement.pool_of(getattr(job, "model", "")).prices
-        with JobStage(job, self.placement, partial(self._show_waiting, step)) as stage:
+        with self._stage(step, job, self.placement) as stage:
             for items in rounds:
                 for portion in self.budget.affordable(step, items, prices):
                     self.work_round(step, portion, stage)
@@ -154,7 +161,7 @@ class Session:
             commit_stream(self.writer, self._run_with_progress(step, items, stage, output), self.commit_files)
             rows = sum(len(item.keys) for item in items)
             self.rows[step, stage.unit] += rows
-            self.progress(Progress(step, rows, rows, stage.unit, len(items), len(items)))
+            self._advance(Progress(step, rows, rows, stage.unit, len(items), len(items)))
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
@@ -180,24 +187,45 @@ class Session:
     ) -> Iterator[list[Manifest]]:
         """Run the items; yield their priced manifests and report progress."""
         count, done = RowCount(items), 0
-        self.progress(Progress(step, 0, count.total, stage.unit, 0, len(items)))
+        self._advance(Progress(step, 0, count.total, stage.unit, 0, len(items)))
 
         def show(ahead: int) -> None:
             if count.advance(ahead):
-                self.progress(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+                self._advance(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
 
         prices = self.placement.pool_of(stage.model).prices
         for manifests in stage.run(items, output, show):
             for text in (text for manifest in manifests for text in manifest.notes):
                 self.tell(text)
-            yield self.budget.priced(step, manifests, prices)
+            priced = self.budget.priced(step, manifests, prices)
+            for observer in self._observers:
+                observer.finished(step, priced, stage.gpus)
+            yield priced
             done += 1
             self.spending.add(manifests, stage.gpus)
             self.spending.check(step, len(items) - done)
             count.add(manifests)
             if done < len(items):  # the last item is reported after the commit
                 count.advance()
-                self.progress(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+                self._advance(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+
+    def _stage(self, step: str, job: Job, placement: Placement) -> JobStage:
+        """Return a stage whose waits and stalls the run shows."""
+        return JobStage(job, placement, partial(self._show_waiting, step), partial(self._stalled, step))
+
+    def _advance(self, progress: Progress) -> None:
+        """Show progress to the run's display and its observers."""
+        self.progress(progress)
+        for observer in self._observers:
+            observer.progressed(progress)
+
+    def _committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
+        for observer in self._observers:
+            observer.committed(manifests, seconds)
+
+    def _stalled(self, step: str, report: str) -> None:
+        for observer in self._observers:
+            observer.stalled(step, report)
 
     def _show_waiting(self, step: str, text: str) -> None:
         """Show the wait of ``step`` in the lease row, which other processes read, and to the run's own display."""

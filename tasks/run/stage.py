@@ -52,10 +52,17 @@ class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
+    ``stalled(report)`` is called when the watchdog has ended workers.
     """
 
-    def __init__(self, job: Job, placement: Placement, show: Callable[[str], None] = _not_shown) -> None:
-        self._job, self._placement, self._show = job, placement, show
+    def __init__(
+        self,
+        job: Job,
+        placement: Placement,
+        show: Callable[[str], None] = _not_shown,
+        stalled: Callable[[str], None] = _not_shown,
+    ) -> None:
+        self._job, self._placement, self._show, self._stalled = job, placement, show, stalled
         self._ray: OnRay | None = None
         self.gpus = 0.0  # of one worker, known once a round runs
 
@@ -89,7 +96,7 @@ class JobStage:
             return iter(())
         if self._stays_here(items):
             return self._in_pool(items, output, show_ahead)
-        return self._on_ray().run(items, output)
+        return self._on_ray().run(items, output, self._watchdog())
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
         """Return the items, with small shards joined where a device or a server processes many rows at once.
@@ -122,13 +129,16 @@ class JobStage:
         least = 0 if asked.gpus else asked.least
         light = getattr(self._job, "is_light", False)
         shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
-        watchdog = Watchdog(self._placement.stall_minutes, show=self._tell)
-        return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, watchdog)
+        return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, self._watchdog())
+
+    def _watchdog(self) -> Watchdog:
+        return Watchdog(self._placement.stall_minutes, show=self._tell)
 
     def _tell(self, text: str) -> None:
         """Show that the stage stalls, and log it once."""
         if text:
             LOG.warning("%s", text)
+            self._stalled(text)
         self._show(text)
 
     def _on_ray(self) -> OnRay:

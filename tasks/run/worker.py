@@ -17,7 +17,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
-from pairmill.tasks.run import finished_rows, time_limit
+from pairmill.tasks.run import finished_rows, json_log, time_limit
 from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.model_job import ModelJob, one_by_one
 from pairmill.tasks.run.model_line import ModelLine
@@ -122,6 +122,7 @@ class _WorkerEnd:
         An exception that cannot be pickled becomes a RuntimeError.
         """
         try:
+            _name_in_log(arguments)
             found = worker(*arguments)
             if not isinstance(found, Iterator):
                 return Done(number, with_notes(found, run_notes.take() if found else ()))
@@ -147,6 +148,14 @@ def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manife
     return [replace(manifests[0], notes=(*manifests[0].notes, *notes)), *manifests[1:]]
 
 
+def _name_in_log(arguments: tuple) -> None:
+    """Name the run, the step and the shard of an order in the log of this process."""
+    output = next((each for each in arguments if isinstance(each, Output)), None)
+    item = next((each for each in arguments if isinstance(each, WorkItem)), None)
+    if output and item:
+        json_log.work_at(output.run_id, output.step, item.shard)
+
+
 def _set_up(environment: dict[str, str]) -> None:
     """Initialise a worker with the caller's current environment (S3 keys); the fork server's may be older.
 
@@ -157,6 +166,8 @@ def _set_up(environment: dict[str, str]) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
+    if json_log.is_asked():
+        json_log.log_as_json()
     threading.Thread(target=_exit_with, args=(parent_process(),), daemon=True).start()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable, printable_json, visible
-from pairmill.catalog.terms.secrets import has_secret, without_secrets, without_users
+from pairmill.catalog.terms.secrets import has_secret, hidden, without_secrets, without_users
 
 ACTING = "\x1b]52;c;aGk=\x07 \x9b31m \x7f \x00 \x08 \u202eabc\u2066"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
@@ -49,6 +49,20 @@ def test_an_address_is_shown_without_user_and_query(uri: str, shown: str):
 def test_a_variable_says_where_a_secret_is_and_is_none():
     assert not has_secret("https://host/a.csv?${TOKEN}") and not has_secret("${LIST}")
     assert has_secret("https://host/a.csv?${TOKEN}&sig=hunter2")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("source 's3://me:hunter2@bucket/a': no", "source 's3://bucket/a': no"),
+        ("postgresql://me:hunter2@h/db, x", "postgresql://h/db, x"),
+        ("https://h/a?n=1&token=hunter2&m=2 or", "https://h/a?n=1&token=…&m=2 or"),
+        ("'http://h/a?X-Amz-Signature=hunter2'", "'http://h/a?X-Amz-Signature=…'"),
+        ("me@example.org said a?token: b", "me@example.org said a?token: b"),
+    ],
+)
+def test_a_message_has_neither_users_nor_grants(text: str, shown: str):
+    assert hidden(text) == shown
 
 
 def test_users_are_cut_out_of_every_address_of_a_text():

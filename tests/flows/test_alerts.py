@@ -21,9 +21,10 @@ from pairmill.flows.with_prefect.heartbeats import TAG
 
 RUNS = f"""
 import sys
-from prefect import flow, tags
+from prefect import flow, tags, task
 from prefect.states import Cancelled, Completed, Crashed, Failed
 from pairmill.flows.with_prefect.alerts import report_quarantine
+from pairmill.flows.with_prefect.stall_alerts import StallAlerts
 
 @flow
 def ended(n):
@@ -31,11 +32,14 @@ def ended(n):
     if state.name == "Quarantined":
         report_quarantine(0.4, 0.1, "demo")
         return Completed(message=state.message)
+    if state.name == "Stalled":
+        task(lambda: StallAlerts().stalled("caption", "worker process 7 had 'a'"), name="caption")()
+        return Completed(message="went on")
     return state
 
 states = [Failed(message='no "source"'), Crashed(message="gone"), Cancelled(name="Stopped", message="8 hours"),
-          Completed(name="Quarantined", message="40 %"), Completed(message="done"),
-          Cancelled(name="Refused", message="held"), Cancelled(message="by a person")]
+          Completed(name="Quarantined", message="40 %"), Completed(name="Stalled", message="went on"),
+          Completed(message="done"), Cancelled(name="Refused", message="held"), Cancelled(message="by a person")]
 for mine in (True, False):
     with tags(*(["{TAG}"] if mine else ["others"])):
         for n, state in enumerate(states):
@@ -94,10 +98,12 @@ def test_each_alert_arrives_once_for_our_runs_and_for_no_other(client: SyncPrefe
         ("at a limit", "ours Stopped", "8 hours"),
         ("crashed", "ours Crashed", "gone"),
         ("failed", "ours Failed", 'no "source"'),
-        ("quarantined much", "ours Quarantined", _message(bodies)),
+        ("quarantined much", "ours Quarantined", _message(bodies, "quarantined much")),
+        ("stalled", "ours Stalled", _message(bodies, "stalled")),
     ]
+    assert {body["report"] for body in bodies} == {"", "caption: worker process 7 had 'a'"}
 
 
-def _message(bodies: list[dict]) -> str:
-    """Return the message of the run with many quarantined items: it may still run when its alert is sent."""
-    return next(body["message"] for body in bodies if body["alert"] == "quarantined much")
+def _message(bodies: list[dict], alert: str) -> str:
+    """Return the message of the run of an alert: it may still run when its alert is sent."""
+    return next(body["message"] for body in bodies if body["alert"] == alert)

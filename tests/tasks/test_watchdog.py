@@ -88,3 +88,19 @@ def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch)
     now[0] += 599
     watchdog.look([busy])
     assert busy.ended == 1
+
+
+@pytest.mark.slow  # 40 s: Ray of its own; on a busy machine its workers, of low priority, may stall by themselves
+def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 20, show))
+    told: list[str] = []
+    placed = Placement(workers=2, stall_minutes=0.4, ray_address="local", small_rounds="ray")
+    with JobStage(HangsFor(str(tmp_path), 1), placed, stalled=told.append) as stage:
+        found = list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
+    assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
+    notes = [note for manifests in found for manifest in manifests for note in manifest.notes]
+    named = [note for note in notes if " had c on " in note]
+    assert named and named[0].startswith("nothing was finished for 0.4 minutes: worker process ")
+    assert len(told) == len(notes) and any(named[0] in text for text in told)

@@ -1,0 +1,97 @@
+"""Hold the work items of a stage on Ray: which actor works on each, which actors are lost, and which hang."""
+
+import queue
+import threading
+import time
+from collections import Counter
+
+# Seconds without a heartbeat after which an actor is lost.
+SILENT_SECONDS = 15.0
+
+
+class ItemQueue:
+    """Ray actor that holds the unfinished work items and records which supervising actor works on each.
+
+    An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
+    items that may have been waiting inside it. A second actor that takes the same item must skip it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._items: dict[str, bytes] = {}
+        self._holders: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
+        self._ahead: dict[str, tuple[int, str]] = {}
+        self._hung: set[str] = set()
+
+    def put(self, items: dict[str, bytes]) -> None:
+        """Queue pickled items, by item digest."""
+        with self._lock:
+            self._items |= items
+        for item in items.values():
+            self._waiting.put(item)
+
+    def take(self) -> bytes | None:
+        """Block until there is a next item; return None when the queue is closed."""
+        return self._waiting.get()
+
+    def begin(self, name: str, minder: str) -> int:
+        """Record that actor ``minder`` starts an item; return its number of starts, 0 if the actor must skip it."""
+        with self._lock:
+            if name not in self._items or name in self._holders:
+                return 0
+            self._holders[name] = minder
+            self._tries[name] += 1
+            return self._tries[name]
+
+    def finish(self, name: str) -> None:
+        """Record that the run has received an item's outcome."""
+        with self._lock:
+            self._items.pop(name, None)
+            self._holders.pop(name, None)
+
+    def hear(self, minder: str, rows: int, held: str) -> bool:
+        """Record a heartbeat of actor ``minder``; return whether it must end its worker process, which hangs.
+
+        ``rows`` are the finished rows of its unfinished items, ``held`` is what its process works on.
+        """
+        with self._lock:
+            self._heard[minder], self._ahead[minder] = time.monotonic(), (rows, held)
+            is_hung = minder in self._hung
+            self._hung.discard(minder)
+        return is_hung
+
+    def progress(self) -> tuple[int, dict[str, str]]:
+        """Return the finished rows of all unfinished items, and what each living actor works on."""
+        with self._lock:
+            living = {minder: self._ahead[minder] for minder in self._heard}
+        return sum(rows for rows, _ in living.values()), {minder: held for minder, (_, held) in living.items()}
+
+    def end_hung(self, minder: str) -> None:
+        """Let an actor end its worker process at its next heartbeat."""
+        with self._lock:
+            self._hung.add(minder)
+
+    def requeue_lost(self) -> int:
+        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
+        limit = time.monotonic() - SILENT_SECONDS
+        with self._lock:
+            lost = {minder for minder, at in list(self._heard.items()) if at < limit}
+            for minder in lost:
+                del self._heard[minder]
+            for name in [name for name, holder in self._holders.items() if holder in lost]:
+                del self._holders[name]
+            again = [item for name, item in self._items.items() if name not in self._holders] if lost else []
+        for item in again:
+            self._waiting.put(item)
+        return len(lost)
+
+    def close(self) -> None:
+        """Drop all items and let the reader's `take` return None."""
+        with self._lock:
+            self._items.clear()
+        while not self._waiting.empty():
+            self._waiting.get()
+        self._waiting.put(None)
