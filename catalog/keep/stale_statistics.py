@@ -1,12 +1,13 @@
 """Recompute the smallest and largest texts that DuckLake keeps of each column: they outlive the rows that had them.
 
 DuckDB leaves out what lies beyond these bounds when it plans a query, so they must never be too narrow. Where a bound
-is not known for certain it becomes NULL, which DuckLake reads as unknown and does not set again.
+is not known for certain, it becomes one that no text exceeds. NULL would not do: DuckLake reads it as unknown, but sets
+it to the bounds of the next rows that it inserts, and the older rows would be left out of queries.
 """
 
-from pairmill.catalog.lake.schema import BOOKKEEPING
 from pairmill.catalog.write.lease import Writer
 
+LEAST, MOST = "", "\U0010ffff" * 2  # no text is smaller, and none that is made of characters is larger
 # A file without bounds that has values makes both bounds unknown.
 _IS_UNKNOWN = "bool_or(s.min_value IS NULL AND f.record_count > coalesce(s.null_count, 0))"
 _BOUNDS = (
@@ -14,31 +15,30 @@ _BOUNDS = (
     f"CASE WHEN NOT {_IS_UNKNOWN} THEN max(s.max_value) END AS high FROM ducklake_file_column_stats s "
     "JOIN ducklake_data_file f USING (data_file_id, table_id) WHERE f.end_snapshot IS NULL GROUP BY ALL"
 )
-# Rows of these are in the metadata database too, outside of files.
-_INLINED = ", ".join(f"'{table}'" for table in BOOKKEEPING)
 _TEXTS = (
-    f"SELECT DISTINCT c.table_id, c.column_id, t.table_name IN ({_INLINED}) AS is_inlined FROM ducklake_column c "
-    "JOIN ducklake_table t USING (table_id) WHERE c.end_snapshot IS NULL AND t.end_snapshot IS NULL "
-    "AND c.column_type = 'varchar'"
+    "SELECT DISTINCT c.table_id, c.column_id, c.table_id IN (SELECT table_id FROM ducklake_inlined_data_tables) AS "
+    "is_inlined FROM ducklake_column c JOIN ducklake_table t USING (table_id) WHERE c.end_snapshot IS NULL "
+    "AND t.end_snapshot IS NULL AND c.column_type = 'varchar'"
 )
+_CERTAIN, _KEY = "CASE WHEN NOT is_inlined THEN", "c.table_id, c.column_id"
 
 
 def refresh_statistics(writer: Writer) -> None:
-    """Set the bounds of every text column to those of its files; of tables with inlined rows, to unknown.
+    """Set the bounds of every text column to those of its files, or to LEAST and MOST.
 
-    DuckLake only widens them. Numbers stay. Raises LeaseLost.
+    The files do not tell for tables that may have inlined rows, which stand in the metadata database. Numbers stay.
+    Raises LeaseLost.
     """
     metadata = writer.lake.metadata
 
     def body() -> None:
         writer.check()
-        known = "CASE WHEN NOT is_inlined THEN"
         texts = f"({_TEXTS}) c LEFT JOIN ({_BOUNDS}) b USING (table_id, column_id)"
-        for key in metadata.read(f"SELECT {known} low END, {known} high END, c.table_id, c.column_id FROM {texts}"):
+        for low, high, *key in metadata.read(f"SELECT {_CERTAIN} low END, {_CERTAIN} high END, {_KEY} FROM {texts}"):
             metadata.write(
                 "UPDATE ducklake_table_column_stats SET min_value = ?, max_value = ? "
                 "WHERE table_id = ? AND column_id = ?",
-                key,
+                (LEAST if low is None else low, MOST if high is None else high, *key),
             )
 
     metadata.retrying(body)

@@ -18,6 +18,7 @@ from pairmill.catalog.ask.verification import verify
 from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.taken_items import Subject
 from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
@@ -60,6 +61,22 @@ def pictures_in(lake: Path) -> Iterator[int]:
             yield found
         if path.suffix == ".html":
             yield from (h for match in _DATA_URI.findall(data) if (h := perceptual_hash(b64decode(match))) is not None)
+
+
+def unseen(lake: Lake) -> list[tuple[str, str]]:
+    """Return the (table, column) whose smallest or largest text a query for it does not find: its bounds are wrong."""
+    texts = lake.query(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake' AND data_type = 'VARCHAR' "
+        "AND table_name IN (SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake')"
+    )
+    found = []
+    for table, column in texts:
+        # Joined with '', a column has no bounds.
+        ends = lake.query(f'SELECT min("{column}" || \'\'), max("{column}" || \'\') FROM "{table}"')[0]
+        for text in ends if ends[0] is not None else ():
+            if not lake.query(f'SELECT 1 FROM "{table}" WHERE "{column}" = ? LIMIT 1', (text,)):
+                found.append((table, column))
+    return found
 
 
 @pytest.mark.slow  # 45 s: a run, then every byte of the lake is decoded twice
@@ -152,6 +169,9 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
         assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
         assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
         assert not takedown_record.unfinished(lake)
+        with lease.writing(lake, "run-after", "test"):
+            lake.execute("INSERT INTO partitions (\"table\", partition_id, shard, scorer) VALUES ('m', 'm', 'm', 'm')")
+        assert not unseen(lake)
     assert found_in(curated_copy, [data]) == set()
 
 
