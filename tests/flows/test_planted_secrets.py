@@ -182,6 +182,6 @@ def test_prefect_lake_report_and_pages_hold_no_planted_secret(
     (tmp_path / "pages").write_text("".join(map(str, shown)))
     database = b"".join(file.read_bytes() for file in home.glob("prefect.db*"))
     assert b"gone.csv" in database and b"${GONE}" in database
-    assert list(lake.glob("reports/*")) and "list.csv" in log.read_text()
+    assert list(lake.glob("reports/*")) and "gone.csv" in log.read_text()
     found = [*leaks(log, lake, home, tmp_path / "pages"), *rows_that_leak(lake)]
     assert not found, "\n".join(found)
