@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pairmill.catalog.ask.binomial_bound import upper_bound
 from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.cut.canaries import KIND
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.canary import KIND
 
 CONFIDENCE = 0.95
 # A rule that accepts more is noted. Of fewer than LEAST canaries, a share says little: 8 of 30 are 12 to 46 %.

@@ -22,7 +22,6 @@ from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Stage
 
 CANARIES = 200
-KIND = "canary"  # of their rows in `funnel`
 # Pictures considered for each canary, because several may be of one duplicate group.
 _ALIKE = 10
 # The similarities of an image that a retrieved sentence changes.

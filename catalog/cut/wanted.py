@@ -89,7 +89,7 @@ def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
         f"(SELECT n, cluster, place, state, lacking, {weight} AS weight FROM cut_capped "
         "LEFT JOIN wave_rates USING (cluster))"
     )
-    enough = f"{cap_of(plan, max(cap, _expected_cap(lake, plan, rows)))} * {WHOLE}"
+    enough = f"CAST({cap_of(plan, max(cap, _expected_cap(lake, plan, rows)))} AS BIGINT) * {WHOLE}"
     return (
         "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "
