@@ -19,7 +19,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     for kind in ("image", "sentence"):
         if any(step.n_in for step in found.funnel if step.kind == kind):
             console.print(funnel_table(found.funnel, kind))
-    for rate in found.canaries:
+    for rate in () if found.demo_weights else found.canaries:  # the demo's scores say nothing of quality
         console.print(f"rule    {shown(rate)}")
     for rule, keep in found.calibrated:
         console.print(f"rule    {shown(rule)}: {shown(keep)}")

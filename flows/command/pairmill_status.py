@@ -66,7 +66,7 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     for dataset in state.newest:
         by = f", by [yellow]{MARK}[/]" if dataset.name in state.demo else ""
         screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}{by}")
-        for rate in state.canaries[dataset.name]:
+        for rate in () if dataset.name in state.demo else state.canaries[dataset.name]:
             screen.print(f"rule     {shown(rate)}")
     writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
