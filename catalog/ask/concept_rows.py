@@ -48,7 +48,7 @@ def pair_texts(lake: Lake, dataset: Dataset) -> Iterator[str]:
 
 
 def _vectors(lake: Lake, dataset: Dataset) -> str:
-    """Return SQL for the vectors by the version's CLIP, one row per picture."""
+    """Return SQL for the image vectors that the version's CLIP made, one row per picture."""
     rows = current_scores(plan_of(lake, dataset), IMAGE_EMBEDDING.table, "sha256", dataset.commit)
     return f"(SELECT sha256, image_vector FROM {rows} WHERE image_vector IS NOT NULL)"
 

@@ -1,4 +1,4 @@
-"""Provide the lake's own macros and the view `sentence_decisions` to a user's statement that names them."""
+"""Create the SQL macros of `macros.py` and the view `sentence_decisions` for a user's statement that names them."""
 
 import re
 
@@ -11,7 +11,9 @@ _NAMED = re.compile(rf"\b({'|'.join([*MACROS, DECISIONS])})\b", re.IGNORECASE)
 
 
 def provide(lake: Lake, sql: str) -> None:
-    """Create what ``sql`` names as TEMP, also where the lake stores a macro: an older lake lacks it or has another.
+    """Create the macros and the view that ``sql`` names, as temporary ones of this connection.
+
+    A macro that the lake stores is created too, because an older lake may store an older definition.
 
     Verifies the files of the tables that a macro reads, which the statement does not name.
     """

@@ -31,7 +31,7 @@ _GENERATED = ("caption_", "synthetic_")
 
 @dataclass(frozen=True)
 class TriedRule:
-    """A rule on pairs, tried with the wrong texts of ``canaries`` pictures: it rejected ``rejected`` of them."""
+    """Result of one rule on pairs: it rejected the wrong texts of ``rejected`` out of ``canaries`` pictures."""
 
     rule: str
     canaries: int
@@ -75,7 +75,7 @@ def _is_tried(plan: Plan, check: Check, places: Mapping[str, str]) -> bool:
 
 
 def _draw(lake: Lake, plan: Plan) -> None:
-    """Create ``canaries(n, picture, group_id)``; ``n`` is the row of one of the picture's occurrences in the facts."""
+    """Create ``canaries(n, picture, group_id)``: one row a canary, ``n`` being a rowid of it in ``facts.images``."""
     searched = [check for check in plan.image_checks if check.stage < Stage.ASSOCIATE]
     pictures = (
         "SELECT picture, any_value(draw) AS draw, any_value(sha256) AS sha256, any_value(group_id) AS group_id, "

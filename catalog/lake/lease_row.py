@@ -181,7 +181,9 @@ def _new_holder(run_id: str, purpose: str) -> Holder:
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
-    """Renew the lease every BEAT_SECONDS until ``stop`` is set; on SQLite not within a transaction of the holder.
+    """Renew the lease every BEAT_SECONDS until ``stop`` is set.
+
+    On SQLite, a renewal waits until the holder's own transaction has ended.
 
     A holder on this machine counts as alive by its process, however long its transaction takes.
     """

@@ -12,8 +12,10 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +26,6 @@ from pairmill.ops.image.decode import Decode
 SUFFIXES = frozenset((".jpg", ".jpeg", ".jpe", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
 
 
-@cache
 def pictures(folders: tuple[str, ...]) -> tuple[Path, ...]:
     """List the picture files below the folders, in the order of the folders and of their paths.
 
@@ -43,14 +44,61 @@ def pictures(folders: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-@cache
 def content_of(folders: tuple[str, ...]) -> str:
     """Return a digest of the pictures' bytes, 32 hex digits; their names and places do not matter.
 
-    Reads all bytes, once a process: 1 GB takes some 2 s.
+    Reads all bytes, once a process unless a file's size or time has changed: 1 GB takes some 2 s.
     """
-    each = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in pictures(folders))
+    found = [(file, file.stat()) for file in pictures(folders)]
+    return _digest(tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in found))
+
+
+@cache
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Return the digest of the files' bytes; each comes with its size and its time of change."""
+    each = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file, *_ in files)
     return hashlib.sha256("".join(each).encode()).hexdigest()[:32]
+
+
+@cache
+def pictures_of(folders: tuple[str, ...], content: str) -> tuple[Path, ...]:
+    """List the pictures of a set whose digest is ``content``, as `pictures` does, once a process."""
+    return pictures(folders)
+
+
+@dataclass(frozen=True)
+class BenchmarkSets:
+    """The benchmarks that an op compares pictures with.
+
+    Attributes:
+        benchmark_folders: The benchmarks' folders.
+        side: Side of the decoder that all pictures share.
+        mode: Mode of that decoder.
+        content: Digest of the benchmarks' bytes; their names do not matter.
+    """
+
+    benchmark_folders: tuple[str, ...]
+    side: int
+    mode: Literal["exact", "scaled"]
+    content: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "benchmark_folders", tuple(self.benchmark_folders))
+        object.__setattr__(self, "content", content_of(self.benchmark_folders))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The pictures' files, listed once a process."""
+        return pictures_of(self.benchmark_folders, self.content)
+
+    @property
+    def decode(self) -> Decode:
+        """The decoder that all pictures share."""
+        return Decode(self.side, self.mode)
+
+    def computed(self, by: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return what ``compute`` gives for all files, from the cache if it was computed before; ``by`` names it."""
+        return cached((*map(str, self.files), self.content, repr(self.decode), by), compute)
 
 
 def decoded(file: Path, decode: Decode) -> np.ndarray:

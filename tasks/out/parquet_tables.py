@@ -30,7 +30,7 @@ def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> No
 def write_with_pictures(
     table: pa.Table, columns: Sequence[str], name: str, pictured: Pictured, out: HashingFile
 ) -> None:
-    """Write the column `image` and ``columns`` of the table, with the pictures that ``pictured`` yields for its rows.
+    """Write one Parquet file: the column `image`, with pictures from ``pictured``, then ``columns`` of the table.
 
     `image` is {bytes, path}; its path is the value of column ``name`` with the picture's ending. Row groups have
     GROUP_ROWS rows or GROUP_BYTES at most, at least one row. Memory and errors are those of ``pictured``.

@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<qq")  # the row's number and the length of its picture
 
 
 class ShuffledPictures:
-    """The pictures of the gathered rows, file by file in increasing order.
+    """Yield the pictures of an export's rows in shuffled order, one file of the export after another.
 
     A pass takes as many files as half the free disk beside the lake has room for, at most BUCKETS. Thirty million
     pictures of 100 KB are 3 TB in 3,000 files: 15 passes of 200 GB, each of which reads all shards. The order does not

@@ -1,4 +1,4 @@
-"""A push to the Hub: it gets what was exported, byte for byte, and nothing that is this machine's own."""
+"""`export --push` uploads the exported files byte for byte, and no file or path of this machine beside them."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ class Ended(NamedTuple):
 
 
 def ended(api: str, home: Path, asked: list[tuple[str, dict[str, Any], str]]) -> list[Ended]:
-    """Run the flows one after the other in a process of their own, and return how each ended."""
+    """Run Prefect flows in a new process, one after the other; return the end state of each."""
     environment = os.environ | {"PREFECT_API_URL": api, "PREFECT_HOME": str(home)}
     command = [sys.executable, "-m", "tests.worlds.flow_runs", json.dumps(asked), str(home / "ended.json")]
     home.mkdir(exist_ok=True)
