@@ -3,8 +3,8 @@
 The server decodes each image and answers with a hash of its pixels, so that a swapped image is detected. Failures
 depend on (image, attempt) only: the outcome of one image depends on nothing else.
 
-``python tests/worlds/chat_server.py PORT SETTINGS.json`` runs the server. GET /log returns its counts (requests, the
-most concurrent ones).
+``python tests/worlds/chat_server.py PORT SETTINGS.json`` runs the server, ``--fork`` forks servers on demand. GET /log
+returns a server's counts (requests, the most concurrent ones).
 """
 
 import asyncio
@@ -13,13 +13,15 @@ import hashlib
 import io
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -28,7 +30,6 @@ import numpy as np
 from aiohttp import web
 from PIL import Image
 
-DIED = 9
 FAILURES = ("429", "500", "hang", "reset", "truncated", "no_choices", "503")
 
 
@@ -38,10 +39,11 @@ def picture_hash(pixels: np.ndarray) -> str:
 
 
 class Server:
-    """The state of one server; ``settings`` determine its failures, see `told`."""
+    """The state of one server; ``settings`` determine its failures, see `told`. ``command`` starts it anew."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], command: list[str]) -> None:
         self.settings = settings
+        self.command = command
         self.attempts: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.now = self.peak = self.requests = 0
@@ -110,7 +112,7 @@ class Server:
                 assert request.transport is not None
                 request.transport.abort()
             case "die":
-                os._exit(DIED)
+                os.execv(self.command[0], self.command)  # drops all connections and counts, then starts anew
             case "too_long":
                 return _error(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded")
             case "withheld":
@@ -184,9 +186,9 @@ def _error(status: int, message: str, code: str, headers: dict[str, str] | None 
     return web.json_response({"error": {"message": message, "code": code}}, status=status, headers=headers)
 
 
-def main(port: int, settings: dict[str, Any]) -> None:
-    """Serve on loopback until killed."""
-    server = Server(settings)
+def main(port: int, file: str) -> None:
+    """Serve on loopback, with the settings of ``file``, until killed."""
+    server = Server(json.loads(Path(file).read_text()), [sys.executable, __file__, str(port), file])
     app = web.Application(client_max_size=64_000_000)
     app.router.add_post("/v1/chat/completions", server.complete)
     app.router.add_get("/v1/models", server.models)
@@ -194,42 +196,73 @@ def main(port: int, settings: dict[str, Any]) -> None:
     web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: None, handle_signals=True)
 
 
+def fork_servers() -> None:
+    """Fork a server for each line ``PORT FILE`` of standard input and print its process id."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the servers
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            port, file = line.rstrip("\n").split(" ", 1)
+            main(int(port), file)
+            os._exit(0)
+        print(pid, flush=True)
+
+
+class ServerProcess:
+    """A server that another process forked. Its file descriptor keeps its id from naming a later process."""
+
+    def __init__(self, pid: int) -> None:
+        self._descriptor = os.pidfd_open(pid)
+
+    def has_ended(self, seconds: float = 0.0) -> bool:
+        """Return whether the process ends within ``seconds``."""
+        return bool(select.select([self._descriptor], [], [], seconds)[0])
+
+    def kill(self) -> None:
+        """Kill the process and wait for its end."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        assert self.has_ended(60)
+
+    def close(self) -> None:
+        """Kill the process and forget it."""
+        self.kill()
+        os.close(self._descriptor)
+
+
+@cache
+def _forking() -> subprocess.Popen[str]:
+    """Start the process that forks servers: it imports aiohttp and numpy once, for 0.5 CPU s, not once a server."""
+    command = [sys.executable, __file__, "--fork"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 @contextmanager
-def chat_server(port: int, folder: Path, **settings: Any) -> Iterator[subprocess.Popen]:
+def chat_server(port: int, folder: Path, **settings: Any) -> Iterator[ServerProcess]:
     """Run a server on loopback in a separate process until the end of the block.
 
-    A server that an image killed is restarted, as a supervisor would do.
+    A server that an image kills starts again, as a supervisor would start it.
     """
     file = folder / f"chat-{port}-{time.monotonic_ns()}.json"
     file.write_text(json.dumps(settings))
-    command = [sys.executable, __file__, str(port), str(file)]
-    process, over = subprocess.Popen(command), threading.Event()
-
-    def keep() -> None:
-        nonlocal process
-        while process.wait() == DIED and not over.is_set():
-            process = subprocess.Popen(command)
-
-    keeper = threading.Thread(target=keep, daemon=True)
-    keeper.start()
+    forking = _forking()
+    assert forking.stdin and forking.stdout
+    print(port, file, file=forking.stdin, flush=True)
+    process = ServerProcess(int(forking.stdout.readline()))
     try:
         _wait(port, process)
         yield process
     finally:
-        over.set()
-        process.kill()
-        keeper.join()
+        process.close()
 
 
-def _wait(port: int, process: subprocess.Popen) -> None:
+def _wait(port: int, process: ServerProcess) -> None:
     """Wait until the server answers."""
     for _ in range(600):
-        assert process.poll() is None, "the server ended"
         try:
             log(port)
             return
         except OSError:
-            time.sleep(0.05)
+            assert not process.has_ended(0.05), "the server ended"
     raise AssertionError("the server does not answer")
 
 
@@ -240,4 +273,7 @@ def log(port: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))
+    if sys.argv[1:] == ["--fork"]:
+        fork_servers()
+    else:
+        main(int(sys.argv[1]), sys.argv[2])

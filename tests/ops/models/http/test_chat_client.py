@@ -283,7 +283,6 @@ def test_a_killed_endpoint_loses_no_picture_and_works_again_when_it_is_back(port
             clients.append(client := client_of(port, other, connections=8))
             running = [client.submit(messages(picture, "what?", "png"), 16) for picture in shown[:100]]
             first.kill()
-            first.wait()
             running += [client.submit(messages(picture, "what?", "png"), 16) for picture in shown[100:200]]
             assert client.endpoints[0].is_lost
         with chat_server(port, tmp_path, seconds=0.02):
