@@ -4,9 +4,13 @@ No test depends on wall time: hypothesis' default deadline of 0.2 s an example i
 on a busy machine.
 """
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
+from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
+from pairmill.tasks.run import fork_server
 from tests.examples import FULL
 from tests.worlds import shared
 
@@ -40,3 +44,17 @@ def _shared_place(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> N
     own = tmp_path_factory.getbasetemp()
     shared.PLACE = (own if worker_id == "master" else own.parent) / "shared"
     shared.PLACE.mkdir(exist_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_for_every_model(worker_id: str) -> Iterator[None]:
+    """Have the fork server of a test process import the libraries of all models, whichever test starts it.
+
+    It starts once a process. If a test without models started it, each worker of each later run would import these
+    libraries by itself, for 6 CPU s. A process that runs a test or two has no later runs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if worker_id != "master":
+            fork_server.preload(f"{prefix}x" for prefix in (*OTHER_PREFIXES, *(each.prefix for each in OWN)))
+            patch.setattr(fork_server, "preload", lambda specs: None)
+        yield
