@@ -8,7 +8,7 @@ DEMO_SEED ?= 7
 # a test run would compile 300 modules anew, for 0.4 CPU s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo docs test test-slow test-browser test-full lint fuzz powerloss chaos soak bench lock clean
+.PHONY: setup demo docs test test-slow test-browser test-full lint lint-text lint-types fuzz powerloss chaos soak bench lock clean
 
 setup: .venv/.installed
 
@@ -31,20 +31,28 @@ demo: setup infra/demo/world/truth/sentences.parquet
 docs: setup
 	$(BIN)/python -m infra.site.build
 
+# Types take as long as all the rest: both at once.
 lint: setup
+	$(MAKE) --no-print-directory -j 2 lint-text lint-types
+
+lint-text:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m infra.plain_words
+
+lint-types:
 	$(BIN)/pyright
 
 # Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who
 # is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/worlds/shared.py).
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-# What a change needs to be told within minutes.
+# What a change needs to be told within minutes. CI runs the slow tests with them: one run collects once, makes each
+# shared lake once, and has small tests left for who waits for the other's last long one.
+TESTS ?= not slow and not browser
 test: setup lint
-	$(PYTEST) -m "not slow and not browser"
+	$(PYTEST) -m "$(TESTS)"
 
 # The pages of `pairmill browse` in a real browser. Needs Chromium on the path, or its path in PAIRMILL_CHROMIUM.
 test-browser: setup

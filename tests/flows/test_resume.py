@@ -49,7 +49,8 @@ def test_the_whole_line_on_ray_gives_the_dataset_of_the_process_pool(
     curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(pool, "run_in_pool", None)  # every stage runs in Ray's workers, or fails
-    curate(tmp_path / "lake", pages, settings=settings, ray_address="local", small_rounds="ray")
+    # One worker a stage: each imports the libraries by itself, and tests/tasks/test_stage.py has stages of several.
+    curate(tmp_path / "lake", pages, settings=settings, workers=1, ray_address="local", small_rounds="ray")
     assert snapshot(tmp_path / "lake") == snapshot(curated)
 
 
