@@ -1,8 +1,5 @@
 """What a run redoes: nothing that is committed, whatever came between."""
 
-import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ import pytest
 from pairmill.tasks.run import pool
 from tests.worlds.killed import killed
 from tests.worlds.line import curate, rows, scored_twice, stopped, work_done
+from tests.worlds.shared import copied
 from tests.worlds.tiny_vlm import save_vlm
 
 STEPS = (
@@ -26,17 +24,14 @@ def snapshot(lake: Path) -> tuple:
     return rows(lake, "SELECT content_digest, version FROM datasets"), counts
 
 
-@pytest.mark.parametrize(
-    ("end", "steps"),
-    [pytest.param(stopped, ("score images",), id="by a fault in one stage"),
-     pytest.param(killed, ("score images",), id="killed in one stage", marks=pytest.mark.slow),
-     pytest.param(stopped, STEPS, id="by a fault in each stage in turn", marks=pytest.mark.slow)],
-)  # fmt: skip
-def test_a_run_that_ends_early_ends_in_the_dataset_of_an_undisturbed_one(
-    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, end: Callable, steps: tuple[str, ...]
+@pytest.mark.slow
+def test_a_run_that_ends_early_in_each_stage_ends_in_the_dataset_of_an_undisturbed_one(
+    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):
+    """By a kill while images are scored, by a fault in any other stage."""
     lake = tmp_path / "lake"
-    for step in steps:
+    for step in STEPS:
+        end = killed if step == "score images" else stopped
         end(lake, pages, step, settings)
     curate(lake, pages, settings=settings)
     assert snapshot(lake) == snapshot(curated)
@@ -63,9 +58,10 @@ def test_a_second_run_does_nothing_and_publishes_nothing(curated_copy: Path, pag
     assert (rows(lake, "SELECT * FROM partitions ORDER BY partition_id"), rows(lake, "FROM datasets")) == before
 
 
-def test_new_documents_cost_only_themselves(
-    curated_copy: Path, pages: Path, more_pages: Path, settings: dict[str, str]
+def test_new_documents_cost_only_themselves_and_give_the_same_dataset_after_a_run_that_ended_early(
+    curated: Path, curated_copy: Path, pages: Path, more_pages: Path, settings: dict[str, str], tmp_path: Path
 ):
+    disturbed = copied(curated, tmp_path / "disturbed")
     old = rows(curated_copy, "SELECT DISTINCT sha256 FROM image_embedding")
     published, counts = curate(curated_copy, pages, more_pages, settings=settings)
     assert (counts["ingest"], published.version) == (2, 2)
@@ -73,6 +69,11 @@ def test_new_documents_cost_only_themselves(
     assert scored_twice(curated_copy) == []
     new = rows(curated_copy, "SELECT DISTINCT sha256 FROM image_embedding")
     assert len(old) < len(new) <= len(old) + 100
+    stopped(disturbed, pages, "score images", settings, more_pages)
+    assert rows(disturbed, "SELECT count(*) FROM datasets") == [(1,)]
+    curate(disturbed, pages, more_pages, settings=settings)
+    assert snapshot(disturbed) == snapshot(curated_copy)
+    assert scored_twice(disturbed) == []
 
 
 def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alone(
@@ -97,14 +98,3 @@ def test_a_loosened_rule_scores_only_what_became_eligible(pages: Path, settings:
         "WHERE image_quality.commit > (SELECT commit FROM datasets WHERE version = 1)",
     )
     assert before and added == [(False,)]
-
-
-@pytest.mark.slow
-def test_a_file_that_was_touched_enters_once(pages: Path, settings: dict[str, str], tmp_path: Path):
-    source = shutil.copytree(pages, tmp_path / "pages")
-    first, _ = curate(tmp_path / "lake", source, settings=settings)
-    page = sorted(source.rglob("*.html"))[0]
-    os.utime(page, (1, 1))
-    second, counts = curate(tmp_path / "lake", source, settings=settings)
-    assert counts["ingest"] == 1
-    assert (second.version, second.content_digest) == (1, first.content_digest)

@@ -93,8 +93,8 @@ class Stopped(BaseException):
     """Raised to end a run in this process at the point where a kill would end a process."""
 
 
-def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
-    """Run a curation that raises after the second commit of ``step``.
+def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str], *more: Path) -> None:
+    """Run a curation of ``pages`` and ``more`` sources that raises after the second commit of ``step``.
 
     The lake then has the same rows as after a kill by ``python -m tests.worlds.line``. The workers survive, so it costs
     a third of a kill.
@@ -104,7 +104,7 @@ def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> Non
         raise Stopped(step)
 
     try:
-        curate(lake, pages, settings=settings, progress=ending_in(step, stop), commit_files=1)
+        curate(lake, pages, *more, settings=settings, progress=ending_in(step, stop), commit_files=1)
     except Stopped:
         return
     raise AssertionError(f"{step} came to its end")
