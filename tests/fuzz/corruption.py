@@ -84,7 +84,7 @@ class Attack:
         return found
 
     def answers(self, lake: Path, without: tuple[str, ...] = ()) -> dict[str, Answer]:
-        """Run every command but ``without``. On an undamaged lake the run has nothing to do: it leaves the datasets as they are."""
+        """Run every command but ``without``. A run over an undamaged lake has nothing to do and changes no dataset."""
         settings = [f"--set={key}={value}" for key, value in small_settings().items()]
         datasets = ["sql", "SELECT name, version, content_digest, n_pairs, recall FROM datasets", "--format", "csv"]
         asked = {
