@@ -38,6 +38,7 @@ def test_a_run_that_ends_early_in_each_stage_ends_in_the_dataset_of_an_undisturb
     assert scored_twice(lake) == []
 
 
+@pytest.mark.usefixtures("ray_ends")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_whole_line_on_ray_gives_the_dataset_of_the_process_pool(

@@ -40,6 +40,7 @@ class DiesOn:
         ]
 
 
+@pytest.mark.usefixtures("ray_ends")
 @pytest.mark.parametrize(  # a new process a death: some 1.5 s each
     "where",
     [

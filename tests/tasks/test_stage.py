@@ -125,6 +125,7 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
     assert one.partition_id == two.partition_id != other.partition_id
 
 
+@pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
     asked = Placement(workers=1, ray_address="local", small_rounds="ray", models={"clip": ModelPool(gpus=64)})
     with pytest.raises(

@@ -90,6 +90,7 @@ def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch)
     assert busy.ended == 1
 
 
+@pytest.mark.usefixtures("ray_ends")
 @pytest.mark.slow  # 40 s: Ray of its own; on a busy machine its workers, of low priority, may stall by themselves
 def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
