@@ -23,7 +23,9 @@ settings.load_profile("quick")
 
 # Test files by CPU seconds over both tiers. A long file that starts last would keep one core busy and the other idle.
 LONGEST_FIRST = (
-    "demo/test_truth", "flows/test_served_captioner", "fuzz/test_corruption", "test_readme", "flows/test_up",
+    "demo/test_truth", "flows/test_served_captioner", "fuzz/test_corruption", "test_readme", "endure/test_chaos",
+    "endure/test_crash_clones", "flows/test_planted_secrets", "flows/test_flows_at_a_server", "flows/test_gate",
+    "flows/test_alerts", "flows/test_takedown", "flows/test_check", "flows/test_schedule", "flows/test_up",
     "flows/test_recaption_prefect", "flows/test_resume", "flows/test_killed_states", "tasks/test_vocabulary",
     "tasks/test_waiting", "tasks/test_two_nodes", "flows/test_recaption", "flows/test_generation", "flows/test_balance",
     "flows/test_run", "flows/test_http_captions", "flows/test_retry", "flows/test_several_captioners",
