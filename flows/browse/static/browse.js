@@ -86,7 +86,7 @@ document.addEventListener("input", (event) => {
   const all = rule.sample.filter(([value, others]) => others && inside(value)).length;
   const share = (n, of) => `${((100 * n) / Math.max(1, of)).toFixed(1)} %`;
   rule.querySelector(".estimate").textContent =
-    `This rule keeps ${share(own, judged.length)} of those it judges; all rules keep ${share(all, rule.sample.length)} (of a sample of ${rule.sample.length}).`;
+    `This rule keeps ${share(own, judged.length)} of those it judges; all rules keep ${share(all, rule.sample.length)} (of a sample of ${rule.sample.length.toLocaleString("en")}).`;
 });
 
 document.addEventListener("change", (event) => {
