@@ -7,7 +7,7 @@ if TYPE_CHECKING:  # its module imports pyarrow, which `pairmill status` does wi
 
 
 def progress_text(progress: "Progress", seconds: float) -> str:
-    """Format the progress after ``seconds`` of a step: "120 of 622 pictures, 14/s, 36 s left".
+    """Format the progress after ``seconds`` of a step: "120 of 622 pictures, 2 in quarantine, 14/s, 36 s left".
 
     Rate and time left are averages over the step so far. Before the first row the time so far stands in their place.
     Returns '' for a step whose rows mean nothing to people.
@@ -15,9 +15,10 @@ def progress_text(progress: "Progress", seconds: float) -> str:
     if not progress.unit:
         return ""
     unit = unit_of(progress.total, progress.unit)
+    lost = f", {progress.quarantined:,} in quarantine" if progress.quarantined else ""
     if progress.is_end:
-        return f"{progress.total:,} {unit}"
-    text = f"{progress.done:,} of {progress.total:,} {unit}"
+        return f"{progress.total:,} {unit}{lost}"
+    text = f"{progress.done:,} of {progress.total:,} {unit}{lost}"
     if not progress.done:
         return f"{text}, {duration(seconds)} so far" if seconds >= 1 else text
     each = seconds / progress.done

@@ -79,8 +79,8 @@ class Gallery:
 
     def __init__(self, path: Path) -> None:
         self._connection = duckdb.connect(str(path), read_only=True, config={"enable_external_access": False})
-        rows = self._connection.execute("DESCRIBE images").fetchall()
-        self.types: Mapping[str, str] = {row[0]: row[1] for row in rows}
+        self.types = self._types("images")
+        self._sentence_types = self._types("sentences")  # {} for the whole lake's file
         self.rule_columns = {n: t for n, t in self.types.items() if not n.startswith("_") and t in _TYPES}
         own = ("image_id", "sha256", "document_id", "shard", "group_id", "cluster", "dropped_by")
         self.numbers = [n for n, t in self.types.items() if t in NUMBERS and not n.startswith("_") and n not in own]
@@ -90,6 +90,15 @@ class Gallery:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def columns(self, kind: str) -> Mapping[str, str]:
+        """Return column -> SQL type of the images or of the sampled sentences; ``kind``: 'image' or 'sentence'."""
+        return self.types if kind == "image" else self._sentence_types
+
+    def _types(self, table: str) -> Mapping[str, str]:
+        """Return column -> SQL type of a table, {} if the file does not have it."""
+        sql = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+        return dict(self._connection.execute(sql, [table]).fetchall())
 
     def page(self, choice: Choice, order: SortOrder = SortOrder(), after: str = "", rows: int = PAGE) -> GalleryPage:
         """Return the images after the key ``after``. Raise PairmillError for a column, predicate or key unknown."""

@@ -52,6 +52,12 @@ def sentence_rows(plan: Plan, stage: int, upto: int | None = None, among: str = 
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, among)})"
 
 
+def judged_sentences(plan: Plan, upto: int, among: str) -> str:
+    """Return SQL for the sentences of table ``among``: as `sentence_rows`, with each column that a rule reads."""
+    checks = plan.sentence_checks
+    return f"SELECT *, {decided(checks)} FROM ({_sentences(plan, checks, upto, among)})"
+
+
 def items_before_rule(plan: Plan, kind: str, check: Check, among: str = "") -> str:
     """Return SQL for the items that pass every rule before ``check``, with the columns that the rules read.
 

@@ -17,7 +17,6 @@ _KINDS = {
     "bool": "true or false; write one of the two",
     "list": "a list; write [first, second]",
     "dict": "a group of settings; write name: value lines",
-    "model": "a group of settings; write name: value lines",
 }  # the first part of pydantic's error types, such as int_parsing
 _BOUNDS = {
     "greater_than_equal": ("ge", "is too small; write {} or more"),
@@ -31,7 +30,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
 
     Raises:
-        BadRecipe: ``text`` is not YAML, or the key does not exist.
+        BadRecipe: ``text`` is not YAML, the key does not exist, or it names a rule as a whole.
     """
     try:
         value = parsed(text)
@@ -42,7 +41,11 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
     for part in parents:
         at = _step(at, part, key)
     if isinstance(at, list):
-        at[_index(at, last, key)] = value
+        index = _index(at, last, key)
+        if isinstance(at[index], dict) and not isinstance(value, dict):
+            first = next((name for name in at[index] if name != "name"), "name")
+            raise BadRecipe(f"--set {key}: '{last}' has several settings; name one, such as {key}.{first}.")
+        at[index] = value
     elif isinstance(at, dict):
         at[last] = value
     else:
@@ -97,6 +100,9 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
         return f"{where}: there is no such setting; {remedy}"
     if fault["type"] == "missing":
         return f"{where}: it is missing; add it."
+    if fault["type"] == "model_type":
+        names = [name for name in _fields_at(fault["loc"], model) if name != "name"]
+        return f"{where}: {_shown(fault['input'])} is not a group of settings; set one of its {', '.join(names)}"
     if plain := _plain(fault):
         return f"{where}: {plain}"
     message = fault["msg"].removeprefix("Value error, ")
@@ -107,9 +113,7 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
 
 def _plain(fault: Any) -> str:
     """Format a value of the wrong type, beyond a bound, or not among the choices; return '' for other errors."""
-    given = fault["input"]
-    shown = "this" if isinstance(given, (dict, list)) or len(str(given)) > 80 else repr(given)
-    shown = "an empty value" if given is None else shown
+    shown = _shown(fault["input"])
     if fault["type"] in _BOUNDS:
         name, text = _BOUNDS[fault["type"]]
         bound = fault["ctx"][name]
@@ -122,6 +126,13 @@ def _plain(fault: Any) -> str:
     if kind in _KINDS and problem in ("parsing", "type", "from_float"):
         return f"{shown} is not {_KINDS[kind]}"
     return ""
+
+
+def _shown(given: Any) -> str:
+    """Quote a short value; return 'this' for a long one or a group."""
+    if given is None:
+        return "an empty value"
+    return "this" if isinstance(given, (dict, list)) or len(str(given)) > 80 else repr(given)
 
 
 def _where(loc: Sequence[str | int], content: Any) -> str:

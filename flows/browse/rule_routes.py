@@ -37,7 +37,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
     @router.get("/rules")
     def rules(dataset: str = "") -> Response:
-        """Show a version's rules on images, and its rules on sentences."""
+        """Show a version's rules: those on images, then those on sentences."""
         versions = opened.versions()
         version = opened.dataset(dataset) or next(iter(versions), None)
         frame = {"versions": versions, "room": "rules", "dataset": str(version or "")}
@@ -49,8 +49,11 @@ def routes(opened: BrowsedLake) -> APIRouter:
                 "waiting.html.j2", path="/rules", asked=Asked.model_validate({"dataset": str(version)}), **frame
             )
         plan = plan_of(opened.lake, version)
-        views = [(view, beside(gallery, view.quantity) if view.quantity else {}) for view in rule_views(gallery, plan)]
-        return page("rules.html.j2", views=views, sentences=plan.sentence_checks, **frame)
+        views = [
+            (view, beside(gallery, view.quantity, view.kind) if view.quantity else {})
+            for view in rule_views(gallery, plan)
+        ]
+        return page("rules.html.j2", views=views, **frame)
 
     @router.get("/rules/try")
     def try_rule(dataset: str, kind: str, rule: str, keep: str) -> Response:
@@ -69,13 +72,14 @@ def routes(opened: BrowsedLake) -> APIRouter:
             return page("trial.html.j2", fault=str(error))
         gallery = opened.gallery(dataset, is_scroll=True)
         near = {}
-        if gallery and kind == "image":
-            check = next(each for each in changed.image_checks if each.name == rule)
-            bounds = [each for each in quantities(check, gallery.types) if (each.low, each.high) != (None, None)]
-            near = {name: rows for each in bounds for name, rows in beside(gallery, each).items()}
+        if gallery:
+            check = next(each for each in changed.checks(kind) if each.name == rule)
+            known = quantities(check, gallery.columns(kind))
+            bounds = [each for each in known if (each.low, each.high) != (None, None)]
+            near = {name: rows for each in bounds for name, rows in beside(gallery, each, kind).items()}
         setting = shlex.quote(f"{kind}s.{rule}.keep={keep}")
         saved = urlencode({"dataset": dataset, "kind": kind, "rule": rule, "keep": keep})
-        shown = {"trial": found, "near": near, "dataset": dataset, "saved": saved, "fault": ""}
+        shown = {"trial": found, "near": near, "kind": kind, "dataset": dataset, "saved": saved, "fault": ""}
         return page("trial.html.j2", setting=f"--set {setting}", **shown)
 
     @router.get("/rules/recipe")

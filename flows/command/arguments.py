@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _grouped(descriptions: dict[str, str]) -> str:
     """List the commands by group, one a line."""
-    lines = []
+    lines, width = [], max(map(len, descriptions)) + 2
     for group, names in GROUPS.items():
-        lines += [f"{group}:", *(f"  {name:<13}{descriptions[name].rstrip('.')}" for name in names), ""]
+        lines += [f"{group}:", *(f"  {name:<{width}}{descriptions[name].rstrip('.')}" for name in names), ""]
     return "\n".join([*lines, "`pairmill COMMAND --help` shows a command's options and an example."])

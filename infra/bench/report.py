@@ -26,10 +26,11 @@ def main() -> None:
     options.add_argument("--images", type=int, default=1_000_000)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        making = multiprocessing.get_context("spawn").Process(target=_publish, args=(f"{folder}/lake", given.images))
+        lake_uri = f"{folder}/lake"
+        making = multiprocessing.get_context("spawn").Process(target=publish_made, args=(lake_uri, given.images))
         making.start()  # in another process, whose memory is not the report's
         making.join()
-        with create_or_open(f"{folder}/lake", read_only=True) as lake:
+        with create_or_open(lake_uri, read_only=True) as lake:
             taken = timed(lambda: write_report(lake, "big", 1, f"{folder}/report.html"))
         size = Path(f"{folder}/report.html").stat().st_size / 1e6
     report = f"report of {given.images:,} images"
@@ -40,7 +41,7 @@ def main() -> None:
     ], given)  # fmt: skip
 
 
-def _publish(uri: str, n: int) -> None:
+def publish_made(uri: str, n: int) -> None:
     """Fill a lake with ``n`` images and publish the cut of a recipe of cheap rules."""
     cheap = plan()
     with create_or_open(uri) as lake:

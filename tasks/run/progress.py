@@ -1,7 +1,7 @@
 """Define the progress of a step, in rows that people count: pictures, sentences, files, addresses."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pairmill.catalog.pending.item import WorkItem
@@ -19,6 +19,7 @@ class Progress:
         unit: What a row is, in the plural; '' for a step whose rows mean nothing to people.
         items: Finished work items. A run commits whole items.
         of_items: All work items of the round.
+        quarantined: Items of the finished rows that went to the quarantine.
     """
 
     step: str
@@ -27,6 +28,7 @@ class Progress:
     unit: str = "pictures"
     items: int = 0
     of_items: int = 0
+    quarantined: int = 0
 
     @property
     def is_begin(self) -> bool:
@@ -48,21 +50,24 @@ def not_shown(progress: Progress) -> None:
 
 
 class RowCount:
-    """Count the finished rows of a round by the shards of its manifests. ``shown`` never decreases.
+    """Count the finished and the quarantined rows of a round by its manifests. ``shown`` never decreases.
 
     A shard's items finish in any order. If a shard has several items, the count may be off by the difference of their
     sizes until all of them are finished.
     """
 
     def __init__(self, items: Sequence[WorkItem]) -> None:
-        self.total, self.done, self.shown = sum(len(item.keys) for item in items), 0, 0
+        self.total, self.items = sum(len(item.keys) for item in items), len(items)
+        self.done, self.shown, self.quarantined, self.finished = 0, 0, 0, 0
         self._sizes: dict[str, list[int]] = defaultdict(list)
         for item in items:
             for part in item.by_shard:
                 self._sizes[part.shard].append(len(part.keys))
 
-    def add(self, manifests: Iterable[Manifest]) -> int:
+    def add(self, manifests: Collection[Manifest]) -> int:
         """Add the rows of one finished item; return all finished rows."""
+        self.finished += 1
+        self.quarantined += sum(manifest.rows for manifest in manifests if manifest.table == "quarantine")
         for shard in {manifest.shard for manifest in manifests}:
             self.done += self._sizes[shard].pop() if self._sizes[shard] else 0
         return self.done
@@ -71,3 +76,11 @@ class RowCount:
         """Update ``shown`` by the finished items and ``ahead`` rows of unfinished ones; return whether it increased."""
         before, self.shown = self.shown, max(self.shown, min(self.total, self.done + ahead))
         return self.shown > before
+
+    def progress(self, step: str, unit: str) -> Progress:
+        """Return the progress as shown."""
+        return Progress(step, self.shown, self.total, unit, self.finished, self.items, self.quarantined)
+
+    def end(self, step: str, unit: str) -> Progress:
+        """Return the progress of a round that is committed."""
+        return Progress(step, self.total, self.total, unit, self.items, self.items, self.quarantined)

@@ -158,10 +158,10 @@ class Session:
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
-            commit_stream(self.writer, self._run_with_progress(step, items, stage, output), self.commit_files)
-            rows = sum(len(item.keys) for item in items)
-            self.rows[step, stage.unit] += rows
-            self._advance(Progress(step, rows, rows, stage.unit, len(items), len(items)))
+            count = RowCount(items)
+            commit_stream(self.writer, self._run_with_progress(step, items, stage, output, count), self.commit_files)
+            self.rows[step, stage.unit] += count.total
+            self._advance(count.end(step, stage.unit))
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
@@ -183,15 +183,14 @@ class Session:
         return False
 
     def _run_with_progress(
-        self, step: str, items: Sequence[WorkItem], stage: JobStage, output: Output
+        self, step: str, items: Sequence[WorkItem], stage: JobStage, output: Output, count: RowCount
     ) -> Iterator[list[Manifest]]:
-        """Run the items; yield their priced manifests and report progress."""
-        count, done = RowCount(items), 0
-        self._advance(Progress(step, 0, count.total, stage.unit, 0, len(items)))
+        """Run the items; yield their priced manifests, count them and report progress."""
+        self._advance(count.progress(step, stage.unit))
 
         def show(ahead: int) -> None:
             if count.advance(ahead):
-                self._advance(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+                self._advance(count.progress(step, stage.unit))
 
         prices = self.placement.pool_of(stage.model).prices
         for manifests in stage.run(items, output, show):
@@ -201,13 +200,12 @@ class Session:
             for observer in self._observers:
                 observer.finished(step, priced, stage.gpus)
             yield priced
-            done += 1
-            self.spending.add(manifests, stage.gpus)
-            self.spending.check(step, len(items) - done)
             count.add(manifests)
-            if done < len(items):  # the last item is reported after the commit
+            self.spending.add(manifests, stage.gpus)
+            self.spending.check(step, len(items) - count.finished)
+            if count.finished < len(items):  # the last item is reported after the commit
                 count.advance()
-                self._advance(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+                self._advance(count.progress(step, stage.unit))
 
     def _stage(self, step: str, job: Job, placement: Placement) -> JobStage:
         """Return a stage whose waits and stalls the run shows."""

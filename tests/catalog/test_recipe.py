@@ -76,6 +76,7 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("captioners.main.max_token", "3", "'captioners.main.max_token': .* did you mean 'max_tokens'?"),
         ("images.sharpp.keep", "true", "--set images.sharpp.keep: there is no 'sharpp'; did you mean 'sharp'?"),
         ("images.9.keep", "true", "there is no '9'; there are short_side, sharp"),
+        ("images.sharp", "0.3", "'sharp' has several settings; name one, such as images.sharp.keep."),
         ("name.first", "x", "--set name.first: 'name' holds one value"),
         ("name.first.second", "x", "there is nothing below 'first'"),
         ("seed", "[", "--set seed: .* is not a YAML value"),

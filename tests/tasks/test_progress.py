@@ -50,6 +50,7 @@ def test_rows_are_counted_by_shard_whatever_tables_an_item_fills():
     assert count.add([manifest("captions", "b"), manifest("quarantine", "c")]) == 320
     assert count.add([manifest("captions", "a"), manifest("usage", "a")]) == 321
     assert count.add([manifest("captions", "a")]) == 321
+    assert count.end("caption", "pictures") == Progress("caption", 321, 321, "pictures", 2, 2, quarantined=1)
 
 
 def test_rows_of_unfinished_items_are_shown_and_never_taken_back():
@@ -57,6 +58,11 @@ def test_rows_of_unfinished_items_are_shown_and_never_taken_back():
     assert [count.advance(ahead) for ahead in (0, 2, 2, 9)] == [False, True, False, True]
     count.add([manifest("captions", "a")])
     assert not count.advance() and (count.shown, count.done) == (6, 3)
+
+
+def test_what_went_to_the_quarantine_stands_beside_the_rows():
+    assert progress_text(Progress("a", 600, 1200, quarantined=3), 30.0).startswith("600 of 1,200 pictures, 3 in q")
+    assert progress_text(Progress("a", 9, 9, quarantined=1), 30.0) == "9 pictures, 1 in quarantine"
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,15 @@ document.addEventListener("input", (event) => {
   const { text, inside } = predicate(rule);
   event.target.closest("label").querySelector("output").textContent = Number(Number(event.target.value).toPrecision(4));
   rule.querySelector("textarea").value = text;
+  const chart = rule.querySelector(".chart"), edge = chart.querySelector(`[data-edge="${event.target.dataset.side}"]`);
+  const place = (600 * (event.target.value - chart.dataset.low)) / (chart.dataset.high - chart.dataset.low);
+  for (const end of ["x1", "x2"]) edge.setAttribute(end, place);
   const judged = rule.sample.filter(([value]) => value !== null);
   const own = judged.filter(([value]) => inside(value)).length;
   const all = rule.sample.filter(([value, others]) => others && inside(value)).length;
   const share = (n, of) => `${((100 * n) / Math.max(1, of)).toFixed(1)} %`;
   rule.querySelector(".estimate").textContent =
-    `This rule keeps ${share(own, judged.length)} of those it judges; all rules keep ${share(all, rule.sample.length)} (of a sample of ${rule.sample.length}).`;
+    `This rule keeps ${share(own, judged.length)} of those it judges; all rules keep ${share(all, rule.sample.length)} (of a sample of ${rule.sample.length.toLocaleString("en")}).`;
 });
 
 document.addEventListener("change", (event) => {

@@ -8,6 +8,7 @@ import pytest
 from lxml import html
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.sentence_decisions import sentence_decisions
 from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
@@ -46,6 +47,21 @@ def test_pictures_beside_a_threshold_are_the_nearest_on_either_side(pages: Pages
         [row[0] for row in rows(lake, nearest.format(*how))] for how in ((f"< {edge}", "DESC"), (f">= {edge}", "ASC"))
     )
     assert [ids for ids in (below, above) if ids] == strips and above
+
+
+def test_a_rule_on_sentences_shows_their_values_and_the_texts_beside_its_threshold(pages: Pages, lake: Path):
+    rule = rules(pages, "demo@1").get_element_by_id("sentence-length")
+    sample = json.loads(rule.get("data-sample"))
+    known = dict(rows(lake, "SELECT content, text FROM sentence_content ORDER BY content"))
+    assert len(sample) == min(len(known), 2000)
+    with create_or_open(lake, read_only=True) as opened:
+        decided = sentence_decisions(opened, [datasets.find(opened, "demo@1")])
+        passing = f"SELECT item_id FROM ({decided}) WHERE dropped_by IN ('', 'duplicate')"
+        kept = {content for (content,) in opened.query(passing)}
+    assert sum(each[2] for each in sample) == len(kept & set(list(known)[:2000]))
+    assert f"of {len(known):,} sampled sentences" in text(rule)
+    shown = [" ".join(line.text_content().split()) for line in rule.xpath(".//ul[@class='near']/li")]
+    assert shown and all(any(line.endswith(" ".join(each[:300].split())) for each in known.values()) for line in shown)
 
 
 def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
