@@ -41,7 +41,7 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
         groups: Digest of the scorer of its duplicate groups, '' for none.
         by_document: Whether documents stand for units.
     """
-    unit = "d.document_id" if by_document else "coalesce(nullif(d.unit, ''), d.document_id)"
+    unit = _unit(by_document)
     key = f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
     found = lake.table(
         f'SELECT {unit} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "group", '
@@ -55,6 +55,26 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
     return UnitOutcomes(tuple(units.tolist()), place, *columns, found["n_bytes"].to_numpy())
 
 
+def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
+    """Count for each picture the units with a retrieved sentence of at least this similarity, int64 (n,).
+
+    ``scorer`` is the digest of the matches.
+    """
+    rows = lake.query(
+        f"SELECT m.sha256, count(DISTINCT {_unit(by_document)}) FROM match_candidates m JOIN sentences s USING "
+        "(content) JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ? "
+        "GROUP BY ALL",
+        (scorer, least),
+    )
+    counts = dict(rows)
+    return np.array([counts.get(content, 0) for content in found.content.tolist()], np.int64)
+
+
+def _unit(by_document: bool) -> str:
+    """Return SQL for the unit of document ``d``, or for the document itself."""
+    return "d.document_id" if by_document else "coalesce(nullif(d.unit, ''), d.document_id)"
+
+
 def pictures_by_source(lake: Lake) -> dict[str, int]:
     """Count the pictures of each source, and the addresses of pictures that its documents link to."""
     places = "SELECT d.source FROM images JOIN documents d USING (document_id) UNION ALL SELECT source FROM links"
@@ -66,9 +86,13 @@ def n_documents(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM documents")[0][0]
 
 
-def written_bytes(lake: Lake) -> int:
-    """Return the bytes of all data files of a lake."""
-    return lake.query("SELECT coalesce(sum(bytes), 0)::BIGINT FROM partitions")[0][0]
+def written_bytes(lake: Lake) -> tuple[int, int]:
+    """Return the bytes of a lake's pictures, and of all its other data files."""
+    of_pictures = "\"table\" = 'payloads'"
+    sums = ", ".join(
+        f"coalesce(sum(bytes) FILTER ({where}), 0)::BIGINT" for where in (of_pictures, f"NOT {of_pictures}")
+    )
+    return lake.query(f"SELECT {sums} FROM partitions")[0]
 
 
 def known_contents(lake: Lake, sampled: Lake, bits: int) -> set[str]:

@@ -3,7 +3,7 @@
 import sys
 from argparse import Namespace
 
-from pairmill.catalog.keep.forgotten_scorer import Forgettable, forgettable, datasets_made_with
+from pairmill.catalog.keep.forgotten_scorer import Forgettable, datasets_made_with, forgettable
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError

@@ -39,9 +39,18 @@ class CostForecast:
 
 
 def forecast_cost(
-    measured: Measured, found: YieldForecast, share: float, written: int, workers: int, is_priced: bool
+    measured: Measured, found: YieldForecast, share: float, written: tuple[int, int], workers: int, is_priced: bool
 ) -> CostForecast:
-    """Return the costs of a run whose sample of ``share`` wrote ``written`` bytes with at most ``workers`` workers."""
+    """Return the costs of a run.
+
+    Args:
+        measured: What the sample took.
+        found: The forecast of its yield.
+        share: Share of all documents in the sample.
+        written: Bytes of pictures, and of other files, that the sample wrote.
+        workers: The most workers at once.
+        is_priced: Whether any model has a price.
+    """
     whole = ("rows", "seconds", "gpus", "cost")
     sums = dict.fromkeys(whole, Range(0.0, 0.0, 0.0))
     clock = Range(0.0, 0.0, 0.0)
@@ -61,7 +70,11 @@ def forecast_cost(
         else:
             clock = _sum(clock, Range(own, own * grown, own * grown**POWER))
     pictures = found.pictures
-    disk = Range(*(written / share * each for each in wider))
+    stored, others = (n / share for n in written)
+    # A file of few rows is mostly footer, and the whole has fuller files, not so many more: hence the lower end.
+    least_others = written[1] + (others - written[1]) / 4
+    bytes_stored = found.n_bytes.times(stored / max(found.n_bytes.value, 1.0))
+    disk = Range(bytes_stored.low + least_others, stored + others, bytes_stored.high + others * wider[2])
     memory = Range(
         *(measured.memory + BYTES_A_PICTURE * each for each in (pictures.low, pictures.value, pictures.high))
     )

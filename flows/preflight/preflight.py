@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.datasets import FunnelStep
-from pairmill.catalog.ask.unit_outcomes import UnitOutcomes, known_contents, n_documents, unit_outcomes, written_bytes
+from pairmill.catalog.ask.unit_outcomes import (
+    UnitOutcomes,
+    known_contents,
+    n_documents,
+    similar_units,
+    unit_outcomes,
+    written_bytes,
+)
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scaled
@@ -23,14 +34,15 @@ from pairmill.flows.settings import Compute
 from pairmill.tasks.run.progress import ShowProgress, not_shown
 
 MOST_PICTURES = 5000
+SIMILARITIES = ("best_similarity", "match_similarity")
 # Settings whose effect depends on the size of the whole, and how the sample handles them.
 CLUSTERS_NOTE = (
     "clusters: the sample has so many fewer that each has its size in the whole run; caps apply to them unchanged, and "
     "a target in proportion"
 )
 RETRIEVAL_NOTE = (
-    "rules on similarities to sentences: the whole run has more sentences to choose from than the sample, so that "
-    "somewhat more pictures pass a lower bound"
+    "{}: the whole run has more sentences to choose from than the sample, so that more pictures pass; how many is "
+    "estimated from the units in which the sample's pictures have a similar sentence"
 )
 
 
@@ -112,7 +124,9 @@ def _run(
         found = unit_outcomes(lake, dataset, session.plan.scorer("image_groups"), sampling.by_document)
         both = frozenset(known_contents(known, lake, recipe.duplicates.phash))
         n_units = _n_units(lake, found, sampling)
-        sample = Sample(found, [step.rule for step in steps if step.kind == "image"], n_units, sampling.share, both)
+        similar = _similar(lake, session.plan, found, sampling)
+        rules = [step.rule for step in steps if step.kind == "image"]
+        sample = Sample(found, rules, n_units, sampling.share, both, similar)
         yields = forecast_yield(sample)
         workers = compute.placement().n_workers
         is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
@@ -120,8 +134,19 @@ def _run(
         sentences = tuple(step for step in steps if step.kind == "sentence")
     return Preflight(
         recipe.name, sampling.units, sampling.of_units, len(found.unit), sampling.share, sampling.by_document, yields,
-        costs, sentences, _notes(recipe, sampling, costs, yields, both),
+        costs, sentences, _notes(recipe, sampling, costs, yields, len(both), list(similar)),
     )  # fmt: skip
+
+
+def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, sampling: Sampling) -> dict[str, np.ndarray]:
+    """Return for each rule with a lower bound on a similarity to sentences: the units with such a sentence."""
+    by_rule = {}
+    for check in plan.image_checks:
+        for each in quantities(check, {}):
+            if each.over in SIMILARITIES and not each.under and each.low is not None:
+                matches = plan.scorer("match_candidates")
+                by_rule[check.name] = similar_units(lake, found, matches, each.low, sampling.by_document)
+    return by_rule
 
 
 def _n_units(lake: Lake, found: UnitOutcomes, sampling: Sampling) -> int:
@@ -130,16 +155,17 @@ def _n_units(lake: Lake, found: UnitOutcomes, sampling: Sampling) -> int:
 
 
 def _notes(
-    recipe: Recipe, sampling: Sampling, costs: CostForecast, yields: YieldForecast, both: frozenset[str]
+    recipe: Recipe, sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
 ) -> tuple[str, ...]:
     """Say how the forecast handles what depends on the size, and what it does not know."""
     notes = [f"hours, memory: measured on this machine; nothing is assumed. {_gpus(costs)}"]
     if sampling.share < 1:
-        notes += [CLUSTERS_NOTE, RETRIEVAL_NOTE]
+        notes.append(CLUSTERS_NOTE)
+        notes += [RETRIEVAL_NOTE.format(", ".join(similar))] if similar else []
     if recipe.balance.fewer:
         notes.append("balance.fewer: names clusters of a lake, which the sample has not; left out")
-    if both:
-        notes.append(f"{len(both):,} contents of the sample are in the lake already: their pictures give no new pair")
+    if n_known:
+        notes.append(f"{n_known:,} contents of the sample are in the lake already: their pictures give no new pair")
     if sampling.by_document:
         notes.append(
             "few units: documents stand for units, so that pictures of one unit count as less alike than they are"

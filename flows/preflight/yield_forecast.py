@@ -1,19 +1,21 @@
 """Forecast from a sample how many pictures each step of the cut drops.
 
 A rule's drops grow with the units. Duplicates do not, and are estimated from the repeats of contents between units
-(`ops.whole.repeats`). The steps after them drop the share that they drop in the sample, of what duplicates leave.
+(`ops.whole.repeats`). A rule that asks for a similar sentence drops a smaller share of more pictures, because there are
+more sentences to choose from; that share is estimated from the number of units in which a picture has one. The steps
+after these drop the share that they drop in the sample, of what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
 from pairmill.ops.whole.cluster_sample import Range, counted, jackknife
-from pairmill.ops.whole.repeats import repeats, repeats_range
+from pairmill.ops.whole.repeats import repeats, repeats_range, still_none
 
 COPIES = ("exact_duplicate", "duplicate")
 IN_LAKE = "in_the_lake"
@@ -48,11 +50,24 @@ class YieldForecast:
 class Sample:
     """The outcomes of a sample, counted by unit.
 
-    ``known`` are contents that the lake has already: their pictures are dropped before all steps.
+    Args:
+        found: What became of the pictures.
+        rules: The steps of the cut on images, in order.
+        n_units: Units of the sample.
+        share: Share of all units.
+        known: Contents that the lake has already: their pictures are dropped before all steps.
+        similar: For each rule that asks for a similar sentence, in how many units a picture has one, int (n,). Of
+            the pictures that such a rule drops in the sample, some find a sentence in the whole.
     """
 
     def __init__(
-        self, found: UnitOutcomes, rules: Sequence[str], n_units: int, share: float, known: frozenset[str]
+        self,
+        found: UnitOutcomes,
+        rules: Sequence[str],
+        n_units: int,
+        share: float,
+        known: frozenset[str] = frozenset(),
+        similar: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.rules = [*([IN_LAKE] if known else []), *rules]
         self.n_units, self.share = n_units, share
@@ -67,7 +82,16 @@ class Sample:
         self._early = self.rules.index(COPIES[0])
         alive = ~np.isin(fates, self.rules[: self._early])
         self._alive = alive
+        self._similar = {
+            rule: (self.rules.index(rule), ~np.isin(fates, self.rules[: self.rules.index(rule)]), seen)
+            for rule, seen in (similar or {}).items()
+        }
         self._keys = [np.unique(keys, return_inverse=True)[1] for keys in (found.content, found.group)]
+
+    @property
+    def similar_rules(self) -> list[str]:
+        """The rules that ask for a similar sentence."""
+        return list(self._similar)
 
     @property
     def totals(self) -> np.ndarray:
@@ -78,17 +102,37 @@ class Sample:
         """Return the forecast of all pictures, each rule's drops, the pairs, and bytes, float64 (rules + 3,)."""
         share = self.share * (weights > 0).mean()
         sums = weights @ self.counts / self.share
-        early, pictures = self._early, sums[:-1].sum()
-        left = pictures - sums[:early].sum()
-        copies = [self._copies(place, weights, share) for place in range(2)]
-        drops = [*sums[:early], copies[0], copies[1] - copies[0]]
-        return np.array([pictures, *drops, *_later(sums[early + 2 : -1], left - copies[1]), sums[-1]])
+        drops, left, grown = self._early_drops(sums, weights, share)
+        exact, both = (self._copies(place, weights, share) * grown for place in range(2))
+        later = _later(sums[self._early + 2 : -1], left - both)
+        return np.array([sums[:-1].sum(), *drops, exact, both - exact, *later, sums[-1]])
 
-    def after_copies(self, copies: float) -> float:
-        """Return the pairs that are left if ``copies`` pictures are dropped as duplicates."""
-        sums = self.totals / self.share
-        left = sums[self._early : -1].sum() - copies
-        return float(_later(sums[self._early + 2 : -1], left)[-1])
+    def _early_drops(self, sums: np.ndarray, weights: np.ndarray, share: float) -> tuple[list[float], float, float]:
+        """Return the drops of the rules before duplicates, the pictures left, and these as multiples of the linear.
+
+        ``weights`` all 0 stand for a whole that has no more similar sentences than the sample.
+        """
+        places = {place: (reach, seen) for place, reach, seen in self._similar.values()}
+        drops, left, grown = [], float(sums[:-1].sum()), 1.0
+        for place, linear in enumerate(sums[: self._early].tolist()):
+            dropped = linear * grown
+            passed = left - dropped
+            if place in places and weights.any():
+                reach, seen = places[place]
+                dropped *= still_none(seen[reach & (weights[self._unit] > 0)], share)
+            grown *= (left - dropped) / passed if passed > 0 else 1.0
+            left -= dropped
+            drops.append(dropped)
+        return drops, left, grown
+
+    def after_copies(self, copies: float, is_linear: bool = False) -> float:
+        """Return the pairs that are left if ``copies`` pictures are dropped as duplicates.
+
+        ``is_linear``: as if the whole had no more similar sentences than the sample.
+        """
+        sums, weights = self.totals / self.share, np.full(self.n_units, 0.0 if is_linear else 1.0)
+        _, left, grown = self._early_drops(sums, weights, self.share)
+        return float(_later(sums[self._early + 2 : -1], left - copies * grown)[-1])
 
     def copies_range(self, place: int) -> tuple[float, float]:
         """Return the limits of the dropped copies: exact ones (0), or both kinds (1)."""
@@ -135,7 +179,11 @@ def forecast_yield(sample: Sample) -> YieldForecast:
     drops[exact + 1] = drops[exact + 1].widened(
         max(near, limits[1][0] - limits[0][1]), max(limits[1][1] - limits[0][0], 0.0)
     )
-    drops = [drop.within(totals[place], np.inf) for place, drop in enumerate(drops)]
+    raised = {sample.rules.index(rule) for rule in sample.similar_rules}
+    drops = [
+        drop.widened(drop.low, totals[place] / sample.share) if place in raised else drop.within(totals[place], np.inf)
+        for place, drop in enumerate(drops)
+    ]
     pairs = _pairs(sample, found[-2], limits[1])
     return YieldForecast(pictures, _steps(sample, pictures, drops), pairs, n_bytes)
 
@@ -144,6 +192,8 @@ def _pairs(sample: Sample, found: Range, copies: tuple[float, float]) -> Range:
     """Return the range of the pairs: the variance between units, and with it that of the duplicates."""
     most, least = (sample.after_copies(each) for each in copies)
     low, high = counted(sample.totals[-2], sample.share)
+    if sample.similar_rules:
+        least = min(least, sample.after_copies((copies[0] + copies[1]) / 2, is_linear=True))
     below = np.hypot(found.value - found.low, max(0.0, found.value - least))
     above = np.hypot(found.high - found.value, max(0.0, most - found.value))
     widened = Range(found.value - below, found.value, found.value + above)

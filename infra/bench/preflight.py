@@ -94,7 +94,7 @@ def _came(lake: Lake, recipe: Recipe, source: str, compute: Compute) -> dict[str
     seconds = sum(item.seconds for items in measured.items.values() for item in items)
     drops = {f"dropped by {step.rule}": step.n_dropped for step in steps}
     whole = {"pairs": made.n_pairs, "pictures": steps[0].n_in}
-    return {**whole, **drops, "worker-hours": seconds / 3600, "gigabytes": written_bytes(lake) / 1e9}
+    return {**whole, **drops, "worker-hours": seconds / 3600, "gigabytes": sum(written_bytes(lake)) / 1e9}
 
 
 def _rows(told: list[dict[str, Any]], given: argparse.Namespace) -> list[Row]:

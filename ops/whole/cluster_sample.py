@@ -26,11 +26,11 @@ class Range:
 
     def within(self, least: float, most: float) -> "Range":
         """Return the range with all three numbers clipped to ``least`` … ``most``."""
-        return Range(*(min(max(each, least), most) for each in (self.low, self.value, self.high)))
+        return Range(*(float(min(max(each, least), most)) for each in (self.low, self.value, self.high)))
 
     def widened(self, low: float, high: float) -> "Range":
         """Return the smallest range that holds this one, ``low`` and ``high``."""
-        return Range(min(self.low, low), self.value, max(self.high, high))
+        return Range(float(min(self.low, low)), self.value, float(max(self.high, high)))
 
     def times(self, factor: float) -> "Range":
         """Return the range multiplied by ``factor`` >= 0."""

@@ -29,13 +29,8 @@ def repeats(seen: np.ndarray, share: float) -> float:
         return extra
     times, counts = np.unique(seen, return_counts=True)
     sizes = _sizes(int(np.ceil(2 * times[-1] / share)) + 2)
-    chance = _binomial(times, sizes, share)
     is_seen = 1 - (1 - share) ** sizes
-    given_seen = chance / is_seen
-    weights = np.full(len(sizes), 1 / len(sizes))
-    for _ in range(ROUNDS):  # expectation maximisation
-        mixed = given_seen * weights
-        weights = (counts[:, None] * mixed / mixed.sum(axis=1, keepdims=True)).sum(axis=0) / counts.sum()
+    weights = _fitted(_binomial(times, sizes, share) / is_seen, counts)
     classes = counts.sum() * weights / is_seen
     return max(extra, float((classes * (sizes - 1)).sum()))
 
@@ -54,6 +49,38 @@ def repeats_range(seen: np.ndarray, share: float) -> tuple[float, float]:
         return 0.0, high / share**2
     found = repeats(seen, share)
     return max(extra, found * low / extra), found * high / extra
+
+
+def still_none(seen: np.ndarray, share: float) -> float:
+    """Return the chance that an item with none in the sample has none in the whole either, 0 to 1.
+
+    A picture without a similar sentence in the sample may have one in the whole: as `repeats`, by a mixture of sizes,
+    here from 0 on.
+
+    Args:
+        seen: For each item, how many units of the sample have one, int (n,), 0 or more.
+        share: The share of the units that the sample has.
+    """
+    times, counts = np.unique(seen, return_counts=True)
+    if share >= 1 or not len(times) or times[0]:
+        return 1.0
+    sizes = np.concatenate([[0], _sizes(int(np.ceil(2 * times[-1] / share)) + 2)])
+    weights = _fitted(_binomial(times, sizes, share), counts)
+    return float(weights[0] / (weights @ (1 - share) ** sizes))
+
+
+def _fitted(chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the most likely weights of a mixture, float64 (sizes,), by expectation maximisation.
+
+    Args:
+        chance: Chance of each seen number for each size, (numbers, sizes).
+        counts: How many items have each number, (numbers,).
+    """
+    weights = np.full(chance.shape[1], 1 / chance.shape[1])
+    for _ in range(ROUNDS):
+        mixed = chance * weights
+        weights = (counts[:, None] * mixed / mixed.sum(axis=1, keepdims=True)).sum(axis=0) / counts.sum()
+    return weights
 
 
 def _sizes(most: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
@@ -96,7 +97,11 @@ class Session:
         """Make the plan read only this scorer's rows of ``table``; return the scorer's digest.
 
         The scorer is registered with the next commit.
+
+        Raises:
+            BadRecipe: A rule's threshold was calibrated on another scorer of this name.
         """
+        refuse_other_scorers(self.recipe, {scorer.name: scorer.digest})
         self.plan = self.plan.with_scorer(table, scorer.digest)
         self._unregistered.append(scorer)
         return scorer.digest

@@ -1,4 +1,4 @@
-"""Intervals go by units: pictures of one unit resemble each other, so that intervals by pictures would be too narrow."""
+"""Intervals go by units: pictures of one unit resemble each other; intervals by pictures would be too narrow."""
 
 import numpy as np
 import pytest

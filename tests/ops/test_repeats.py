@@ -1,4 +1,4 @@
-"""Repeats of contents are estimated from a sample of units: unbiased for pairs, and inside the interval nine times in ten."""
+"""Repeats of contents are estimated from a sample of units: unbiased for pairs, and mostly inside the interval."""
 
 import numpy as np
 import pytest
