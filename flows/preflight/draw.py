@@ -134,8 +134,8 @@ def scaled(recipe: Recipe, share: float) -> Recipe:
     changes: dict[str, object] = {}
     for name in ("association", "duplicates", "balance"):
         section = getattr(recipe, name)
-        changes[name] = section.model_copy(update={"clusters": max(1, round(section.clusters * share))})
-    if recipe.balance.target:
-        smaller = {"target": max(1, round(recipe.balance.target * share))}
-        changes["balance"] = recipe.balance.model_copy(update=smaller)
+        smaller = {"clusters": max(1, round(section.clusters * share))}
+        if name == "balance" and recipe.balance.target:
+            smaller["target"] = max(1, round(recipe.balance.target * share))
+        changes[name] = section.model_copy(update=smaller)
     return recipe.model_copy(update=changes)
