@@ -28,7 +28,7 @@ from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scaled
 from pairmill.flows.preflight.measured_run import Measured
-from pairmill.flows.preflight.yield_forecast import Sample, YieldForecast, forecast_yield
+from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
 from pairmill.flows.run_start import checked_run, session_on
 from pairmill.flows.settings import Compute
 from pairmill.tasks.run.progress import ShowProgress, not_shown
@@ -126,7 +126,7 @@ def _run(
         n_units = _n_units(lake, found, sampling)
         similar = _similar(lake, session.plan, found, sampling)
         rules = [step.rule for step in steps if step.kind == "image"]
-        sample = Sample(found, rules, n_units, sampling.share, both, similar)
+        sample = CountedSample(found, rules, n_units, sampling.share, both, similar)
         yields = forecast_yield(sample)
         workers = compute.placement().n_workers
         is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())

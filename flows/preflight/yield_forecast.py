@@ -47,7 +47,7 @@ class YieldForecast:
         return found.n_in.value / found.sample_in if found and found.sample_in else 1.0
 
 
-class Sample:
+class CountedSample:
     """The outcomes of a sample, counted by unit.
 
     Args:
@@ -160,7 +160,7 @@ def _later(shares: np.ndarray, left: float) -> np.ndarray:
     return shares / total * max(left, 0.0) if total else np.zeros(len(shares))
 
 
-def forecast_yield(sample: Sample) -> YieldForecast:
+def forecast_yield(sample: CountedSample) -> YieldForecast:
     """Return the forecast of a sample. An interval is never narrower than that of as rare independent pictures."""
     found = jackknife(sample.estimates, sample.n_units, sample.share)
     pictures, n_bytes = found[0].within(0, np.inf), found[-1].within(0, np.inf)
@@ -188,7 +188,7 @@ def forecast_yield(sample: Sample) -> YieldForecast:
     return YieldForecast(pictures, _steps(sample, pictures, drops), pairs, n_bytes)
 
 
-def _pairs(sample: Sample, found: Range, copies: tuple[float, float]) -> Range:
+def _pairs(sample: CountedSample, found: Range, copies: tuple[float, float]) -> Range:
     """Return the range of the pairs: the variance between units, and with it that of the duplicates."""
     most, least = (sample.after_copies(each) for each in copies)
     low, high = counted(sample.totals[-2], sample.share)
@@ -201,7 +201,7 @@ def _pairs(sample: Sample, found: Range, copies: tuple[float, float]) -> Range:
     return widened.widened(low * factor, high * factor).within(0, np.inf)
 
 
-def _steps(sample: Sample, pictures: Range, drops: Sequence[Range]) -> tuple[StepForecast, ...]:
+def _steps(sample: CountedSample, pictures: Range, drops: Sequence[Range]) -> tuple[StepForecast, ...]:
     """Return the steps with the pictures that reach each: those of the step before without its drops."""
     steps, left = [], pictures
     sample_left = int(sample.totals[:-1].sum())

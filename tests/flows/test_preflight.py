@@ -10,7 +10,7 @@ from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.preflight.draw import Drawn, Sampling, scaled, sized
 from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
-from pairmill.flows.preflight.yield_forecast import Sample, YieldForecast, forecast_yield
+from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.read.source import open_source
 from tests.worlds.commands import Tell
@@ -62,7 +62,7 @@ def part(whole: UnitOutcomes, drawn: np.ndarray) -> UnitOutcomes:
 
 def forecast(whole: UnitOutcomes, share: float, seed: int) -> YieldForecast:
     drawn = np.random.default_rng(seed).permutation(UNITS)[: round(share * UNITS)]
-    return forecast_yield(Sample(part(whole, drawn), RULES, len(drawn), share))
+    return forecast_yield(CountedSample(part(whole, drawn), RULES, len(drawn), share))
 
 
 def test_what_comes_lies_inside_for_each_rule_and_the_pairs():
@@ -88,7 +88,7 @@ def test_a_sample_of_all_units_is_no_forecast_but_a_count():
 def test_pictures_that_the_lake_has_give_no_pair():
     whole = outcomes(4)
     known = frozenset(whole.content[::2].tolist())
-    found = forecast_yield(Sample(whole, RULES, UNITS, 1.0, known))
+    found = forecast_yield(CountedSample(whole, RULES, UNITS, 1.0, known))
     assert (
         found.steps[0].rule == "in_the_lake"
         and found.steps[0].dropped.value == np.isin(whole.content, list(known)).sum()
