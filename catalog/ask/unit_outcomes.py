@@ -51,8 +51,10 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
         "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
     )
     units, place = np.unique(found["unit"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
-    columns = [found[name].to_numpy(zero_copy_only=False).astype(str) for name in ("dropped_by", "content", "group")]
-    return UnitOutcomes(tuple(units.tolist()), place, *columns, found["n_bytes"].to_numpy())
+    fates, contents, groups_of = (
+        found[name].to_numpy(zero_copy_only=False).astype(str) for name in ("dropped_by", "content", "group")
+    )
+    return UnitOutcomes(tuple(units.tolist()), place, fates, contents, groups_of, found["n_bytes"].to_numpy())
 
 
 def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
