@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from lxml import html
 from PIL import Image
 
-from pairmill.catalog.ask.contamination_hits import SHOWN, contamination_hits
+from pairmill.catalog.ask.contamination_hits import SHOWN, SetHits, contamination_hits
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.flows.settings import load_recipe
 from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
+from pairmill.tasks.out.page_template import render
 from tests.worlds.shared import opened_new
 
 N = 20
@@ -47,3 +49,17 @@ def test_hits_stand_beside_their_set_s_picture_the_nearest_first(tmp_path: Path)
     assert first.hits[0]["benchmark"]["picture"].startswith("data:image/webp")
     assert second.hits[0]["benchmark"] == {"name": "gone.png", "picture": "", "lost": "not on this machine"}
     assert second.hits[0]["cosine"] == pytest.approx(0.95 + (N - 2) / 1000)
+
+
+def test_the_page_puts_the_two_pictures_side_by_side():
+    hit = {"image_id": "i1", "picture": "data:a", "lost": "", "bits": 3, "cosine": 0.97}
+    hit |= {"file": "/b/red.png", "benchmark": {"name": "red.png", "picture": "data:b", "lost": ""}}
+    row = {"rule": "contamination", "n_dropped": 9, "n_in": 50, "asks": "", "is_sql": False}
+    shown = render(
+        "dropped.html.j2", funnels={"image": [row]}, dropped={}, beside={}, distinct={}, is_sample=False, n_images=50,
+        contaminated=[SetHits("/b", 9, [hit]), SetHits("/none", 0, [])],
+    )  # fmt: skip
+    [item] = html.fromstring(shown).findall(".//li")
+    assert [picture.get("src") for picture in item.findall(".//img")] == ["data:a", "data:b"]
+    assert "red.png: 3 of 64 bits differ, cosine 0.97" in " ".join(item.text_content().split())
+    assert "/b: 9 pictures near to one of its; the nearest 1" in shown and "/none" not in shown
