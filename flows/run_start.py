@@ -9,6 +9,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.imported_scores import with_imported
+from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
@@ -64,7 +65,7 @@ def checked_run(
     The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
 
     Raises:
-        BadRecipe: The recipe is not valid.
+        BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
         ModelError: A model is missing or unusable.
         SourceError: A source is missing.
         PairmillError: Another setting is wrong; the message names the remedy.
@@ -73,7 +74,9 @@ def checked_run(
     uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
-    return uris, identity.with_scorers(plan)
+    checked = identity.with_scorers(plan)
+    refuse_other_scorers(recipe, {scorer.name: scorer.digest for scorer in checked[1]})
+    return uris, checked
 
 
 def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:

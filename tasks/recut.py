@@ -9,6 +9,7 @@ from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.ask.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.ask.missing_scores import MissingScore, missing_scores, missing_texts
+from pairmill.catalog.ask.models_behind import stored_scorers
 from pairmill.catalog.ask.trial_cut import cut_plan
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
@@ -17,6 +18,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.imported_scores import with_imported
+from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe
@@ -107,6 +109,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
     _refuse_others(dataset, changes)
     before = cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
+    refuse_other_scorers(recipe, stored_scorers(lake, dataset))
     if recipe.balance.is_on and not before.recipe.balance.is_on:
         raise _needs_a_run(dataset.name, "the version has no clusters to balance")
     unnamed = {f"other:{digest}": digest for digest in {*dataset.scorers} - {*before.scorers.values()}}

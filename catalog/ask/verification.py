@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pairmill.catalog.ask.amended_digest import digest_before, version_digest
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.forgotten_scores import steps_in_doubt
 from pairmill.catalog.ask.second_cut import CutImage, second_cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
@@ -50,6 +51,9 @@ class Verification:
         pairs: Pairs whose texts were compared.
         differing: Images whose decision or texts differ.
         shown: The first SHOWN of them by id.
+        unchecked: Rules and steps whose scores were forgotten since; decisions by them, and by later steps, were not
+            compared.
+        checked: If there are any, the rules on images that were compared.
     """
 
     images: int
@@ -57,6 +61,8 @@ class Verification:
     pairs: int
     differing: int
     shown: tuple[Disagreement, ...]
+    unchecked: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
 
 
 def verify(lake: Lake, dataset: Dataset) -> Verification:
@@ -84,9 +90,13 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
     if dataset.amended:  # what was removed had kept others out, and lent them texts: only their own scores still decide
         own = {check.name for check in plan.image_checks if check.stage < Stage.CAPTION}
         found = [each for each in found if own.intersection((each.was, each.now))]
+    unchecked, checked = steps_in_doubt(lake, dataset)
+    if unchecked:
+        found = [each for each in found if {each.was, each.now}.intersection(checked)]
+        whole = False
     differing = sorted(found, key=lambda each: each.image_id)
     pairs = sum(not each.dropped_by for each in pictures) if whole else 0
-    return Verification(len(pictures), of, pairs, len(differing), tuple(differing[:SHOWN]))
+    return Verification(len(pictures), of, pairs, len(differing), tuple(differing[:SHOWN]), unchecked, checked)
 
 
 def _check_amended(lake: Lake, dataset: Dataset) -> None:

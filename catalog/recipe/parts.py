@@ -33,6 +33,7 @@ MOST = 10**12
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
 ADVANCED: dict[str, JsonValue] = {"advanced": True}
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+ScorerDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
 ImportedName = Annotated[str, Field(pattern=imported.NAME)]
 
 
@@ -93,13 +94,19 @@ class Calibrate(Settings):
 class Rule(Settings):
     """One named predicate. An item for which the predicate is false or NULL is dropped under the rule's name."""
 
-    added_later = frozenset({"calibrate"})
+    added_later = frozenset({"calibrate", "scorers"})
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
     calibrate: Calibrate | None = Field(
         None,
         description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`.",
+        json_schema_extra=ADVANCED,
+    )
+    scorers: dict[str, ScorerDigest] | None = Field(
+        None,
+        description="Digests, by name, of the scorers that the number was calibrated on: a run with others is refused. "
+        "`pairmill calibrate` prints them.",
         json_schema_extra=ADVANCED,
     )
 

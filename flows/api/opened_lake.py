@@ -19,6 +19,7 @@ from pairmill.catalog.ask.why import scope_of
 from pairmill.catalog.ask.why_document import explain_document
 from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.ask.why_sentence import explain_sentence
+from pairmill.catalog.keep.forgotten_scorer import Forgettable
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
@@ -164,6 +165,21 @@ class OpenLake:
             raise PairmillError(f"nobody has judged a sample of rule '{rule}' of {version}; see `pairmill calibrate`.")
         with Gallery(gallery_file(self.lake, version)) as gallery:
             return judged_threshold(gallery, sample, wrong, confidence, candidates)
+
+    def forget(self, digest: str) -> Forgettable:
+        """Remove the scores of one scorer for good; `scorers` has the digests, of which a beginning is enough.
+
+        Returns:
+            What was removed, and the versions with the rules that can no longer be evaluated or verified.
+
+        Raises:
+            PairmillError: No scorer or several begin with ``digest``, or it has no rows. LeaseHeld if another process
+                writes to the lake.
+        """
+        from pairmill.tasks.keep.forget import forget
+
+        with create_or_open(self.lake.uri) as lake:
+            return forget(lake, digest)[0]
 
     def export(
         self,

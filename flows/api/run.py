@@ -14,6 +14,7 @@ from pairmill.flows.settings import Compute, load_recipe, with_resolved_paths
 from pairmill.tasks.run.progress import ShowProgress, not_shown
 
 if TYPE_CHECKING:  # torch, 3 s
+    from pairmill.flows.preflight.preflight import Preflight
     from pairmill.tasks.run.session import Session
 
 
@@ -75,6 +76,35 @@ def run(
     outcome = found.outcome
     version = open_lake(place).dataset(str(outcome.dataset))
     return RunResult(version, found.notes, found.is_new, outcome.report, tuple(outcome.demo_weights))
+
+
+def preflight(
+    recipe: Recipe | str,
+    sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    lake: str | os.PathLike[str] = "lake",
+    compute: Compute | None = None,
+    sample: int = 5000,
+    progress: ShowProgress = not_shown,
+) -> "Preflight":
+    """Run a sample of ``sources`` in a temporary lake, and forecast yield and cost of a run into ``lake``.
+
+    Args:
+        recipe: A recipe, or the name or path of one.
+        sources: Folders, files, s3:// or https:// addresses; by default the recipe's own.
+        lake: The lake of the run, which is only read, and may be missing.
+        compute: Workers, devices and cluster; by default this machine's.
+        sample: Pictures to run, about.
+        progress: As for `run`.
+
+    Raises:
+        PairmillError: A setting, model or source is not usable, or nothing in the sources is new to the lake.
+    """
+    from pairmill.flows.preflight.preflight import preflight as forecast
+
+    read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
+    places = [sources] if isinstance(sources, str | os.PathLike) else sources
+    placement = compute or Compute()  # pyright: ignore[reportCallIssue]
+    return forecast(read, [os.fspath(each) for each in places], os.fspath(lake), placement, sample, progress)
 
 
 def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: ShowProgress) -> Curated:

@@ -10,10 +10,10 @@ from pairmill.flows.command.setup_arguments import add_setup
 from pairmill.flows.command.version_arguments import add_versions
 
 GROUPS = {
-    "curate": ("demo", "run", "recaption", "fetch", "replay"),
+    "curate": ("demo", "preflight", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "clusters", "concepts", "datasets", "quarantine"),
     "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop", "verify"),
-    "operate": ("doctor", "check", "maintain", "takedown", "up", "schedule"),
+    "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),
     "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
 }
 

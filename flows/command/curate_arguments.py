@@ -1,7 +1,8 @@
-"""Declare the commands that curate: `demo`, `run`, `recaption`, `fetch`, `replay`."""
+"""Declare the commands that curate: `demo`, `preflight`, `run`, `recaption`, `fetch`, `replay`."""
 
 from typing import Any
 
+from pairmill.flows.command.option_types import sample_size
 from pairmill.flows.command.shared_options import (
     INTERRUPTED,
     add_command,
@@ -11,12 +12,14 @@ from pairmill.flows.command.shared_options import (
     recipe_options,
     set_option,
     setting_options,
+    text_or_json_option,
 )
 
 
 def add_curate(commands: Any) -> None:
     """Add these commands to the parser."""
     _demo(commands)
+    _preflight(commands)
     _run(commands)
     _recaption(commands)
     _again(commands)
@@ -32,6 +35,18 @@ def _demo(commands: Any) -> None:
                          help="a new folder for the pages and the lake; default: pairmill-demo")  # fmt: skip
     set_option(command)
     compute_options(command)
+
+
+def _preflight(commands: Any) -> None:
+    """Add the `preflight` command."""
+    text = "run a sample, and forecast yield, time, disk, memory and cost of a run"
+    command = add_command(commands, "preflight", "pairmill_preflight:preflight", text)
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
+    command.add_argument("--sample", type=sample_size, default=5000, metavar="N",
+                         help="pictures to run, 50 to 5000; default: 5000")  # fmt: skip
+    recipe_options(command)
+    compute_options(command)
+    text_or_json_option(command)
 
 
 def _run(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Declare the commands to operate a machine or a lake: `doctor`, `check`, `maintain`, `takedown`, `up`, `schedule`."""
+"""Declare the commands to operate a machine or a lake: `doctor`, `check`, `maintain`, `takedown`, `forget`, `up` …."""
 
 from typing import Any
 
@@ -20,6 +20,7 @@ def add_operate(commands: Any) -> None:
     _check(commands)
     _maintain(commands)
     _takedown(commands)
+    _forget(commands)
     _up(commands)
     _schedule(commands)
 
@@ -72,6 +73,17 @@ def _takedown(commands: Any) -> None:
                          help="do not ask; with --like, N is the number of pictures that it listed")  # fmt: skip
     command.add_argument("--report", metavar="FILE", default="", help="also write the report of the removal, as JSON")
     command.add_argument("--sign", metavar="KEY", default="", help="an Ed25519 key (PEM) that signs the report file")
+    lake_option(command)
+
+
+def _forget(commands: Any) -> None:
+    """Add the `forget` command."""
+    command = add_command(commands, "forget", "pairmill_forget:forget",
+                          "remove the scores of one scorer from a lake, after saying what they decide")  # fmt: skip
+    command.set_defaults(interrupted="stopped. If the scores are gone, `pairmill maintain` erases their bytes.")
+    command.add_argument("--scorer", required=True, metavar="DIGEST", help="its digest in `scorers`, or how it begins")
+    command.add_argument("--dry-run", action="store_true", help="only say what can no longer be evaluated")
+    command.add_argument("--yes", action="store_true", help="do not ask")
     lake_option(command)
 
 

@@ -25,6 +25,13 @@ def from_0(text: str) -> int:
     return int(text)
 
 
+def sample_size(text: str) -> int:
+    """Parse a number of pictures to sample, 50 to 5,000."""
+    if not (text.isascii() and text.isdigit() and 50 <= int(text) <= 5000):
+        raise argparse.ArgumentTypeError(f"'{text}' is no size of a sample; give 50 to 5000 pictures")
+    return int(text)
+
+
 def time_of_day(text: str) -> tuple[int, int]:
     """Parse HH:MM to hours and minutes."""
     hours, colon, minutes = text.partition(":")

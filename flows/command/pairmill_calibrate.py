@@ -12,6 +12,7 @@ from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.judged_csv import read_verdicts, write_sample
 from pairmill.catalog.ask.judged_samples import JudgedSample, judged_samples
 from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
+from pairmill.catalog.ask.models_behind import models_behind
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.ask.sample_draw import drawn_sample, judged_text, lower_bound, pair_texts
 from pairmill.catalog.ask.why import scope_of
@@ -47,7 +48,8 @@ def calibrate(args: Namespace) -> int:
                     f"(Judge), or by pairmill calibrate {dataset} {check.name} --draw 120 --to labels.csv."
                 )
             found = judged_threshold(gallery, sample, args.wrong, args.confidence, args.candidates)
-    _show(found, sample, args)
+        scorers = models_behind(lake, dataset, check)
+    _show(found, sample, scorers, args)
     return 0 if found.threshold is not None else 1
 
 
@@ -80,10 +82,10 @@ def _draw(args: Namespace, lake: Lake, dataset: datasets.Dataset, check: Check, 
     return 0
 
 
-def _show(found: JudgedThreshold, sample: JudgedSample, args: Namespace) -> None:
-    """Print the candidates and what to do next."""
+def _show(found: JudgedThreshold, sample: JudgedSample, scorers: dict[str, str], args: Namespace) -> None:
+    """Print the candidates, and the rule to put into the recipe: its number with the scorers that it is valid for."""
     if args.format == "json":
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(found) | {"scorers": scorers}))
         return
     print(f"{found.judged} judged pairs of a random sample; at most {args.wrong:.1%} wrong at {args.confidence:.0%}")
     print(f"{'threshold':>10}{'keeps':>10}{'labels':>8}{'wrong':>7}{'bound':>8}  {'outcome':<12}lacking")
@@ -94,4 +96,8 @@ def _show(found: JudgedThreshold, sample: JudgedSample, args: Namespace) -> None
     if found.threshold is None:
         print("no threshold holds yet: judge as many more pairs as are lacking, then ask once more", file=sys.stderr)
     else:
-        print(visible(f"{sample.sample.quantity} >= {found.threshold:.9g} holds"))
+        keep = f"{sample.sample.quantity} >= {found.threshold:.9g}"
+        print(visible(f"{keep} holds"))
+        bound = ", ".join(f"{name}: '{digest}'" for name, digest in scorers.items())
+        with_scorers = f", scorers: {{{bound}}}" if bound else ""  # by another model the number means something else
+        print(visible(f'rule    {{name: {sample.sample.rule}, keep: "{keep}"{with_scorers}}}'))

@@ -16,10 +16,14 @@ def verify(args: Namespace) -> int:
     part = "" if found.images == found.of else f" of {found.of:,} (whole clusters drawn at random)"
     pairs = f" and the texts of {found.pairs:,} pairs" if found.pairs else ""
     screen.print(shown(f"{found.images:,} decisions{part}{pairs} computed again from the scores"))
+    if found.unchecked:
+        rules = f"only the rules {', '.join(found.checked)} are" if found.checked else "no rule is"
+        screen.print(shown(f"scores were forgotten since: {', '.join(found.unchecked)}, and what follows from them, "
+                           f"can no longer be checked; {rules} compared"))  # fmt: skip
     for each in found.shown:
         screen.print(shown(f"{each.image_id}: the version has {each.stored}, the second cut {each.found}"))
     if found.differing:
         screen.print(f"{found.differing:,} differ; `pairmill why IMAGE` explains one")
         return 1
-    screen.print("all agree")
+    screen.print("all that can be checked agree" if found.unchecked else "all agree")
     return 0

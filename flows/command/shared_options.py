@@ -10,6 +10,7 @@ from pairmill.flows.command.option_types import amount, cost, model_sizes, netwo
 
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
+    "preflight": "pairmill preflight 30m --source pages --sample 2000",
     "run": "pairmill run 30m --source pages --lake lake",
     "recaption": "pairmill recaption --source photos --to captions",
     "fetch": "pairmill fetch --retry-failed",
@@ -37,6 +38,7 @@ EXAMPLES = {
     "check": "pairmill check --lake lake --repair",
     "maintain": "pairmill maintain --lake lake",
     "takedown": "pairmill takedown --domain example.org --dry-run --lake lake",
+    "forget": "pairmill forget --scorer 5d059c78 --dry-run --lake lake",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "conform": "pairmill conform realsyn.parquet 30m",

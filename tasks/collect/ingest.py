@@ -63,7 +63,7 @@ def ingest(session: Session) -> int:
     """
     shards, before = 0, retries.made()
     for uri in session.sources:
-        source = open_source(uri)
+        source = session.sampled(open_source(uri))
         reading = session.recipe.ingest
         contents.list_units(
             session.lake, map(row_of, listed(source)), reader_names(reading), first_readers(reading.language)

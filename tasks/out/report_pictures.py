@@ -5,6 +5,7 @@ from typing import Any
 
 from pairmill.catalog.ask import pair_sample, picture_strips
 from pairmill.catalog.ask.cluster_names import cluster_names
+from pairmill.catalog.ask.contamination_hits import SetHits, contamination_hits
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.gallery_file import temporary_gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
@@ -13,6 +14,7 @@ from pairmill.catalog.ask.version_difference import Difference, differences, ver
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 PAIRS_SHOWN = 360
@@ -35,6 +37,7 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
         "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
         "groups": picture_strips.duplicate_groups(gallery),
         "clusters": _named_clusters(gallery),
+        "contaminated": with_benchmark_pictures(contamination_hits(lake, dataset, plan)),
         "before": before,
         "differences": differences(lake, before, dataset) if before else [],
     }
@@ -100,6 +103,8 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
     """Yield every row of a picture within lists, mappings and differences."""
     if isinstance(found, Difference):
         yield from found.images
+    elif isinstance(found, SetHits):
+        yield from found.hits
     elif isinstance(found, dict) and "sha256" in found:
         yield found
     elif isinstance(found, dict):

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
@@ -24,10 +25,18 @@ from pairmill.tasks.run.progress import Progress, RowCount, ShowProgress, not_sh
 from pairmill.tasks.run.run_limits import Spending
 from pairmill.tasks.run.stage import JobStage
 
+if TYPE_CHECKING:  # the readers of all formats, 0.3 s
+    from pairmill.ops.read.source import Source
+
 
 def _waiting_not_shown(step: str, text: str) -> None:
     """Ignore the text about a wait."""
     return None
+
+
+def _whole(source: "Source") -> "Source":
+    """Return the whole source."""
+    return source
 
 
 @dataclass
@@ -51,6 +60,7 @@ class Session:
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
+        sampled: Returns the part of a source that the run reads; all of it but in a preflight.
     """
 
     writer: Writer
@@ -69,6 +79,7 @@ class Session:
     budget: Budget = field(default_factory=Budget)
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
+    sampled: Callable[["Source"], "Source"] = _whole
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)
 
@@ -86,7 +97,11 @@ class Session:
         """Make the plan read only this scorer's rows of ``table``; return the scorer's digest.
 
         The scorer is registered with the next commit.
+
+        Raises:
+            BadRecipe: A rule's threshold was calibrated on another scorer of this name.
         """
+        refuse_other_scorers(self.recipe, {scorer.name: scorer.digest})
         self.plan = self.plan.with_scorer(table, scorer.digest)
         self._unregistered.append(scorer)
         return scorer.digest

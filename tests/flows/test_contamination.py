@@ -5,13 +5,17 @@ import json
 from pathlib import Path
 
 import pytest
+from lxml import html
 from PIL import Image
 
 import pairmill as pm
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.settings import RECIPES
 from pairmill.ops.image.benchmark_set import content_of, pictures
+from pairmill.tasks.out.html_report import write_report
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate, rows
@@ -23,6 +27,13 @@ def picture(lake: Path, sha256: str) -> Image.Image:
     """Return a picture of the lake, from the bytes that its payload holds or refers to."""
     data, uri = rows(lake, f"SELECT bytes, uri FROM payloads WHERE sha256 = '{sha256}'")[0]
     return Image.open(io.BytesIO(data or Path(uri).read_bytes())).convert("RGB")
+
+
+def written(lake: Path) -> str:
+    """Write the report of the newest version; return its path."""
+    with create_or_open(lake, read_only=True) as opened:
+        dataset = datasets.find(opened, "demo")
+        return write_report(opened, dataset.name, dataset.version, str(lake / "page.html"))
 
 
 def benchmark_of(lake: Path, folder: Path, shas: list[str]) -> None:
@@ -55,6 +66,10 @@ def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tm
     assert "all agree" in tell("verify", "demo", "--lake", str(curated_copy))
     why = tell("why", shas[0], "--dataset", "demo", "--lake", str(curated_copy))
     assert "drops  contamination" in why and "small.png" in why
+    page = html.parse(written(curated_copy)).getroot().get_element_by_id("dropped")
+    beside = [hit for hit in page.iterfind(".//li") if len(hit.findall(".//img")) == 2]
+    assert {"small.png", "worse.jpg", "same.png"} <= {hit.text_content().split(":")[0].strip() for hit in beside}
+    assert f"{len(named)} pictures near to one of its" in page.text_content()
     with pm.open(curated_copy) as opened:  # thresholds are the cut's
         loose = opened.try_recut("demo", {"contamination.phash": 0})
         assert loose.missing == [] and loose.kept >= len(opened.dataset("demo"))

@@ -1,5 +1,6 @@
 """SQL that people can read: comments, vectors, decisions on sentences, and the queries of the docs."""
 
+import json
 import re
 from pathlib import Path
 
@@ -18,6 +19,13 @@ from tests.worlds.line import rows
 
 DOCS = Path(__file__).resolve().parents[2] / "infra" / "docs"
 QUERIES = re.findall(r"```sql\n(.*?);\n```", (DOCS / "queries.md").read_text(encoding="utf-8"), re.DOTALL)
+# Commands on all pages, but those on a score or an export that only the page's own steps make.
+COMMANDS = sorted({
+    query.replace('\\"', '"')
+    for page in DOCS.glob("*.md")
+    for query in re.findall(r'^pairmill sql "(.*)" --lake', page.read_text(encoding="utf-8"), re.MULTILINE)
+    if "colours" not in query and ".parquet" not in query
+})  # fmt: skip
 OURS_ALONE = ("pictures_of_words", "sentence_decisions")
 
 
@@ -110,6 +118,11 @@ def test_every_query_of_the_docs_is_answered(curated: Path, query: str, capsys: 
     if not any(name in query for name in OURS_ALONE):
         with plain(curated) as connection:
             assert connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("query", COMMANDS)
+def test_every_query_of_a_command_in_the_docs_is_answered(curated: Path, query: str, tell: Tell):
+    assert json.loads(tell("sql", query, "--lake", str(curated), "--format", "json")) is not None
 
 
 def test_words_without_a_version_are_refused_with_a_remedy(tmp_path: Path):

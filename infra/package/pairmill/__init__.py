@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pairmill.flows.api.pair_dataset import PairDataset as PairDataset
     from pairmill.flows.api.run import RunResult as RunResult
     from pairmill.flows.api.run import load as recipe
+    from pairmill.flows.api.run import preflight as preflight
     from pairmill.flows.api.run import run as run
     from pairmill.flows.settings import Compute as Compute
 
@@ -28,6 +29,7 @@ _HOMES = {
     "Recipe": "catalog.recipe.recipe:Recipe",
     "RunResult": "flows.api.run:RunResult",
     "open": "flows.api.opened_lake:open_lake",
+    "preflight": "flows.api.run:preflight",
     "recipe": "flows.api.run:load",
     "run": "flows.api.run:run",
 }

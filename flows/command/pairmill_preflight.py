@@ -1,0 +1,86 @@
+"""Implement `pairmill preflight`: run a sample by a recipe, and forecast what the whole run gives and takes."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+from math import inf, isinf
+
+from rich.console import Console
+
+from pairmill.flows.command.option_types import overrides
+from pairmill.flows.command.pairmill_run import compute_of
+from pairmill.flows.command.terminal import console, shown, table
+from pairmill.flows.json_value import json_value
+from pairmill.flows.preflight.preflight import Preflight
+from pairmill.flows.preflight.preflight import preflight as forecast
+from pairmill.flows.settings import load_recipe
+from pairmill.ops.whole.cluster_sample import Range
+from pairmill.tasks.run.progress import Progress
+
+
+def preflight(args: Namespace) -> int:
+    """Run the sample with its steps in the terminal, and print the forecast."""
+    screen = console()
+    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    with screen.status("drawing a sample") as status:
+
+        def show(progress: Progress) -> None:
+            status.update(f"sample: {shown(progress.step)}, {progress.done:,} of {progress.total:,}")
+
+        found = forecast(recipe, args.source, args.lake, compute_of(args), args.sample, show)
+    if args.format == "json":
+        print(json.dumps(json_value(_finite(asdict(found))), ensure_ascii=False))
+    else:
+        _print(found, screen)
+    return 0
+
+
+def _print(found: Preflight, screen: Console) -> None:
+    """Print the forecast: its sample, the steps, pairs, costs and notes."""
+    units = "documents stand for units" if found.by_document else "90 % intervals by units"
+    screen.print(
+        f"[bold]{shown(found.recipe)}[/]  sample of {found.pictures:,} pictures, {found.units:,} of "
+        f"{found.of_units:,} units, {found.share:.1%} of the documents; {units}"
+    )
+    steps = table("\nforecast", ["rule"], ["in", "dropped", "90 % interval", "of these"], [])
+    for each in found.yields.steps:
+        rate = each.dropped.value / each.n_in.value if each.n_in.value else 0.0
+        steps.add_row(
+            shown(each.rule), f"{each.n_in.value:,.0f}", f"{each.dropped.value:,.0f}", _ends(each.dropped, ",.0f"),
+            f"{rate:.1%}",
+        )  # fmt: skip
+    screen.print(steps)
+    whole = table("\nthe whole run", [""], ["forecast", "90 % interval"], [""])
+    yields, costs = found.yields, found.costs
+    rows: list[tuple[str, Range | None, str, str]] = [
+        ("pictures", yields.pictures, ",.0f", ""),
+        ("pairs", yields.pairs, ",.0f", ""),
+        ("hours", costs.hours, ",.3g", "by the clock, on this machine"),
+        ("worker-hours", costs.worker_hours, ",.3g", ""),
+        ("GPU-hours", costs.gpu_hours, ",.3g", ""),
+        ("disk", costs.gigabytes, ",.3g", "GB in the lake"),
+        ("memory", costs.memory, ",.3g", "GB, all processes"),
+        ("money", costs.money, ",.2f", "" if costs.money else "no price is set: --model NAME:prompt_price=…"),
+    ]
+    for name, value, form, unit in rows:
+        cells = (format(value.value, form), _ends(value, form)) if value else ("·", "")
+        whole.add_row(name, *cells, unit)
+    screen.print(whole)
+    dropped = [f"{shown(s.rule)} {s.n_dropped / s.n_in:.1%}" for s in found.sentences if s.n_in]
+    screen.print(f"\nsentences, shares dropped in the sample: {', '.join(dropped)}")
+    for note in found.notes:
+        screen.print(f"[yellow]note:[/] {shown(note)}")
+
+
+def _ends(found: Range, form: str) -> str:
+    """Format the ends of an interval."""
+    return f"{format(found.low, form)} … {'?' if found.high == inf else format(found.high, form)}"
+
+
+def _finite(value: object) -> object:
+    """Replace an unknown upper end by None, because JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and isinf(value) else value

@@ -1,0 +1,141 @@
+"""Draw the units of a preflight so that they have about so many pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairmill.catalog.ask.unit_outcomes import pictures_by_source
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending import contents
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
+from pairmill.flows.run_start import session_on
+from pairmill.flows.settings import Compute
+from pairmill.ops.read.source import Source, SourceError, open_source, row_of
+from pairmill.tasks.collect.ingest import first_readers, ingest, reader_names
+from pairmill.tasks.collect.listing import listed
+
+# The first units of a source, whose pictures are counted to size the sample. The bytes bound a source of large tars.
+PILOT_UNITS = 32
+PILOT_BYTES = 256_000_000
+# With fewer units in the sample, documents stand for units: a variance between three units says little.
+FEWEST_UNITS = 10
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """New units of one source in random order, each with its bytes, and how many the source has."""
+
+    uri: str
+    of: int
+    units: tuple[tuple[str, int], ...]
+
+    def first(self, n: int, documents: float, seed: str) -> UnitSample:
+        """Return the sample of the first ``n`` units."""
+        return UnitSample(frozenset(uri for uri, _ in self.units[:n]), self.of, documents, seed)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sample of each source, by its address. All sources have the same share of units, so sources are strata."""
+
+    samples: dict[str, UnitSample]
+
+    def of(self, source: Source) -> Source:
+        """Return the sample of a source."""
+        return sample_of(source, self.samples[source.uri])
+
+    @property
+    def units(self) -> int:
+        """Units in the sample."""
+        return sum(len(each.units) for each in self.samples.values())
+
+    @property
+    def of_units(self) -> int:
+        """New units of all sources."""
+        return sum(each.of for each in self.samples.values())
+
+    @property
+    def share(self) -> float:
+        """Share of all documents in the sample."""
+        documents = max(each.documents for each in self.samples.values())
+        return self.units / self.of_units * documents
+
+    @property
+    def by_document(self) -> bool:
+        """Whether documents stand for units, because there are too few units or parts of them were read."""
+        return self.units < min(FEWEST_UNITS, self.of_units + 1) or any(s.documents < 1 for s in self.samples.values())
+
+
+def draw(
+    lake: Lake, uris: Sequence[str], checked: tuple[Plan, list[Scorer]], compute: Compute, folder: Path, most: int
+) -> Sampling:
+    """Draw units that are new to ``lake``, with about ``most`` pictures in all.
+
+    The first units are read once into a lake of their own below ``folder``, to count their pictures.
+
+    Raises:
+        SourceError: There is no new unit.
+    """
+    recipe = checked[0].recipe
+    seed = str(recipe.seed)
+    readers = reader_names(recipe.ingest), first_readers(recipe.ingest.language)
+    drawn = []
+    for uri in uris:
+        source = open_source(uri)
+        contents.list_units(lake, map(row_of, listed(source)), *readers)
+        n, units = contents.drawn_units(lake, seed, most)
+        drawn.append(Drawn(source.uri, n, tuple(units)))
+    if not any(each.of for each in drawn):
+        raise SourceError(f"the lake has read all of {', '.join(each.uri for each in drawn)}; there is nothing new.")
+    pilot = Sampling({each.uri: each.first(_pilot(each), 1.0, seed) for each in drawn})
+    with (
+        create_or_open(folder / "pilot") as opened,
+        session_on(opened, checked, compute, "preflight", tuple(uris)) as session,
+    ):
+        session.sampled = pilot.of
+        ingest(session)
+        counts = pictures_by_source(opened)
+    return sized(drawn, pilot, counts, most, seed)
+
+
+def sized(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], most: int, seed: str) -> Sampling:
+    """Return the sample that has about ``most`` pictures, given the ``pictures`` of each source's pilot."""
+    expected = {
+        each.uri: pictures.get(each.uri, 0) / max(1, len(pilot.samples[each.uri].units)) * each.of for each in drawn
+    }
+    share = min(1.0, most / max(1.0, sum(expected.values())))
+    n_units = {each.uri: min(each.of, len(each.units), max(1, round(share * each.of))) for each in drawn}
+    total = sum(n_units.values())
+    if total < FEWEST_UNITS:  # few large units: parts of more units vary less than all of a few
+        wider = min(1.0, FEWEST_UNITS / sum(each.of for each in drawn))
+        n_units = {each.uri: min(len(each.units), max(1, round(wider * each.of))) for each in drawn}
+    read = sum(expected[each.uri] * n_units[each.uri] / max(1, each.of) for each in drawn)
+    documents = min(1.0, most / read) if read > 1.2 * most else 1.0
+    return Sampling({each.uri: each.first(n_units[each.uri], documents, seed) for each in drawn})
+
+
+def _pilot(drawn: Drawn) -> int:
+    """Return how many units the pilot of a source reads: at least one."""
+    n, size = 0, 0
+    for _, n_bytes in drawn.units[:PILOT_UNITS]:
+        size += n_bytes
+        if n and size > PILOT_BYTES:
+            break
+        n += 1
+    return n
+
+
+def scaled(recipe: Recipe, share: float) -> Recipe:
+    """Return the recipe for a sample: as many clusters as leave each its size, and a target in proportion."""
+    changes: dict[str, object] = {}
+    for name in ("association", "duplicates", "balance"):
+        section = getattr(recipe, name)
+        smaller = {"clusters": max(1, round(section.clusters * share))}
+        if name == "balance" and recipe.balance.target:
+            smaller["target"] = max(1, round(recipe.balance.target * share))
+        changes[name] = section.model_copy(update=smaller)
+    return recipe.model_copy(update=changes)

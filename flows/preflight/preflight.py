@@ -1,0 +1,180 @@
+"""Preflight: run a sample by a recipe in a temporary lake, and forecast what the whole run gives and takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.datasets import FunnelStep
+from pairmill.catalog.ask.unit_outcomes import (
+    UnitOutcomes,
+    known_contents,
+    n_documents,
+    similar_units,
+    unit_outcomes,
+    written_bytes,
+)
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
+from pairmill.flows.preflight.draw import Sampling, draw, scaled
+from pairmill.flows.preflight.measured_run import Measured
+from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
+from pairmill.flows.run_start import checked_run, session_on
+from pairmill.flows.settings import Compute
+from pairmill.tasks.run.progress import ShowProgress, not_shown
+
+MOST_PICTURES = 5000
+SIMILARITIES = ("best_similarity", "match_similarity")
+# Settings whose effect depends on the size of the whole, and how the sample handles them.
+CLUSTERS_NOTE = (
+    "clusters: the sample has so many fewer that each has its size in the whole run; caps apply to them unchanged, and "
+    "a target in proportion"
+)
+RETRIEVAL_NOTE = (
+    "{}: the whole run has more sentences to choose from than the sample, so that more pictures pass; how many is "
+    "estimated from the units in which the sample's pictures have a similar sentence"
+)
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A forecast of a run.
+
+    Attributes:
+        recipe: Name of the recipe.
+        units: Units of the sample.
+        of_units: New units of all sources.
+        pictures: Pictures of the sample.
+        share: Share of all documents in the sample.
+        by_document: Whether the variance is that between documents, because there are few units.
+        yields: Pictures, drops of each step, and pairs.
+        costs: Hours, disk, memory and money, on this machine.
+        sentences: What the rules on sentences dropped in the sample.
+        notes: How settings were handled that depend on the size, and what was not measured.
+    """
+
+    recipe: str
+    units: int
+    of_units: int
+    pictures: int
+    share: float
+    by_document: bool
+    yields: YieldForecast
+    costs: CostForecast
+    sentences: tuple[FunnelStep, ...]
+    notes: tuple[str, ...]
+
+
+def preflight(
+    recipe: Recipe,
+    sources: Sequence[str],
+    lake: str,
+    compute: Compute,
+    most: int = MOST_PICTURES,
+    progress: ShowProgress = not_shown,
+) -> Preflight:
+    """Run a sample of about ``most`` pictures, and forecast the whole run over the units that are new to ``lake``.
+
+    The sample runs in a temporary lake, by the steps of a run. The lake, which may be missing, is only read.
+
+    Raises:
+        PairmillError: As `run_start.session`.
+        SourceError: A source is missing, or nothing in it is new.
+    """
+    with TemporaryDirectory(prefix="pairmill-preflight-") as place:
+        folder = Path(place)
+        exists = Path(lake).expanduser().exists()
+        if not exists:
+            create_or_open(folder / "none").close()
+        with create_or_open(lake if exists else folder / "none", read_only=True) as known:
+            uris, checked = checked_run(recipe, sources, compute)
+            sampling = draw(known, uris, checked, compute, folder, most)
+            return _run(scaled(recipe, sampling.share), uris, known, sampling, compute, folder, progress)
+
+
+def _run(
+    recipe: Recipe,
+    uris: tuple[str, ...],
+    known: Lake,
+    sampling: Sampling,
+    compute: Compute,
+    folder: Path,
+    progress: ShowProgress,
+) -> Preflight:
+    """Run the sample, and return the forecast."""
+    measured = Measured()
+    _, checked = checked_run(recipe, uris, compute)
+    with create_or_open(folder / "sample") as lake:
+        with session_on(lake, checked, compute, "preflight", uris) as session, measured.watching_memory():
+            session.sampled, session.progress = sampling.of, progress
+            session.observe(measured)
+            made = curate_steps(session, measured.run_step)
+        dataset = datasets.find(lake, f"{made.name}@{made.version}")
+        steps = datasets.funnel(lake, dataset)
+        found = unit_outcomes(lake, dataset, session.plan.scorer("image_groups"), sampling.by_document)
+        both = frozenset(known_contents(known, lake, recipe.duplicates.phash))
+        n_units = _n_units(lake, found, sampling)
+        similar = _similar(lake, session.plan, found, sampling)
+        rules = [step.rule for step in steps if step.kind == "image"]
+        sample = CountedSample(found, rules, n_units, sampling.share, both, similar)
+        yields = forecast_yield(sample)
+        workers = compute.placement().n_workers
+        is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
+        costs = forecast_cost(measured, yields, sampling.share, written_bytes(lake), workers, is_priced)
+        sentences = tuple(step for step in steps if step.kind == "sentence")
+    return Preflight(
+        recipe.name, sampling.units, sampling.of_units, len(found.unit), sampling.share, sampling.by_document, yields,
+        costs, sentences, _notes(recipe, sampling, costs, yields, len(both), list(similar)),
+    )  # fmt: skip
+
+
+def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, sampling: Sampling) -> dict[str, np.ndarray]:
+    """Return for each rule with a lower bound on a similarity to sentences: the units with such a sentence."""
+    by_rule = {}
+    for check in plan.image_checks:
+        for each in quantities(check, {}):
+            if each.over in SIMILARITIES and not each.under and each.low is not None:
+                matches = plan.scorer("match_candidates")
+                by_rule[check.name] = similar_units(lake, found, matches, each.low, sampling.by_document)
+    return by_rule
+
+
+def _n_units(lake: Lake, found: UnitOutcomes, sampling: Sampling) -> int:
+    """Return how many units, or documents in their place, the sample has, with those that have no picture."""
+    return max(len(found.units), n_documents(lake) if sampling.by_document else sampling.units)
+
+
+def _notes(
+    recipe: Recipe, sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
+) -> tuple[str, ...]:
+    """Say how the forecast handles what depends on the size, and what it does not know."""
+    notes = [f"hours, memory: measured on this machine; nothing is assumed. {_gpus(costs)}"]
+    if sampling.share < 1:
+        notes.append(CLUSTERS_NOTE)
+        notes += [RETRIEVAL_NOTE.format(", ".join(similar))] if similar else []
+    if recipe.balance.fewer:
+        notes.append("balance.fewer: names clusters of a lake, which the sample has not; left out")
+    if n_known:
+        notes.append(f"{n_known:,} contents of the sample are in the lake already: their pictures give no new pair")
+    if sampling.by_document:
+        notes.append(
+            "few units: documents stand for units, so that pictures of one unit count as less alike than they are"
+        )
+    if not yields.pairs.value:
+        notes.append("no picture of the sample is kept: captions and fused texts were not measured")
+    return tuple(notes)
+
+
+def _gpus(costs: CostForecast) -> str:
+    """Say whether GPUs were measured."""
+    return "Models ran on GPUs." if costs.gpu_hours.value else "No model ran on a GPU, so GPU-hours are 0 here."

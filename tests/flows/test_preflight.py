@@ -1,0 +1,139 @@
+"""`pairmill preflight` forecasts a run from a sample of units: what comes lies inside, and the lake stays as it was."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.preflight.draw import Drawn, Sampling, scaled, sized
+from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
+from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
+from pairmill.flows.settings import load_recipe
+from pairmill.ops.read.source import open_source
+from tests.worlds.commands import Tell
+from tests.worlds.generated import world
+from tests.worlds.line import rows
+
+RULES = ["small", "exact_duplicate", "duplicate", "no_text", "late"]
+UNITS = 500
+
+
+def outcomes(seed: int) -> UnitOutcomes:
+    """A whole of UNITS units: small pictures come in crowds, one picture in 25 has a copy in another unit."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 12, UNITS)
+    unit = np.repeat(np.arange(UNITS), sizes)
+    n = len(unit)
+    crowd = rng.beta(0.3, 2, UNITS)[unit]
+    content = np.arange(n)
+    copies = rng.permutation(n)[: n // 25]
+    content[copies] = rng.integers(0, n, len(copies))
+    small = rng.random(n) < crowd
+    first = np.zeros(n, bool)
+    alive = np.flatnonzero(~small)
+    first[alive[np.unique(content[alive], return_index=True)[1]]] = True
+    late = rng.random(n) < 0.2
+    fate = np.where(small, "small", np.where(~first, "exact_duplicate", np.where(late, "late", "")))
+    names = tuple(map(str, range(UNITS)))
+    text = content.astype(str)
+    return UnitOutcomes(names, unit, fate, text, text, np.full(n, 1000))
+
+
+def part(whole: UnitOutcomes, drawn: np.ndarray) -> UnitOutcomes:
+    """The outcomes of a run of these units alone: a picture whose copy is not among them is no copy."""
+    chosen = np.isin(whole.unit, drawn)
+    late = np.random.default_rng(1).random(len(whole.unit)) < 0.2
+    fate, seen = whole.dropped_by.copy(), set()
+    for place in np.flatnonzero(chosen & (whole.dropped_by != "small")):
+        is_copy = whole.content[place] in seen
+        seen.add(whole.content[place])
+        was = whole.dropped_by[place]
+        fate[place] = (
+            "exact_duplicate" if is_copy else was if was != "exact_duplicate" else "late" if late[place] else ""
+        )
+    places = {unit: place for place, unit in enumerate(drawn.tolist())}
+    unit = np.array([places[each] for each in whole.unit[chosen].tolist()])
+    rest = (each[chosen] for each in (whole.content, whole.group, whole.n_bytes))
+    return UnitOutcomes(tuple(map(str, drawn)), unit, fate[chosen], *rest)
+
+
+def forecast(whole: UnitOutcomes, share: float, seed: int) -> YieldForecast:
+    drawn = np.random.default_rng(seed).permutation(UNITS)[: round(share * UNITS)]
+    return forecast_yield(CountedSample(part(whole, drawn), RULES, len(drawn), share))
+
+
+def test_what_comes_lies_inside_for_each_rule_and_the_pairs():
+    inside = dict.fromkeys([*RULES, "pairs", "pictures"], 0)
+    for seed in range(20):
+        whole = outcomes(seed)
+        found = forecast(whole, 0.2, seed)
+        came = {rule: (whole.dropped_by == rule).sum() for rule in RULES}
+        ranges = {each.rule: each.dropped for each in found.steps} | {"pairs": found.pairs, "pictures": found.pictures}
+        for name, n in (came | {"pairs": (whole.dropped_by == "").sum(), "pictures": len(whole.unit)}).items():
+            inside[name] += ranges[name].low <= n <= ranges[name].high
+    assert min(inside.values()) >= 16, inside
+
+
+def test_a_sample_of_all_units_is_no_forecast_but_a_count():
+    whole = outcomes(3)
+    found = forecast(whole, 1.0, 0)
+    assert found.pairs.low == found.pairs.high == (whole.dropped_by == "").sum()
+    for each in found.steps:
+        assert each.dropped.low == each.dropped.high == (whole.dropped_by == each.rule).sum()
+
+
+def test_pictures_that_the_lake_has_give_no_pair():
+    whole = outcomes(4)
+    known = frozenset(whole.content[::2].tolist())
+    found = forecast_yield(CountedSample(whole, RULES, UNITS, 1.0, known))
+    assert (
+        found.steps[0].rule == "in_the_lake"
+        and found.steps[0].dropped.value == np.isin(whole.content, list(known)).sum()
+    )
+
+
+def test_units_are_drawn_for_so_many_pictures_and_parts_of_few_large_ones():
+    small = Drawn("a", 100, tuple((f"a/{n}", 10) for n in range(100)))
+    pilot = Sampling({"a": small.first(32, 1.0, "")})
+    found = sized([small], pilot, {"a": 320}, 500, "")
+    assert (found.units, found.share, found.by_document) == (50, 0.5, False)
+    large = Drawn("b", 3, tuple((f"b/{n}", 10**9) for n in range(3)))
+    found = sized([large], Sampling({"b": large.first(1, 1.0, "")}), {"b": 10_000}, 600, "")
+    assert (found.units, found.by_document) == (3, True) and found.share == pytest.approx(0.02)
+
+
+def test_a_sampled_source_reads_its_units_and_a_share_of_their_documents():
+    source = open_source(str(world(seed=12, documents=4)))
+    units = [unit.uri for unit in source.units()]
+    some = sample_of(source, UnitSample(frozenset(units[:2]), len(units)))
+    assert [unit.uri for unit in some.units()] == units[:2] and some.uri == source.uri
+    none = sample_of(source, UnitSample(frozenset(units), len(units), 1e-9))
+    assert [found for unit in none.units() for found in none.read(unit)] == []
+
+
+def test_clusters_keep_their_size_in_the_sample():
+    recipe = load_recipe("demo", {"balance.cap": "null", "balance.target": "1000"})
+    found = scaled(recipe, 0.1)
+    assert (found.balance.clusters, found.balance.target, found.association.clusters) == (100, 100, 6)
+
+
+@pytest.mark.slow
+def test_the_command_forecasts_a_whole_source_exactly_and_leaves_the_lake_as_it_was(
+    curated: Path, pages: Path, more_pages: Path, settings: dict[str, str], tell: Tell
+):
+    asked = [f"--set={key}={value}" for key, value in settings.items()]
+    before = rows(curated, 'SELECT count(*), max("commit") FROM commits')
+    place = ("--source", str(pages), "--source", str(more_pages), "--lake", str(curated))
+    found = json.loads(tell("preflight", "demo", *place, "--sample", "5000", "--format", "json", *asked))
+    assert rows(curated, 'SELECT count(*), max("commit") FROM commits') == before
+    with create_or_open(curated, read_only=True) as lake:
+        [(known,)] = lake.query("SELECT count(*) FROM inputs")
+    assert found["units"] == found["of_units"] and 0 < found["of_units"] < known, (
+        "only units that the lake has not read"
+    )
+    assert found["share"] == 1 and found["yields"]["pictures"]["value"] == found["pictures"]
+    assert found["costs"]["gigabytes"]["value"] > 0 and found["costs"]["hours"]["value"] > 0
+    assert found["costs"]["money"] is None and found["costs"]["gpu_hours"]["value"] == 0
