@@ -22,9 +22,9 @@ from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.out.destination import Destination, HashingFile
 from pairmill.tasks.out.export import TAR_BYTES, export, spans
-from pairmill.tasks.out.export_forms import REALSYN, Format
+from pairmill.tasks.out.export_forms import Format
 from tests.worlds.data_bucket import bucket
-from tests.worlds.published import picture, published
+from tests.worlds.published import REALSYN, picture, published
 from tests.worlds.samples import write
 
 __all__ = ["bucket"]  # a fixture
