@@ -14,6 +14,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms import text_columns
 
 HUBS = 10
 SAMPLE = 100_000  # pairs whose sentences are looked for in the picture's own document
@@ -52,7 +53,7 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     Grouped by a hash of 16 bytes: a group takes some 40 bytes, so that 90M sentences spill to disk at a memory limit
     below 4 GB.
     """
-    texts = f"SELECT unnest([text1, text2, text3]) AS text FROM pairs WHERE {of_version(dataset)}"
+    texts = f"SELECT unnest([{_texts(dataset)}]) AS text FROM pairs WHERE {of_version(dataset)}"
     counted = f"SELECT md5_number(text) AS id, count(*) AS n FROM ({texts}) WHERE text IS NOT NULL GROUP BY id"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE given_texts AS {counted}")
     try:
@@ -69,9 +70,13 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
 
 
 def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Return ``rank, n, mean, lowest, highest`` of the similarities of the first, second and third sentence."""
-    known = f"SELECT similarity1, similarity2, similarity3 FROM pairs WHERE {of_version(dataset)}"
-    ranked = f"SELECT unnest([1, 2, 3]) AS rank, unnest([similarity1, similarity2, similarity3]) AS s FROM ({known})"
+    """Return ``rank, n, mean, lowest, highest`` of the similarities of the first sentence, the second, and so on."""
+    n = dataset.n_texts
+    known = ", ".join(text_columns.similarities(n))
+    ranked = (
+        f"SELECT unnest(range(1, {n + 1})) AS rank, unnest([{known}]) AS s "
+        f"FROM (SELECT {known} FROM pairs WHERE {of_version(dataset)})"
+    )
     return lake.rows(
         "SELECT rank, count(s) AS n, avg(s) AS mean, min(s) AS lowest, max(s) AS highest "
         f"FROM ({ranked}) GROUP BY rank ORDER BY rank"
@@ -81,7 +86,7 @@ def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 def own_document(lake: Lake, dataset: Dataset) -> tuple[int, int]:
     """Return (texts, texts that the picture's own document contains), over the SAMPLE pairs with the smallest ids."""
     drawn = f"SELECT * FROM pairs WHERE {of_version(dataset)} ORDER BY image_id LIMIT {SAMPLE}"
-    texts = f"SELECT document_id, unnest([text1, text2, text3]) AS text FROM ({drawn})"
+    texts = f"SELECT document_id, unnest([{_texts(dataset)}]) AS text FROM ({drawn})"
     return lake.query(
         f"""WITH given AS MATERIALIZED (SELECT * FROM ({texts}) WHERE text IS NOT NULL),
         own AS (SELECT DISTINCT s.document_id, c.text
@@ -89,6 +94,11 @@ def own_document(lake: Lake, dataset: Dataset) -> tuple[int, int]:
             JOIN sentence_content c USING (content) SEMI JOIN given g ON g.text = c.text)
         SELECT count(*), count(own.text) FROM given LEFT JOIN own USING (document_id, text)"""
     )[0]
+
+
+def _texts(dataset: Dataset) -> str:
+    """Return the version's columns of texts as SQL."""
+    return ", ".join(text_columns.texts(dataset.n_texts))
 
 
 def modality_gap(lake: Lake, dataset: Dataset, plan: Plan) -> Gap | None:

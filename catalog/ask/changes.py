@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms import text_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
-        "similarity1", "similarity2", "similarity3", "best_similarity", "cluster")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,12 @@ def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: s
 
 def changed(before: Dataset, after: Dataset) -> str:
     """Return SQL for ``item_id``, ``kind`` and ``cause`` (see `Change`) of every image whose pair differs."""
-    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in COMPARED)
+    n = max(before.n_texts, after.n_texts)
+    compared = (
+        "raw_image_url", *text_columns.texts(n), "syn_text", "caption", "alt_text", "tags", "width", "height",
+        *text_columns.similarities(n), "best_similarity", "cluster",
+    )  # fmt: skip
+    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in compared)
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'entered',
             if(b.image_id IS NULL, 'left', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns

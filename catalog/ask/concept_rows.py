@@ -9,6 +9,7 @@ from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
 
 AT_ONCE = 20_000  # 20 MB of vectors of 512 numbers
@@ -42,7 +43,8 @@ def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, 
 
 def pair_texts(lake: Lake, dataset: Dataset) -> Iterator[str]:
     """Yield for each pair its real texts in one, on a line each."""
-    sql = f"SELECT concat_ws(chr(10), text1, text2, text3) AS said FROM pairs WHERE {_of(dataset)}"
+    texts = ", ".join(text_columns.texts(dataset.n_texts))
+    sql = f"SELECT concat_ws(chr(10), {texts}) AS said FROM pairs WHERE {_of(dataset)}"
     for block in lake.blocks(sql, rows=AT_ONCE):
         yield from block["said"].to_pylist()
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from difflib import get_close_matches
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import demo_weights
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.dropped_versions import dropped_at
@@ -37,6 +38,11 @@ class Dataset:
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
+
+    @property
+    def n_texts(self) -> int:
+        """Number of columns of real texts that its pairs have: `text_columns`."""
+        return text_columns.count_in(self.recipe)
 
     def demo_weights(self, lake: Lake) -> tuple[str, ...]:
         """Return which of the small shipped models made this version."""
@@ -111,5 +117,6 @@ def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
     """Return ``n`` pairs as rows, deterministically: those with the smallest sha256 of their id."""
-    sql = "SELECT * FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
+    of_version = text_columns.of_version(dataset.n_texts)
+    sql = f"SELECT {of_version} FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
     return lake.rows(sql, (dataset.name, dataset.version, n))

@@ -14,12 +14,17 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
-_KINDS = columns("pairs")
-PAIR_COLUMNS = tuple(_KINDS)
 _ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
 TYPED = 5  # samples from which `datasets` infers the columns' types
+
+
+def pair_columns(n_texts: int) -> dict[str, str]:
+    """Return the columns of a version of ``n_texts`` texts with their DuckDB types, in the order of `pairs`."""
+    beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
+    return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
 def lake_id(lake: Lake) -> str:
@@ -56,7 +61,8 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
     of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    pairs = f"(SELECT * FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
+    own = text_columns.of_version(dataset.n_texts)
+    pairs = f"(SELECT {own} FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
@@ -68,7 +74,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     by = shuffled(order.seed, f"p.{key}") if order.seed is not None else f"p.{key}"
     if order.by_shard and order.seed is None:
         by = f"c.shard, {by}"
-    if order.typical_first and (first := typical_pairs(lake, pairs, bool(with_captions), key)):
+    if order.typical_first and (first := typical_pairs(lake, pairs, dataset.n_texts, bool(with_captions), key)):
         by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
@@ -78,7 +84,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     )
 
 
-def typical_pairs(lake: Lake, pairs: str, with_captions: bool, key: str = "image_id") -> list[str]:
+def typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, key: str = "image_id") -> list[str]:
     """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
@@ -87,10 +93,14 @@ def typical_pairs(lake: Lake, pairs: str, with_captions: bool, key: str = "image
     Args:
         lake: The lake.
         pairs: SQL for the version's rows of ``pairs``.
+        n_texts: The version's number of text columns.
         with_captions: Whether they have the column ``captions``.
         key: The column of their ids.
     """
-    known = [f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL" for name, kind in _KINDS.items()]
+    known = [
+        f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL"
+        for name, kind in pair_columns(n_texts).items()
+    ]
     if with_captions:
         known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
     bits = " + ".join(f"CASE WHEN {each} THEN {1 << n} ELSE 0 END" for n, each in enumerate(known))

@@ -6,6 +6,7 @@ from typing import Any
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms import text_columns
 
 LONGEST = 600  # characters per text: a malformed page may contain a sentence of a megabyte
 COMPARED = {"similarity1": "text1", "caption_similarity": "caption", "synthetic_similarity": "syn_text"}
@@ -46,12 +47,13 @@ def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[d
 
 def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[str, Any]]:
     """Read the pairs of these images, in the given order, each with its shard; texts longer than LONGEST are cut."""
-    texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
+    texts = (*text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"
+    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {of_version(dataset)}"
     rows = lake.rows(
-        f"SELECT p.* REPLACE ({cut}), c.shard FROM (SELECT * FROM pairs WHERE {of_version(dataset)} AND image_id IN "
-        f"({among})) p LEFT JOIN image_content c ON c.sha256 = p.sha256"
+        f"SELECT p.* REPLACE ({cut}), c.shard FROM ({own} AND image_id IN ({among})) p "
+        "LEFT JOIN image_content c ON c.sha256 = p.sha256"
     )
     place = {image_id: n for n, image_id in enumerate(image_ids)}
     return sorted(rows, key=lambda row: place[row["image_id"]])

@@ -4,16 +4,16 @@ from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.histogram import Histogram, histograms_of
 from pairmill.catalog.ask.pair_sample import of_version
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms import text_columns
 
 SAMPLE = 200_000  # pairs whose texts' lengths are counted
-SIMILARITIES = ("similarity1", "similarity2", "similarity3", "caption_similarity", "synthetic_similarity")
 TEXTS = {"text1": "first sentence", "caption": "caption", "syn_text": "fused text"}
 
 
 def similarity_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:
     """Return the histogram of each similarity of the pairs that has a value."""
-    sql = f"SELECT {', '.join(SIMILARITIES)} FROM pairs WHERE {of_version(dataset)}"
-    return histograms_of(lake, sql, SIMILARITIES, "pair")
+    names = (*text_columns.similarities(dataset.n_texts), "caption_similarity", "synthetic_similarity")
+    return histograms_of(lake, f"SELECT {', '.join(names)} FROM pairs WHERE {of_version(dataset)}", names, "pair")
 
 
 def length_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:

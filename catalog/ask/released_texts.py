@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.plan import Check
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
-TEXTS = ("text1", "text2", "text3")
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".jsonl": "read_json"}
 SEED = 0
 EXAMPLES = 3
@@ -46,18 +46,22 @@ def released_texts(path: str, rows: int) -> list[str]:
     reader = next((READERS[suffix] for suffix in READERS if path.endswith(suffix)), "")
     if not reader:
         raise PairmillError(f"'{path}' is no table of released texts; name a file that ends in {', '.join(READERS)}")
-    columns = ", ".join(f"CAST({name} AS VARCHAR)" for name in TEXTS)
-    sql = (
-        f"SELECT DISTINCT unnest([{columns}]) AS text FROM (SELECT {', '.join(TEXTS)} FROM {reader}({quoted(path)}) "
-        f"USING SAMPLE reservoir({rows} ROWS) REPEATABLE ({SEED})) ORDER BY text"
-    )
+    table = f"{reader}({quoted(path)})"
     with duckdb.connect() as connection:
         try:
+            held = {name for name, *_ in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
+            needed = text_columns.texts(text_columns.RELEASED)
+            names = [name for name in text_columns.texts() if name in held or name in needed]
+            columns = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+            sql = (
+                f"SELECT DISTINCT unnest([{columns}]) AS text FROM (SELECT {', '.join(names)} FROM {table} "
+                f"USING SAMPLE reservoir({rows} ROWS) REPEATABLE ({SEED})) ORDER BY text"
+            )
             return [text for (text,) in connection.execute(sql).fetchall() if text]
         except duckdb.IOException as error:
             raise PairmillError(f"'{path}' cannot be read ({str(error).splitlines()[0]}); check the path") from error
         except duckdb.Error as error:
-            needed = f"it needs the columns {', '.join(TEXTS)}"
+            needed = f"it needs the columns {', '.join(text_columns.texts(text_columns.RELEASED))}"
             raise PairmillError(f"'{path}' holds no released texts ({str(error).splitlines()[0]}); {needed}") from error
 
 

@@ -18,6 +18,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Stage
 
@@ -86,7 +87,7 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
         asked = {sha256 for (sha256,) in lake.query("SELECT sha256 FROM verified WHERE asked")}
         pictures = [each for each in pictures if each.sha256 in asked]
     whole = not dataset.amended and (not among or plan.recipe.association.max_uses is None)
-    found = _differences(lake, pictures, stored, key, whole)
+    found = _differences(lake, pictures, stored, key, whole, dataset.n_texts)
     if dataset.amended:  # what was removed had kept others out, and lent them texts: only their own scores still decide
         own = {check.name for check in plan.image_checks if check.stage < Stage.CAPTION}
         found = [each for each in found if own.intersection((each.was, each.now))]
@@ -174,12 +175,15 @@ def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
     return "verified"
 
 
-def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, whole: bool) -> Iterable[Disagreement]:
+def _differences(
+    lake: Lake, pictures: list[CutImage], stored: str, key: str, whole: bool, n_texts: int
+) -> Iterable[Disagreement]:
     """Yield the images whose decision differs, or whose texts do if ``whole``."""
     ids = "CREATE OR REPLACE TEMP TABLE verified_ids AS SELECT unnest(?::VARCHAR[]) AS image_id"
     lake.execute(ids, ([each.image_id for each in pictures],))
     decided = dict(lake.query(f"SELECT image_id, dropped_by FROM ({stored}) SEMI JOIN verified_ids USING (image_id)"))
-    columns = ", ".join(f"text{n}, similarity{n}" for n in (1, 2, 3))
+    names = zip(text_columns.texts(n_texts), text_columns.similarities(n_texts), strict=True)
+    columns = ", ".join(f"{text}, {similarity}" for text, similarity in names)
     given = {
         image_id: [(text, value) for text, value in zip(row[::2], row[1::2], strict=True) if text is not None]
         for image_id, *row in lake.query(

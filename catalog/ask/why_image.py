@@ -21,6 +21,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.chosen_captions import chosen_rows
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.terms import text_columns
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
@@ -202,11 +203,12 @@ def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """Return text -> its number (1 to 3) in the image's pair; {} for an image that was not kept."""
+    """Return text -> its number (1 to 5) in the image's pair; {} for an image that was not kept."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
-    rows = rows_of_key(lake, scope, "pairs", "text1, text2, text3", "image_id", image_id, of_dataset)
+    texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
+    rows = rows_of_key(lake, scope, "pairs", texts, "image_id", image_id, of_dataset)
     return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
 
 

@@ -1,10 +1,12 @@
 """Collect the lake's rows on one distinct sentence. Its decision is computed here, because no table stores it."""
 
+from pairmill.catalog.ask.datasets import published
 from pairmill.catalog.ask.sentence_groups import members
 from pairmill.catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.superseded import gone_sentences
+from pairmill.catalog.terms import text_columns
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
@@ -96,16 +98,18 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
-    """Select the first MOST pairs of the dataset that contain the text; ``place`` is its column, 1 to 3."""
+    """Select the first MOST pairs of the dataset that contain the text; ``place`` is its column, 1 to 5."""
     if scope.dataset is None:
         return []
-    sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs
-        WHERE dataset = ? AND version = ? AND ? IN (text1, text2, text3) ORDER BY image_id LIMIT {MOST}"""
+    texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
+    sql = f"""SELECT image_id, raw_image_url AS url, list_position([{texts}], ?) AS place FROM pairs
+        WHERE dataset = ? AND version = ? AND ? IN ({texts}) ORDER BY image_id LIMIT {MOST}"""
     return select_rows(lake, sql, (text, scope.dataset.name, scope.dataset.version, text))
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
     """Count the pairs that contain the text, by dataset version."""
-    sql = """SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN (text1, text2, text3)
+    most = max((each.n_texts for each in published(lake)), default=text_columns.RELEASED)
+    sql = f"""SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN ({", ".join(text_columns.texts(most))})
         GROUP BY ALL ORDER BY ALL"""
     return select_rows(lake, sql, (text,))

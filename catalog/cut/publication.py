@@ -20,7 +20,7 @@ from pairmill.catalog.pending.eligible import current_scores, image_rows, senten
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms import canary
+from pairmill.catalog.terms import canary, text_columns
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write.dropped_versions import highest_version
 
@@ -164,9 +164,11 @@ def _pairs(lake: Lake, plan: Plan) -> None:
     A generated text whose status is not 'ok' (it loops, or is cut off) is NULL beside its status. A recipe may drop
     such an image, with its real texts, by a rule.
     """
-    texts = ", ".join(
-        f"max(text) FILTER (place = {n}) AS text{n}, max(similarity) FILTER (place = {n}) AS similarity{n}"
-        for n in (1, 2, 3)
+    n = text_columns.count(plan.recipe.association.top_k)
+    texts, alike = text_columns.texts(n), text_columns.similarities(n)
+    given = ", ".join(
+        f"max(text) FILTER (place = {place}) AS {text}, max(similarity) FILTER (place = {place}) AS {similarity}"
+        for place, (text, similarity) in enumerate(zip(texts, alike, strict=True), 1)
     )
     scores = {
         "x": ("captions", "text AS caption, status AS caption_status, captioner"),
@@ -190,12 +192,12 @@ def _pairs(lake: Lake, plan: Plan) -> None:
     shown = f"SELECT * FROM ({images}) WHERE image_id IN (SELECT image_id FROM cut_kept)"
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.raw_image_url, "
-        "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
+        f"{', '.join(texts)}, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
         "CASE WHEN x.caption_status = 'ok' THEN x.caption END AS caption, i.alt_text, g.tags, i.width, i.height, "
-        "t.similarity1, t.similarity2, t.similarity3, b.best_similarity, c.cluster, x.caption_status, "
+        f"{', '.join(alike)}, b.best_similarity, c.cluster, x.caption_status, "
         f"y.synthetic_status, {similarities}, x.captioner FROM cut_kept c "
         f"JOIN {with_released_address(shown)} i ON i.image_id = c.image_id "
-        f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
+        f"LEFT JOIN (SELECT image_id, {given} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )
 
 

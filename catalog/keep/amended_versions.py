@@ -7,11 +7,12 @@ nothing else of the version has changed.
 
 from dataclasses import dataclass
 
-from pairmill.catalog.ask.amended_digest import row_digest, version_digest
+from pairmill.catalog.ask.amended_digest import n_texts, row_digest, version_digest
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms import text_columns
 
 _PAIR = "p.dataset = ? AND p.version = ?"
-_GIVEN = " OR ".join(f"text{n} IN (SELECT text FROM taken_sentences)" for n in (1, 2, 3))
+_GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in text_columns.texts())
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,21 @@ def amend(lake: Lake, dataset: str, version: int, takedown_id: str) -> Amended:
     """
     key = (dataset, version)
     before = version_digest(lake, dataset, version)
-    row = row_digest("p")
+    n = n_texts(lake, *key)
+    columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
+    row = row_digest("p", n)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {row} AS before FROM pairs p WHERE {_PAIR} AND "
                  f"(image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
                  "(sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused))", key)  # fmt: skip
-    given = "unnest([struct_pack(n := 1, t := text1, s := similarity1), struct_pack(n := 2, t := text2, " \
-            "s := similarity2), struct_pack(n := 3, t := text3, s := similarity3)]) AS x"  # fmt: skip
+    packed = ", ".join(f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns))
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM "
-        f"(SELECT image_id, {given} FROM amending) WHERE x.t IS NOT NULL AND x.t NOT IN "
+        f"(SELECT image_id, unnest([{packed}]) AS x FROM amending) WHERE x.t IS NOT NULL AND x.t NOT IN "
         "(SELECT text FROM taken_sentences) GROUP BY image_id"
     )
-    texts = ", ".join(f"l.kept[{n}].t AS text{n}, l.kept[{n}].s AS similarity{n}" for n in (1, 2, 3))
+    texts = ", ".join(
+        f"l.kept[{place}].t AS {text}, l.kept[{place}].s AS {alike}" for place, (text, alike) in enumerate(columns, 1)
+    )
     fused = "(a.sha256, a.syn_text) IN (SELECT (sha256, text) FROM taken_fused)"
     replaced = (
         f"SELECT a.* EXCLUDE (before) REPLACE ({texts}, CASE WHEN NOT {fused} THEN syn_text END AS syn_text, "
@@ -73,7 +77,7 @@ def amend(lake: Lake, dataset: str, version: int, takedown_id: str) -> Amended:
     lake.execute("INSERT INTO pairs BY NAME SELECT * FROM amended ORDER BY image_id")
     lake.execute(
         "INSERT INTO amended_pairs BY NAME SELECT a.dataset, a.version, ? AS takedown_id, a.sha256, a.before, "
-        f"n.after FROM amending a LEFT JOIN (SELECT image_id, {row_digest('amended')} AS after FROM amended) n "
+        f"n.after FROM amending a LEFT JOIN (SELECT image_id, {row_digest('amended', n)} AS after FROM amended) n "
         "USING (image_id)",
         (takedown_id,),
     )

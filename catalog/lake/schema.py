@@ -206,6 +206,14 @@ CREATE TABLE amended_pairs (dataset VARCHAR, version INTEGER, takedown_id VARCHA
     after VARCHAR);
 """
 
+# For recipes with `association.top_k` above 3; NULL in all other versions: see catalog.terms.text_columns.
+_MORE_TEXTS = """
+ALTER TABLE pairs ADD COLUMN text4 VARCHAR;
+ALTER TABLE pairs ADD COLUMN text5 VARCHAR;
+ALTER TABLE pairs ADD COLUMN similarity4 DOUBLE;
+ALTER TABLE pairs ADD COLUMN similarity5 DOUBLE;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -217,6 +225,7 @@ MIGRATIONS: tuple[str, ...] = (
     _FAILED,
     _JUDGEMENTS,
     _TAKEDOWNS,
+    _MORE_TEXTS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")

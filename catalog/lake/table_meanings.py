@@ -3,6 +3,7 @@
 Columns of scores are declared beside their op (`catalog.terms.scores`) and not repeated here.
 """
 
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.declared import declared
 
 TABLES = {
@@ -216,15 +217,10 @@ COLUMNS = {
     "captioner": "name of the captioner in the recipe",
     "similarity_scorer": "digest of the scorer of its similarity",
     "raw_image_url": "address of the picture that is the same on every machine",
-    "text1": "the sentence nearest to the picture",
-    "text2": "the second nearest",
-    "text3": "the third nearest",
+    **text_columns.meanings(),
     "syn_text": "fused text; NULL unless its status is ok",
     "caption": "caption; NULL unless its status is ok",
     "tags": "labels",
-    "similarity1": "cosine of the picture and text1",
-    "similarity2": "cosine of the picture and text2",
-    "similarity3": "cosine of the picture and text3",
     "best_similarity": "the largest cosine with a real text",
     "caption_status": "status of the caption",
     "synthetic_status": "status of the fused text",

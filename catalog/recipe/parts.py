@@ -25,6 +25,8 @@ from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.terms import imported
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
+from pairmill.catalog.terms.text_columns import MOST as MOST_TEXTS
+from pairmill.catalog.terms.text_columns import RELEASED
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
@@ -227,11 +229,16 @@ class Association(Settings):
         "place of their cosines.",
         json_schema_extra=ADVANCED,
     )
-    top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
+    top_k: int = Field(
+        RELEASED,
+        ge=1,
+        le=MOST_TEXTS,
+        description="Sentences a picture gets at most: text1 to text3, up to text5 with 5. RealSyn tries 1 to 5.",
+    )
     at_least: int = Field(
         1,
         ge=1,
-        le=3,
+        le=MOST_TEXTS,
         description="Sentences a picture must get, else it is dropped; 3 as in RealSyn, whose pictures all have three.",
         json_schema_extra=ADVANCED,
     )

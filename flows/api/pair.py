@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-TEXTS = ("text1", "text2", "text3", "syn_text", "caption", "alt_text")
+from pairmill.catalog.terms import text_columns
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Pair:
     @property
     def texts(self) -> dict[str, str]:
         """The texts that the pair has, by column: retrieved, synthetic, caption, alt text."""
-        return {name: self.columns[name] for name in TEXTS if self.columns[name]}
+        return {name: text for name in text_columns.of_every_kind() if (text := self.columns.get(name))}
 
     @cached_property
     def image(self) -> Image.Image:

@@ -8,6 +8,7 @@ from pairmill.catalog.ask.datasets import Dataset, FunnelStep, funnel
 from pairmill.catalog.ask.vectors import vectors_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
 from pairmill.flows.api.pair import Pair
 
 if TYPE_CHECKING:  # torch takes 2 s to import
@@ -51,7 +52,8 @@ class PairDataset:
 
     def arrow(self, limit: int | None = None) -> "pa.Table":
         """Return the rows of ``pairs`` by image id, without pictures: some 1 KB a pair, all in memory."""
-        sql = "SELECT * EXCLUDE (dataset, version) FROM pairs WHERE dataset = ? AND version = ? ORDER BY image_id"
+        own = f"SELECT {text_columns.of_version(self.version.n_texts)} FROM pairs"
+        sql = f"SELECT * EXCLUDE (dataset, version) FROM ({own}) WHERE dataset = ? AND version = ? ORDER BY image_id"
         cut = "" if limit is None else f" LIMIT {limit:d}"
         return self.lake.table(sql + cut, (self.version.name, self.version.version))
 

@@ -9,12 +9,11 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.pair import TEXTS, Pair
+from pairmill.flows.api.pair import Pair
 from pairmill.tasks.out.epoch_order import Consumer, per_rank, windows
 from pairmill.tasks.out.pair_reader import PairReader
-
-DRAWN = ("text1", "text2", "text3", "syn_text")  # the columns that RealSyn releases
 
 
 class TrainingPairs(IterableDataset[dict[str, Any]]):
@@ -39,9 +38,11 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
     ) -> None:
         super().__init__()
         self._lake, self._version, self._seed, self._transform = lake, version, seed, transform
-        self._texts = DRAWN if text == "random" else (text,) if isinstance(text, str) else tuple(text)
-        if unknown := sorted({*self._texts} - {*TEXTS}):
-            raise PairmillError(f"pairs have no text '{unknown[0]}'; name of {', '.join(TEXTS)}, or 'random'.")
+        released = (*text_columns.texts(version.n_texts), "syn_text")
+        self._texts = released if text == "random" else (text,) if isinstance(text, str) else tuple(text)
+        known = text_columns.of_every_kind(version.n_texts)
+        if unknown := sorted({*self._texts} - {*known}):
+            raise PairmillError(f"pairs have no text '{unknown[0]}'; name of {', '.join(known)}, or 'random'.")
         # In shared memory, so that workers that live for several epochs see a new one.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._done, self._resumed = 0, False

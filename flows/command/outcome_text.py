@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pairmill.catalog.ask.datasets import FunnelStep
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.command.terminal import DEMO, shown, table
 from pairmill.flows.outcome import Outcome
@@ -45,9 +46,8 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
 def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
     """Format a pair: address, size, texts with similarities, generated texts, those of the demo's models marked."""
     lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
-    for n in (1, 2, 3):
-        if pair[f"text{n}"]:
-            lines.append(f"  text{n}     {shown(pair[f'text{n}'])}  [dim]{pair[f'similarity{n}']:.3f}[/]")
+    for name, text, similarity in text_columns.given(pair):
+        lines.append(f"  {name}     {shown(text)}  [dim]{similarity:.3f}[/]")
     for name, model in (("caption", "captioner"), ("syn_text", "fuser")):
         mark = DEMO if model in demo_weights else ""
         lines += [f"  {name:<8}  {mark}{shown(pair[name])}"] if pair[name] else []

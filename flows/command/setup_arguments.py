@@ -40,7 +40,7 @@ def _conform(commands: Any) -> None:
     command = add_command(commands, "conform", "pairmill_conform:conform",
                        "count the released texts that a recipe's sentence rules would drop")  # fmt: skip
     command.add_argument(
-        "file", metavar="FILE", help="a table, or a pattern of tables, with the columns text1, text2, text3"
+        "file", metavar="FILE", help="a table, or a pattern of tables, with the columns text1 to text3, or to text5"
     )
     command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m", help="default: 30m")
     command.add_argument("--rows", type=above_0, default=10_000, metavar="N",

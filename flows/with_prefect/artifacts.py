@@ -19,6 +19,7 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.outcome import Outcome
 from pairmill.flows.progress_text import progress_text
@@ -151,7 +152,7 @@ def _markdown(found: Outcome) -> str:
     lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs{by}. Go on: {code(found.sql)}"]
     for pair in found.samples:
         lines += ["", f"## {plain(pair['raw_image_url'] or pair['image_id'])}", ""]
-        texts = ("text1", "text2", "text3", "caption", "syn_text")
+        texts = (*text_columns.texts(found.dataset.n_texts), "caption", "syn_text")
         lines += [f"- **{name}**: {plain(pair[name])}" for name in texts if pair[name]]
     return "\n".join(lines)
 

@@ -29,6 +29,7 @@ NAMES = (
     "near_sentences",
     "catalog",
     "catalog_30m",
+    "verify",
     "commits",
     "nights",
     "fixed_cost",

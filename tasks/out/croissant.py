@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pairmill.catalog.ask.datasets import Dataset, funnel
-from pairmill.catalog.ask.exports import PAIR_COLUMNS
 from pairmill.catalog.ask.origins import licences, web_hosts
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
@@ -77,7 +76,7 @@ def _steps(lake: Lake, dataset: Dataset) -> list[str]:
 
 def _field(name: str) -> dict[str, Any]:
     """Return the description of one column."""
-    kind = columns("pairs")[name] if name in PAIR_COLUMNS else "VARCHAR"
+    kind = columns("pairs").get(name, "VARCHAR")
     extract: dict[str, Any] = {"fileSet": {"@id": "files"}, "extract": {"column": name}}
     if name == IMAGE:
         extract["transform"] = {"jsonPath": "bytes"}

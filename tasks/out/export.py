@@ -91,7 +91,6 @@ def export(
     """
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
-    chosen = text_choice(text)
     if text != "text1" and format not in ONE_TEXT:
         raise PairmillError(f"--text chooses a sample's one text, and {format} has a column for each. Leave it out.")
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
@@ -101,6 +100,7 @@ def export(
             f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
         )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
+    chosen = text_choice(text, dataset.n_texts)
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
     place, whose = Destination(to), whose_export(lake, dataset, format, more)
     head = head_of(dataset, format, more)
@@ -120,7 +120,7 @@ def _describe(
 ) -> None:
     """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
-    shown = export_forms.shown_columns(format, captions == "all")
+    shown = export_forms.shown_columns(format, captions == "all", dataset.n_texts)
     names = f"{stem(dataset)}*.{SUFFIX[format]}"
     place.write_checksums(files)
     place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))

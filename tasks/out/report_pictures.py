@@ -15,6 +15,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
+from pairmill.catalog.terms import text_columns
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 PAIRS_SHOWN = 360
@@ -94,8 +95,7 @@ def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str
 
 def _add_texts(pair: dict[str, Any]) -> None:
     """Add ``texts``, the sentences with their similarities, and whether the picture's address is a link."""
-    texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]
-    pair["texts"] = [(text, similarity) for text, similarity in texts if text]
+    pair["texts"] = [(text, similarity) for _, text, similarity in text_columns.given(pair)]
     pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
 
 

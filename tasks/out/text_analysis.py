@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pairmill.catalog.ask import pair_sample
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms import text_columns
 from pairmill.ops.text.topics import Topic, names, topics
 
 PAIRS = 2_000  # RealSyn: 1M
@@ -23,10 +24,11 @@ class TextAnalysis:
 def analysed(lake: Lake, dataset: Dataset, seed: int) -> TextAnalysis:
     """Analyse the first PAIRS pairs of the sample that the report shows."""
     rows = pair_sample.sample(lake, dataset, seed, PAIRS)
-    real = [" ".join(filter(None, (row["text1"], row["text2"], row["text3"]))) for row in rows]
+    columns = text_columns.texts(dataset.n_texts)
+    real = [" ".join(filter(None, (row[name] for name in columns))) for row in rows]
     whole = [" ".join(filter(None, (text, row["syn_text"]))) for text, row in zip(real, rows, strict=True)]
     texts = {
-        "sentences": [row[f"text{n}"] for row in rows for n in (1, 2, 3)],
+        "sentences": [row[name] for row in rows for name in columns],
         "captions": [row["caption"] for row in rows],
         "fused texts": [row["syn_text"] for row in rows],
     }

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
-COLUMNS = ("text1", "text2", "text3", "syn_text", "caption", "alt_text")
 _SEVERAL = re.compile(r"(random|each)\((.*)\)", re.DOTALL)
 _ITEM = re.compile(r"(\w+)(?:\.\.(\w+))?(?:\s*\*\s*(\d+(?:\.\d+)?))?")
-_REMEDY = (
-    f"Columns are {', '.join(COLUMNS)}; write one, or such as: random(text1..text3, syn_text * 2), or "
-    "each(text1, caption)."
-)
+_REMEDY = "Columns are {columns}; write one, or such as: random(text1..text3, syn_text * 2), or each(text1, caption)."
 
 
 @dataclass(frozen=True)
@@ -52,37 +49,45 @@ class TextChoice:
         return held[-1][0]
 
 
-def text_choice(spec: str) -> TextChoice:
-    """Parse ``text1``, ``random(text1..text3, syn_text * 2)`` or ``each(text1..text3)``.
+def text_choice(spec: str, n_texts: int = text_columns.RELEASED) -> TextChoice:
+    """Parse ``text1``, ``random(text1..text3, syn_text * 2)`` or ``each(text1..text3)`` for a version.
 
     A column of `random` has the weight 1 unless given. A range gives its weight to each: ``text1..text3 * 2`` is 2 for
     each of the three. ``each`` has no weights.
 
+    Args:
+        spec: What the user wrote.
+        n_texts: The version's number of columns of real texts.
+
     Raises:
         PairmillError: The words are neither, a column is unknown or stands twice, or no weight is above 0.
     """
+    columns = text_columns.of_every_kind(n_texts)
+
+    def refused(why: str) -> PairmillError:
+        return PairmillError(f"--text {spec}: {why}. {_REMEDY.format(columns=', '.join(columns))}")
+
+    def place(name: str) -> int:
+        if name in columns:
+            return columns.index(name)
+        more = f" (a version has it by `association.top_k: {name[-1]}`)" if name in text_columns.texts() else ""
+        raise refused(f"there is no text '{name}'{more}")
+
     several = _SEVERAL.fullmatch(spec.strip())
     if not several:
-        return TextChoice(spec.strip(), ((_column(spec.strip(), spec), 1.0),))
+        return TextChoice(spec.strip(), ((columns[place(spec.strip())], 1.0),))
     weights: dict[str, float] = {}
     for part in several[2].split(","):
         item = _ITEM.fullmatch(part.strip())
         if not item:
-            raise PairmillError(f"--text {spec}: '{part.strip()}' is no column with a weight. {_REMEDY}")
+            raise refused(f"'{part.strip()}' is no column with a weight")
         first, last, weight = item.groups()
         if weight and several[1] == "each":
-            raise PairmillError(f"--text {spec}: each text is taken once, so '{part.strip()}' has no weight. {_REMEDY}")
-        names = COLUMNS[COLUMNS.index(_column(first, spec)) : COLUMNS.index(_column(last or first, spec)) + 1]
+            raise refused(f"each text is taken once, so '{part.strip()}' has no weight")
+        names = columns[place(first) : place(last or first) + 1]
         if not names or set(names) & set(weights):
-            raise PairmillError(f"--text {spec}: '{part.strip()}' names a column twice or none. {_REMEDY}")
+            raise refused(f"'{part.strip()}' names a column twice or none")
         weights |= dict.fromkeys(names, float(weight or 1))
     if not any(weights.values()):
-        raise PairmillError(f"--text {spec}: no weight is above 0. {_REMEDY}")
+        raise refused("no weight is above 0")
     return TextChoice(spec.strip(), tuple(weights.items()), several[1] == "each")
-
-
-def _column(name: str, spec: str) -> str:
-    """Return a column's name. Raise PairmillError if there is no such column of texts."""
-    if name not in COLUMNS:
-        raise PairmillError(f"--text {spec}: there is no text '{name}'. {_REMEDY}")
-    return name

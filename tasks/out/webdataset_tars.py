@@ -6,7 +6,7 @@ import tarfile
 from dataclasses import dataclass
 from typing import Any
 
-from pairmill.catalog.ask.exports import PAIR_COLUMNS
+from pairmill.catalog.lake.schema import columns
 from pairmill.tasks.out.destination import HashingFile
 from pairmill.tasks.out.pictures import Pictured
 from pairmill.tasks.out.text_choice import TextChoice
@@ -22,7 +22,7 @@ class Sample:
 
     name: str = "image_id"
     text: str | TextChoice = "text1"
-    columns: tuple[str, ...] = PAIR_COLUMNS
+    columns: tuple[str, ...] = tuple(columns("pairs"))
 
 
 PAIR = Sample()

@@ -12,9 +12,9 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.tasks.out import export as of_dataset
 from pairmill.tasks.out.export import export
-from pairmill.tasks.out.export_forms import REALSYN, SUFFIX
+from pairmill.tasks.out.export_forms import SUFFIX
 from tests.tasks.test_loaded_exports import hub
-from tests.worlds.published import published
+from tests.worlds.published import REALSYN, published
 
 __all__ = ["hub"]  # a fixture
 

@@ -27,6 +27,7 @@ from pairmill.tasks.run.partition import Output, Part, write_parts
 from tests.worlds import shared
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
+REALSYN = ("raw_image_url", "text1", "text2", "text3", "syn_text")  # the columns that the paper's authors release
 FORMATS = ("jpeg", "png", "webp")
 SCORED = ("image_quality", "image_embedding", "balance_clusters", "matches", "image_similarity", "sentence_quality")
 IMAGE_RULES = ({"name": "short_side", "keep": "least(width, height) >= 40"},)
@@ -58,6 +59,7 @@ class Contents:
     cap: int | str = 3
     image_rules: tuple[dict[str, str], ...] = IMAGE_RULES
     faults: tuple[tuple[str, str, str], ...] = (("broken.jpg", "truncated", "jpeg: Premature end"),)
+    top_k: int = 3
 
 
 def published(folder: Path, **contents: Any) -> Published:
@@ -79,7 +81,8 @@ def published(folder: Path, **contents: Any) -> Published:
 
 
 def _publish(folder: Path, contents: Contents) -> Published:
-    plan, scorers = plan_of(contents.cap, contents.image_rules, bool(contents.caption), bool(contents.tags))
+    has_caption, has_tags = bool(contents.caption), bool(contents.tags)
+    plan, scorers = plan_of(contents.cap, contents.image_rules, has_caption, has_tags, contents.top_k)
     with shared.opened_new(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
         output = Output(lake.data_path, "run-1", writer.begin("ingest", scorers))
         made = _ingested(contents)
@@ -120,14 +123,16 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
     return keys["sha256"]
 
 
-def plan_of(cap: int | str, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
+def plan_of(
+    cap: int | str, rules: tuple[dict[str, str], ...], captions: bool, tags: bool, top_k: int = 3
+) -> tuple[Plan, list[Scorer]]:
     """Compile the recipe's plan with its scorers."""
     content = {
         "name": "small",
         "models": {"clip": "open_clip:tiny/none", "captioner": "hf:tiny"},
         "images": list(rules),
         "sentences": [{"name": "length", "keep": "n_words between 3 and 81"}],
-        "association": {"max_uses": 1000},
+        "association": {"max_uses": 1000, "top_k": top_k},
         "balance": {"cap": cap},
         "captioners": [{"name": "main"}] if captions else [],
         "tags": {"vocabulary": ["field"]} if tags else None,

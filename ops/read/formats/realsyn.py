@@ -1,6 +1,6 @@
 """Read tables in RealSyn's released form, which export also writes: an address, three real texts, a synthetic text.
 
-Exports hold the pictures too, in a column `image` of {bytes, path}.
+An export has up to five real texts. Exports hold the pictures too, in a column `image` of {bytes, path}.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Unit
 from pairmill.ops.read.document_metadata import clean
@@ -16,7 +17,7 @@ from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
 
-ADDRESS, HELD, TEXTS = "raw_image_url", "image", ("text1", "text2", "text3")
+ADDRESS, HELD = "raw_image_url", "image"
 
 
 class RealSyn:
@@ -58,9 +59,9 @@ class RealSyn:
                 yield found
                 continue
             uri, row = found
-            words = columns.texts(row, list(TEXTS))
+            words = columns.texts(row, list(text_columns.texts()))
             picture = _held(row) or columns.addressed(tree, path, uri, row, ADDRESS, "")
-            used = [HELD, *TEXTS]
+            used = [HELD, *text_columns.texts()]
             yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, used)
 
 
