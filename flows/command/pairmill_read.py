@@ -69,6 +69,7 @@ def write_export(args: Namespace) -> int:
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
     from pairmill.tasks.out.export import export, stem
+    from pairmill.tasks.out.export_forms import OF_DOCUMENTS
     from pairmill.tasks.out.hub_push import check_push, push
     from pairmill.tasks.run.progress import Progress
 
@@ -79,11 +80,15 @@ def write_export(args: Namespace) -> int:
         dataset = datasets.find(lake, args.dataset)
 
         def show(done: int, total: int) -> None:
-            display.progress(Progress(f"export {dataset}", done, total, "pairs"))
+            display.progress(Progress(f"export {dataset}", done, total, "rows"))
 
         place = (dataset.name, dataset.version, args.to, args.format)
         found = export(lake, *place, progress=show, captions=args.captions, text=args.text, shuffle=args.shuffle)
-    print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
+    unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
+    print(visible(f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
+    if found.unordered:
+        print(f"left out: {found.unordered:,} documents that an older Pairmill read, without the order of their texts "
+              "and pictures; a run over their sources into a new lake records it")  # fmt: skip
     if args.push:
         print(visible(f"uploaded to {push(found.uri, stem(dataset), args.push)}"))
     return 0

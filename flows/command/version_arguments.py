@@ -83,8 +83,8 @@ def _versions(commands: Any) -> None:
     export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    about = "realsyn: its five columns, by address; llava: JSON of conversations; "
-    export_format_option(export, ("realsyn", "llava"), about)
+    about = "realsyn: its five columns, by address; llava: JSON of conversations; obelics: interleaved documents; "
+    export_format_option(export, ("realsyn", "llava", "obelics"), about)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
