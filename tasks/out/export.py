@@ -8,7 +8,7 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,8 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
 from pairmill.catalog.write import lease
 from pairmill.tasks.out import export_forms
-from pairmill.tasks.out.croissant import CROISSANT, croissant
+from pairmill.tasks.out.concepts import Concept
+from pairmill.tasks.out.croissant import CROISSANT, croissant, of_version
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.out.export_forms import OF_DOCUMENTS, SUFFIX, WITH_PICTURES, Format
@@ -66,6 +67,7 @@ def export(
     captions: Captions = "chosen",
     text: str = "text1",
     shuffle: int | None = None,
+    gaps: Sequence[Concept] = (),
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -87,6 +89,8 @@ def export(
 
     ``shuffle`` is the seed of a shuffle of all rows over all files, by `ShuffledPictures`: the same on every machine.
     The up to 5 samples from which `datasets` learns a tar's types stay first.
+
+    ``gaps`` are concepts that `concepts` counted, for the Croissant description.
 
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
@@ -110,7 +114,7 @@ def export(
     check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        _describe(lake, dataset, place, format, captions, files)
+        _describe(lake, dataset, place, format, captions, files, gaps)
         unordered = unordered_documents(lake, dataset) if format in OF_DOCUMENTS else 0
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
         found = Exported(place.uri, len(files), rows, n_bytes, unordered)
@@ -121,7 +125,13 @@ def export(
 
 
 def _describe(
-    lake: Lake, dataset: Dataset, place: Destination, format: str, captions: str, files: list[Written]
+    lake: Lake,
+    dataset: Dataset,
+    place: Destination,
+    format: str,
+    captions: str,
+    files: list[Written],
+    gaps: Sequence[Concept],
 ) -> None:
     """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
@@ -130,7 +140,7 @@ def _describe(
     place.write_checksums(files)
     place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(lake, dataset, names, fields, about))
+    place.write_json(CROISSANT, croissant(of_version(lake, dataset, about, gaps), names, fields))
 
 
 def stem(dataset: Dataset) -> str:
