@@ -34,6 +34,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         )
         opened.execute("UPDATE pairs SET raw_image_url = NULL WHERE raw_image_url = ?", first[1:])
         opened.execute('UPDATE documents SET metadata = \'{"license": "CC-BY-4.0"}\'')
+        opened.execute("UPDATE images SET reading_order = 2 * position")
         yield opened
 
 
@@ -98,7 +99,7 @@ def test_mlcroissant_accepts_the_description_of_captions(form, lake: Lake, tmp_p
     found = json.loads((tmp_path / ".croissant.json").read_text())
     (files,) = found["distribution"]
     data = list(tmp_path.glob(files["includes"]))
-    assert len(data) == 1 and found["isBasedOn"] == ["https://example.org"] and found["license"] == ["CC-BY-4.0"]
+    assert len(data) == 2 and found["isBasedOn"] == ["https://example.org"] and found["license"] == ["CC-BY-4.0"]
     assert found["rai:dataPreprocessingProtocol"][0].startswith("Captioner of Pairmill: ")
     if form != "webdataset":
         names = [field["name"] for field in found["recordSet"][0]["field"]]
@@ -124,9 +125,9 @@ def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp
         mlcroissant.Dataset(path)
 
 
-@pytest.mark.parametrize("form", ["parquet", "texts", "realsyn"])
+@pytest.mark.parametrize("form", ["parquet", "texts", "realsyn", "obelics"])
 def test_croissant_names_the_columns_that_the_files_have(form, lake: Lake, tmp_path: Path):
-    export(lake, "small", 1, str(tmp_path), form, captions="all" if form != "realsyn" else "chosen")
+    export(lake, "small", 1, str(tmp_path), form, captions="all" if form in ("parquet", "texts") else "chosen")
     (rows,) = json.loads((tmp_path / ".croissant.json").read_text())["recordSet"]
     first = next(tmp_path.glob("*.parquet"))
     assert [field["name"] for field in rows["field"]] == pq.read_schema(first).names
