@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
+from pairmill.catalog.ask.origins import licences, web_hosts
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.superseded import gone_documents
@@ -65,6 +66,19 @@ def picture_paths(lake: Lake, first: int) -> dict[str, tuple[str, ...]]:
     """Return, by shard, the files with the image bytes of the rows from number ``first`` on."""
     shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM caption_rows WHERE n >= ?", (first,))]
     return payload_paths(lake, "payloads", shards)
+
+
+def origins(lake: Lake) -> tuple[list[str], list[str]]:
+    """Return the web hosts of the gathered pictures, and the licences that came along with their documents."""
+    documents = "SELECT DISTINCT document_id FROM images SEMI JOIN caption_rows USING (sha256)"
+    return web_hosts(lake, "SELECT url FROM caption_rows"), licences(lake, documents)
+
+
+def captioned_at(lake: Lake, scorer: str) -> datetime:
+    """Return when the newest caption of ``scorer`` was committed; the time of now where no commit is on record."""
+    newest = "SELECT max(commit) FROM captions WHERE scorer = ?"
+    rows = lake.query(f'SELECT "at" FROM commits WHERE commit = ({newest})', (scorer,))
+    return rows[0][0] if rows else datetime.now(UTC)
 
 
 def release(lake: Lake) -> None:

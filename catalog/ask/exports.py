@@ -18,6 +18,7 @@ from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
 _ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
+PICTURE_SHARDS = "SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL"
 TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
@@ -127,10 +128,9 @@ def portion(lake: Lake, first: int, last: int) -> pa.Table:
     return lake.table(sql, (first, last))
 
 
-def picture_paths(lake: Lake) -> dict[str, tuple[str, ...]]:
-    """Return, by shard, the files with the image bytes of the gathered pairs."""
-    shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL")]
-    return payload_paths(lake, "payloads", shards)
+def picture_paths(lake: Lake, shards: str = PICTURE_SHARDS) -> dict[str, tuple[str, ...]]:
+    """Return, by shard, the files with the image bytes of the gathered rows; ``shards`` is a query of their shards."""
+    return payload_paths(lake, "payloads", [shard for (shard,) in lake.query(shards)])
 
 
 def release(lake: Lake) -> None:

@@ -28,17 +28,24 @@ def with_released_address(images: str) -> str:
     ``images`` has the columns image_id, document_id, position, url, and others. The added column is NULL if the lake
     lacks the image's document. Only the documents of these images are read.
     """
-    pages = (
-        f"SELECT document_id, any_value(uri) AS uri, any_value({_PLACE}) AS place FROM documents "
-        "WHERE document_id IN (SELECT document_id FROM shown) GROUP BY document_id"
-    )
     return (
         f"(WITH shown AS MATERIALIZED ({images}), "
-        f"pages AS (SELECT document_id, folder, {_public('uri')} AS page FROM (SELECT *, {_folder()} AS folder "
-        f"FROM ({pages}))) "
+        f"pages AS ({released_pages('SELECT document_id FROM shown')}) "
         f"SELECT shown.*, coalesce(CASE WHEN NOT ({_FOREIGN}) THEN {_public('url')} END, page || {_FRAGMENT}) "
         "AS raw_image_url FROM shown LEFT JOIN pages USING (document_id))"
     )
+
+
+def released_pages(document_ids: str) -> str:
+    """Return SQL for document_id, folder and ``page``, the released address of each of these documents.
+
+    ``document_ids`` is a query. ``page`` is NULL for a document in no folder of its source and not on the web.
+    """
+    found = (
+        f"SELECT document_id, any_value(uri) AS uri, any_value({_PLACE}) AS place FROM documents "
+        f"WHERE document_id IN ({document_ids}) GROUP BY document_id"
+    )
+    return f"SELECT document_id, folder, {_public('uri')} AS page FROM (SELECT *, {_folder()} AS folder FROM ({found}))"
 
 
 def _folder() -> str:

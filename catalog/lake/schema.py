@@ -214,6 +214,13 @@ ALTER TABLE pairs ADD COLUMN similarity4 DOUBLE;
 ALTER TABLE pairs ADD COLUMN similarity5 DOUBLE;
 """
 
+# Pictures and sentences count by themselves in ``position``; this is their common order: see tasks.collect.ingest.
+_READING_ORDER = """
+ALTER TABLE images ADD COLUMN reading_order INTEGER;
+ALTER TABLE links ADD COLUMN reading_order INTEGER;
+ALTER TABLE sentences ADD COLUMN reading_order INTEGER;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -226,6 +233,7 @@ MIGRATIONS: tuple[str, ...] = (
     _JUDGEMENTS,
     _TAKEDOWNS,
     _MORE_TEXTS,
+    _READING_ORDER,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")

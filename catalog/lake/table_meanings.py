@@ -112,6 +112,8 @@ COLUMNS = {
     "metadata": "what came along, as JSON: licence, addresses, dates",
     "unit": "the part of the source that is read as one: a page, a file, a row group",
     "position": "place in the document, from 0",
+    "reading_order": "place among the document's pictures and paragraphs together, from 0; sentences of one paragraph "
+    "share it; NULL where an older Pairmill read the document",
     "alt_text": "alternative text of the picture",
     "width": "pixels, as shown",
     "height": "pixels, as shown",

@@ -81,7 +81,8 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
     lake.retrying(lambda: _forget_older_faults(lake))
     new = (
         "SELECT sha256(concat_ws(chr(31), l.document_id, l.position, f.sha256))[:32] AS image_id, l.document_id, "
-        "l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated "
+        "l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated, "
+        "l.reading_order "
         f"FROM links l ANTI JOIN {gone_documents()} g USING (document_id) JOIN fetched f USING (url) "
         "WHERE f.sha256 IS NOT NULL"
     )

@@ -7,16 +7,21 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.sql_answer import answer, answer_confined
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending import quarantine
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.write.version_names import version_names
 from pairmill.flows.json_value import json_value
 from pairmill.flows.words_in_sql import provide_words
+
+if TYPE_CHECKING:
+    from pairmill.tasks.out.concepts import Concept
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -69,6 +74,7 @@ def write_export(args: Namespace) -> int:
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
     from pairmill.tasks.out.export import export, stem
+    from pairmill.tasks.out.export_forms import OF_DOCUMENTS
     from pairmill.tasks.out.hub_push import check_push, push
     from pairmill.tasks.run.progress import Progress
 
@@ -79,14 +85,30 @@ def write_export(args: Namespace) -> int:
         dataset = datasets.find(lake, args.dataset)
 
         def show(done: int, total: int) -> None:
-            display.progress(Progress(f"export {dataset}", done, total, "pairs"))
+            display.progress(Progress(f"export {dataset}", done, total, "rows"))
 
         place = (dataset.name, dataset.version, args.to, args.format)
-        found = export(lake, *place, progress=show, captions=args.captions, text=args.text, shuffle=args.shuffle)
-    print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
+        chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle}
+        found = export(lake, *place, progress=show, gaps=_gaps(lake, dataset, args.concepts), **chosen)
+    unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
+    print(visible(f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
+    if found.unordered:
+        print(f"left out: {found.unordered:,} documents that an older Pairmill read, without the order of their texts "
+              "and pictures; a run over their sources into a new lake records it")  # fmt: skip
     if args.push:
         print(visible(f"uploaded to {push(found.uri, stem(dataset), args.push)}"))
     return 0
+
+
+def _gaps(lake: Lake, dataset: Dataset, names: str) -> "list[Concept]":
+    """Count what the version has of each name in the file ``names``, by CLIP and by text; [] without a file."""
+    if not names:
+        return []
+    from pairmill.flows.name_list import name_list
+    from pairmill.flows.version_clip import version_clip  # torch, 3 s
+    from pairmill.tasks.out.concepts import concepts
+
+    return concepts(lake, dataset, name_list(names), version_clip(lake, dataset)[0].embed_texts)
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:

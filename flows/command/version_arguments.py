@@ -83,8 +83,8 @@ def _versions(commands: Any) -> None:
     export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    about = "realsyn: its five columns, by address; llava: JSON of conversations; "
-    export_format_option(export, ("realsyn", "llava"), about)
+    about = "realsyn: its five columns, by address; llava: JSON of conversations; obelics: interleaved documents; "
+    export_format_option(export, ("realsyn", "llava", "obelics"), about)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
@@ -93,6 +93,8 @@ def _versions(commands: Any) -> None:
                         "or a sample for each: 'each(text1..text3)'")  # fmt: skip
     export.add_argument("--shuffle", type=from_0, default=None, metavar="SEED",
                         help="shuffle the whole dataset over the files; equal seeds give equal files")  # fmt: skip
+    export.add_argument("--concepts", default="", metavar="NAMES.txt",
+                        help="class names, one a line, whose losses the Croissant description lists")  # fmt: skip
     export.add_argument("--push", default="", metavar="USER/NAME",
                         help="then upload it to this dataset of the Hugging Face Hub, with your token; a new one is "
                         "private")  # fmt: skip

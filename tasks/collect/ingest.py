@@ -342,12 +342,12 @@ class _ShardRows:
         reader are superseded.
         """
         document = storable_document(document)
-        pictures = [each for each in document.items if isinstance(each, Picture)]
-        digests = [_digest(picture) for picture in pictures]
-        texts = [each.text for each in document.items if isinstance(each, Text)]
+        pictures = {place: each for place, each in enumerate(document.items) if isinstance(each, Picture)}
+        digests = [_digest(picture) for picture in pictures.values()]
+        paragraphs = {place: each.text for place, each in enumerate(document.items) if isinstance(each, Text)}
         metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
         read_by = [] if reader in _FIRST else [reader]
-        document_id = text_id(self.source, document.uri, *read_by, *digests, *texts)
+        document_id = text_id(self.source, document.uri, *read_by, *digests, *paragraphs.values())
         if banned := self.settings.banned.of_document(document_id, document.uri):
             self.fault(banned, unit)
             return
@@ -362,17 +362,18 @@ class _ShardRows:
                 "unit": unit,
             },
         )
-        for picture, digest in zip(pictures, digests, strict=True):
+        for (place, picture), digest in zip(pictures.items(), digests, strict=True):
             if banned := self.settings.banned.of_address(picture.url):
                 self.fault(banned, unit)
             elif is_link(picture):
-                self._add_link(picture, document_id)
+                self._add_link(picture, document_id, place)
             else:
-                self._add_picture(picture, digest, document_id, unit)
+                self._add_picture(picture, digest, document_id, unit, place)
         splitter = self.settings.splitter
         # The text of a content id is stored once, whatever the case of its first occurrence.
         case = ["lower case"] if splitter.is_lower else []
-        for position, sentence in enumerate(sentence for text in texts for sentence in splitter(text)):
+        sentences = ((place, sentence) for place, text in paragraphs.items() for sentence in splitter(text))
+        for position, (place, sentence) in enumerate(sentences):
             self._hold(
                 "sentences",
                 {
@@ -381,17 +382,18 @@ class _ShardRows:
                     "position": position,
                     "text": sentence,
                     "content": text_id(normalise(sentence), *case),
+                    "reading_order": place,
                 },
             )
             if self._held["sentences"] > PART_BYTES:
                 yield from self.parts(PART_BYTES)
 
-    def _add_link(self, picture: Picture, document_id: str) -> None:
+    def _add_link(self, picture: Picture, document_id: str, place: int) -> None:
         """Add an image that is only named by a web address."""
-        place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}
-        self._hold("links", {"url": picture.url, "source": self.source} | place)
+        where = {"document_id": document_id, "position": picture.position, "reading_order": place}
+        self._hold("links", {"url": picture.url, "alt_text": picture.alt_text, "source": self.source} | where)
 
-    def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str) -> None:
+    def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str, place: int) -> None:
         """Add an image and its bytes, or a quarantine row if its header cannot be used."""
         header = picture.fault or self._inspect(picture.data, digest)
         if isinstance(header, Fault):
@@ -411,14 +413,15 @@ class _ShardRows:
                 "format": header.format,
                 "animated": header.animated,
                 "n_bytes": len(picture.data),
+                "reading_order": place,
             },
         )
-        place = picture.place if self.settings.payload == "reference" else None
-        if (digest, place) not in self._kept:
-            self._kept.add((digest, place))
+        stored_at = picture.place if self.settings.payload == "reference" else None
+        if (digest, stored_at) not in self._kept:
+            self._kept.add((digest, stored_at))
             where = {"bytes": picture.data, "uri": picture.url, "offset": 0}
-            if place is not None:
-                where = {"bytes": None, "uri": place.uri, "offset": place.offset}
+            if stored_at is not None:
+                where = {"bytes": None, "uri": stored_at.uri, "offset": stored_at.offset}
             self._hold("payloads", where | {"sha256": digest, "length": len(picture.data)})
 
     def _inspect(self, data: bytes, digest: str):

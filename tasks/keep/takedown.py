@@ -1,6 +1,7 @@
 """Take pictures and documents out of a lake, with everything made from them, and keep them out."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ NOT_REACHED = (
     "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
     "centroids, word probabilities and models that were trained while the items were there: no item can be read from "
     "them",
-    "log files of runs, and small pictures on the run pages in Prefect's database: delete those flow runs",
+    "log files of runs, free pages of Prefect's database, and artifacts on Prefect servers other than the known one",
 )
 
 
@@ -53,10 +54,12 @@ def take_down(
     reports: Path,
     hashes: tuple[int, ...] = (),
     orphans_older_than_seconds: float = 86_400,
+    remove_artifacts: Callable[[], str] = lambda: "",
 ) -> Takedown:
     """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
 
-    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. The report of the
+    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban, and
+    ``remove_artifacts`` removes what other systems show of the items and says so in a sentence. The report of the
     removal names every picture and document, 35 bytes each: 1M make a row of 35 MB in ``takedowns``.
 
     A killed takedown is finished by the same command, or by the next maintenance.
@@ -87,6 +90,7 @@ def take_down(
                           "pairs_changed": each.pairs_changed} for each in amended],
             "exports": exports,
             "erased": asdict(erased),
+            "artifacts": remove_artifacts(),
             "not_reached": list(NOT_REACHED),
         }  # fmt: skip
         takedown_record.finish(lake, takedown_id, report)

@@ -21,17 +21,19 @@ from pairmill.catalog.ask.caption_rows import CAPTION_COLUMNS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
+from pairmill.tasks.out.croissant import CROISSANT, Description, croissant
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from pairmill.tasks.out.export import spans
 from pairmill.tasks.out.export_forms import SUFFIX
 from pairmill.tasks.out.export_place import LAYOUT
-from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
+from pairmill.tasks.out.parquet_tables import IMAGE, write_texts, write_with_pictures
 from pairmill.tasks.out.pictures import Pictured, with_pictures
 from pairmill.tasks.out.webdataset_tars import Sample, write_tar
 
 Format = Literal["webdataset", "parquet", "texts"]
 SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
+_ABOUT = "A caption for each picture, by Pairmill; `prompt` is what was asked."
 _FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")
 
 
@@ -89,6 +91,7 @@ def export_captions(
     caption_rows.gather(lake, scorer)
     try:
         files = _write_new(lake, scorer, place, format, progress)
+        origins = caption_rows.origins(lake)
     finally:
         caption_rows.release(lake)
     left_out = {status: n for status, n in captioned.by_status(lake, scorer).items() if status != "ok"}
@@ -97,14 +100,31 @@ def export_captions(
     head = _head(lake, scorer, format) | {"rows": n_rows, "left_out": left_out}
     place.write_checksums(files)
     place.write_card(_card(format))
+    place.write_json(CROISSANT, _croissant(lake, scorer, format, origins, left_out))
     place.write_list(MANIFEST, head, files)
     return CaptionsExported(place.uri, len(files), n_rows, n_bytes, left_out)
 
 
 def _card(format: str) -> str:
     """Return the export's dataset card."""
-    about = "A caption for each picture, by Pairmill; `prompt` is what was asked."
-    return dataset_card("Captions", about, format, f"captions-*.{SUFFIX[format]}", CAPTION_COLUMNS, SAMPLE)
+    return dataset_card("Captions", _ABOUT, format, f"captions-*.{SUFFIX[format]}", CAPTION_COLUMNS, SAMPLE)
+
+
+def _croissant(
+    lake: Lake, scorer: str, format: str, origins: tuple[list[str], list[str]], left_out: dict[str, int]
+) -> dict[str, Any]:
+    """Return the export's Croissant description; it has no counts of rows, as the card."""
+    model, settings = _captioner(lake, scorer)
+    steps = [f"Captioner of Pairmill: {model}, {settings}", *(f"left out: {n} {kind}" for kind, n in left_out.items())]
+    said = Description("captions", f"{LAYOUT}.0.0", _ABOUT, caption_rows.captioned_at(lake, scorer), *origins, steps)
+    fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *CAPTION_COLUMNS]
+    return croissant(said, f"captions-*.{SUFFIX[format]}", fields)
+
+
+def _captioner(lake: Lake, scorer: str) -> tuple[str, str]:
+    """Return the model and the settings (JSON text) of a captioner."""
+    rows = lake.query("SELECT model, settings FROM scorers WHERE digest = ? LIMIT 1", (scorer,))
+    return rows[0] if rows else ("", "{}")
 
 
 def _whose(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
@@ -114,8 +134,7 @@ def _whose(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
 
 def _head(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
     """Return the head of a file list: the mark's content, and the model and settings of the captioner."""
-    rows = lake.query("SELECT settings, model FROM scorers WHERE digest = ? LIMIT 1", (scorer,))
-    settings, model = rows[0] if rows else ("{}", "")
+    model, settings = _captioner(lake, scorer)
     return {**_whose(lake, scorer, format), "layout": LAYOUT, "model": model, "settings": json.loads(settings)}
 
 

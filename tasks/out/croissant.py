@@ -1,16 +1,21 @@
 """Describe an export as Croissant JSON-LD (MLCommons, version 1.0): files, columns, recipe, funnel and sources."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pairmill.catalog.ask.datasets import Dataset, funnel
-from pairmill.catalog.ask.origins import licences, web_hosts
+from pairmill.catalog.ask.origins import licences, rows_of_pairs, web_hosts
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
+from pairmill.tasks.out.concepts import Concept
 from pairmill.tasks.out.parquet_tables import IMAGE
 
 CROISSANT = ".croissant.json"
 _MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json"}
+_KINDS = {**columns("pairs"), "n_tokens": "INTEGER", "occurrences": "BIGINT"}
+_LISTS = ("captions", "conversations", "images", "texts", "image_bytes")
 _TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
 # The context that the specification prescribes word for word.
 _CONTEXT: dict[str, Any] = {
@@ -28,31 +33,66 @@ _CONTEXT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def croissant(lake: Lake, dataset: Dataset, files: str, names: Sequence[str], about: str) -> dict[str, Any]:
-    """Return the JSON-LD of a version's export.
+@dataclass(frozen=True)
+class Description:
+    """What a Croissant description says of an export.
 
-    `rai:dataPreprocessingProtocol` has the recipe and each rule with its counts, `isBasedOn` the web hosts of the
-    pictures, `license` the licences that came along with the documents. The publisher adds a licence of the whole.
+    Attributes:
+        name: The name of the dataset.
+        version: Three numbers, such as 1.0.0.
+        about: A sentence that says what the export is.
+        published: When its content was made.
+        hosts: The web hosts of its pictures.
+        licences: The licences that came along with its documents. The publisher adds a licence of the whole.
+        steps: How it was made: the recipe, and each rule with its counts.
+        gaps: What it lacks, by concept.
+    """
+
+    name: str
+    version: str
+    about: str
+    published: datetime
+    hosts: Sequence[str]
+    licences: Sequence[str]
+    steps: Sequence[str]
+    gaps: Sequence[str] = ()
+
+
+def of_version(lake: Lake, dataset: Dataset, about: str, gaps: Sequence[Concept] = ()) -> Description:
+    """Return the description of a dataset version; ``gaps`` are counted concepts, listed by the share that is lost."""
+    rows = rows_of_pairs(dataset)
+    return Description(
+        dataset.name,
+        f"{dataset.version}.0.0",
+        about,
+        dataset.created_at,
+        web_hosts(lake, rows),
+        licences(lake, rows),
+        [f"Recipe of Pairmill: {dataset.recipe}", *_steps(lake, dataset)],
+        [_gap(each) for each in sorted(gaps, key=lambda each: (-_lost(each), each.name))],
+    )
+
+
+def croissant(said: Description, files: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON-LD of an export.
 
     Args:
-        lake: The lake.
-        dataset: The version.
+        said: `rai:dataPreprocessingProtocol` has its steps, `rai:dataBiases` its gaps, `isBasedOn` its hosts.
         files: The glob of the data files, which form one FileSet.
         names: The columns, in a RecordSet; none for tars, whose members Croissant cannot join to rows.
-        about: A sentence that says what the export is.
     """
-    found_licences = licences(lake, dataset)
     found = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": dataset.name,
-        "version": f"{dataset.version}.0.0",
-        "description": about,
-        "datePublished": f"{dataset.created_at:%Y-%m-%d}",
-        "isBasedOn": web_hosts(lake, dataset),
-        **({"license": found_licences} if found_licences else {}),
-        "rai:dataPreprocessingProtocol": [f"Recipe of Pairmill: {dataset.recipe}", *_steps(lake, dataset)],
+        "name": said.name,
+        "version": said.version,
+        "description": said.about,
+        "datePublished": f"{said.published:%Y-%m-%d}",
+        "isBasedOn": [*said.hosts],
+        **({"license": [*said.licences]} if said.licences else {}),
+        "rai:dataPreprocessingProtocol": [*said.steps],
+        **({"rai:dataBiases": [*said.gaps]} if said.gaps else {}),
         "distribution": [
             {
                 "@type": "cr:FileSet",
@@ -69,6 +109,17 @@ def croissant(lake: Lake, dataset: Dataset, files: str, names: Sequence[str], ab
     return found
 
 
+def _lost(concept: Concept) -> float:
+    """Return the share of the pictures with a vector that a version drops of a concept; 0 if none shows it."""
+    return concept.dropped / max(1, concept.pictures + concept.dropped)
+
+
+def _gap(concept: Concept) -> str:
+    """Return a line on a concept."""
+    line = f"{concept.name}: {concept.pictures} pictures kept, {concept.dropped} dropped, {concept.texts} texts"
+    return f"{line}; {concept.rule} drops most ({concept.dropped_by_rule})" if concept.rule else line
+
+
 def _steps(lake: Lake, dataset: Dataset) -> list[str]:
     """Return a line for each rule of the funnel."""
     return [f"{step.kind} {step.rule}: {step.n_in} in, {step.n_dropped} dropped" for step in funnel(lake, dataset)]
@@ -76,12 +127,12 @@ def _steps(lake: Lake, dataset: Dataset) -> list[str]:
 
 def _field(name: str) -> dict[str, Any]:
     """Return the description of one column."""
-    kind = columns("pairs").get(name, "VARCHAR")
+    kind = _KINDS.get(name, "VARCHAR")
     extract: dict[str, Any] = {"fileSet": {"@id": "files"}, "extract": {"column": name}}
     if name == IMAGE:
         extract["transform"] = {"jsonPath": "bytes"}
-    repeated = {"repeated": True} if kind.endswith("[]") or name in ("captions", "conversations") else {}
-    data_type = "sc:ImageObject" if name == IMAGE else _TYPES.get(kind.removesuffix("[]"), "sc:Text")
+    repeated = {"repeated": True} if kind.endswith("[]") or name in _LISTS else {}
+    data_type = "sc:ImageObject" if name in (IMAGE, "image_bytes") else _TYPES.get(kind.removesuffix("[]"), "sc:Text")
     return {
         "@type": "cr:Field", "@id": f"rows/{name}", "name": name, "dataType": data_type, "source": extract, **repeated,
     }  # fmt: skip

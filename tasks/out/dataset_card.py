@@ -15,6 +15,11 @@ _FORM = {
     "parquet": "Parquet tables. The column `{image}` has the picture's original bytes.",
     "texts": "Parquet tables of texts, without pictures.",
     "realsyn": "Parquet tables in the columns of RealSyn's release: the picture's address on the web, and its texts.",
+    "obelics": (
+        "Parquet tables of documents, as OBELICS is released: `images` and `texts` are parallel lists in reading "
+        "order, one of them null at each place. `image_bytes` has the pictures' original bytes, `metadata` (JSON text) "
+        "what is known of each picture, `general_metadata` (JSON text) of the document."
+    ),
     "llava": (
         "JSON lists of conversations, as LLaVA trains on them. `image` is the picture's name in the tars of the "
         "webdataset export of the same version."

@@ -8,7 +8,7 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +19,17 @@ import numpy as np
 from pairmill.catalog.ask import datasets, exports
 from pairmill.catalog.ask.all_captions import captions_of
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.interleaved_rows import unordered_documents
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
 from pairmill.catalog.write import lease
 from pairmill.tasks.out import export_forms
-from pairmill.tasks.out.croissant import CROISSANT, croissant
+from pairmill.tasks.out.concepts import Concept
+from pairmill.tasks.out.croissant import CROISSANT, croissant, of_version
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, Written
-from pairmill.tasks.out.export_forms import ONE_TEXT, SUFFIX, WITH_PICTURES, Format
+from pairmill.tasks.out.export_forms import OF_DOCUMENTS, SUFFIX, WITH_PICTURES, Format
 from pairmill.tasks.out.export_place import check_place, finished, head_of, listed_files, whose_export
 from pairmill.tasks.out.parquet_tables import IMAGE
 from pairmill.tasks.out.pictures import Pictured, with_pictures
@@ -42,12 +44,16 @@ TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export at ``uri``: its numbers of files, pairs and bytes, without the manifest."""
+    """A finished export at ``uri``: its numbers of files, rows and bytes, without the manifest.
+
+    Rows are pairs; for the form 'obelics' documents, without the ``unordered`` ones, whose reading order is unknown.
+    """
 
     uri: str
     files: int
     rows: int
     bytes: int
+    unordered: int = 0
 
 
 def export(
@@ -61,6 +67,7 @@ def export(
     captions: Captions = "chosen",
     text: str = "text1",
     shuffle: int | None = None,
+    gaps: Sequence[Concept] = (),
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -71,7 +78,8 @@ def export(
     whatever their format), `.json` (all columns of the pair) and `.txt` (text1). parquet: `NAME-vV-000000.parquet` of
     at most 1 GB: the column `image` of {bytes, path}, RealSyn's columns, then ids, texts, statuses and similarities.
     Both are in the order of the shards that have the bytes, so neighbours come from near documents: shuffle while
-    training. texts: the same tables without `image`, by image_id.
+    training. texts: the same tables without `image`, by image_id. obelics: the documents of the kept pictures as
+    OBELICS' parallel lists, by `write_documents`.
 
     ``captions`` 'all' adds a column `captions`, also to the `.json`: for each captioner that captioned the image, in
     the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake has one.
@@ -82,6 +90,8 @@ def export(
     ``shuffle`` is the seed of a shuffle of all rows over all files, by `ShuffledPictures`: the same on every machine.
     The up to 5 samples from which `datasets` learns a tar's types stay first.
 
+    ``gaps`` are concepts that `concepts` counted, for the Croissant description.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between.
@@ -89,10 +99,7 @@ def export(
     Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
-    if format not in SUFFIX:
-        raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
-    if text != "text1" and format not in ONE_TEXT:
-        raise PairmillError(f"--text chooses a sample's one text, and {format} has a column for each. Leave it out.")
+    export_forms.check_choices(format, text, captions, shuffle)
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     more = {name: value for name, (value, default) in given.items() if value != default}
     if lake.read_only:
@@ -107,8 +114,10 @@ def export(
     check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        _describe(lake, dataset, place, format, captions, files)
-        found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+        _describe(lake, dataset, place, format, captions, files, gaps)
+        unordered = unordered_documents(lake, dataset) if format in OF_DOCUMENTS else 0
+        rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
+        found = Exported(place.uri, len(files), rows, n_bytes, unordered)
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
     place.remove(PROGRESS)
@@ -116,7 +125,13 @@ def export(
 
 
 def _describe(
-    lake: Lake, dataset: Dataset, place: Destination, format: str, captions: str, files: list[Written]
+    lake: Lake,
+    dataset: Dataset,
+    place: Destination,
+    format: str,
+    captions: str,
+    files: list[Written],
+    gaps: Sequence[Concept],
 ) -> None:
     """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
     about = f"Image-text pairs, curated by Pairmill: version {dataset}."
@@ -125,7 +140,7 @@ def _describe(
     place.write_checksums(files)
     place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(lake, dataset, names, fields, about))
+    place.write_json(CROISSANT, croissant(of_version(lake, dataset, about, gaps), names, fields))
 
 
 def stem(dataset: Dataset) -> str:
@@ -151,7 +166,7 @@ def _write_all(
     place.remove(MANIFEST)
     place.write_list(PROGRESS, head, files)
     place.remove_former_lists()
-    exports.gather(lake, dataset, export_forms.order(format, text, shuffle), with_captions)
+    export_forms.gather(lake, dataset, format, text, shuffle, with_captions)
     sizes = exports.sizes(lake)
     cuts = list(spans(sizes, format))
     try:
@@ -178,7 +193,7 @@ def _picture_source(
     lake: Lake, cuts: list[tuple[int, int]], sizes: np.ndarray, format: str, shuffle: int | None
 ) -> Iterator[Callable[[int], Pictured]]:
     """Yield a function from a file's number to what reads the pictures of its rows."""
-    paths = exports.picture_paths(lake) if format in WITH_PICTURES else {}
+    paths = export_forms.picture_paths(lake, format)
     if shuffle is None or format not in WITH_PICTURES:
         yield lambda number: partial(with_pictures, paths=paths)
         return

@@ -5,22 +5,59 @@ from typing import Literal
 
 import pyarrow as pa
 
+from pairmill.catalog.ask import exports
+from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.exports import RowOrder, pair_columns
+from pairmill.catalog.ask.interleaved_rows import SHARDS_OF_ITEMS, gather_documents
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms import text_columns
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.out.destination import HashingFile
+from pairmill.tasks.out.interleaved_tables import OBELICS_COLUMNS, write_documents
 from pairmill.tasks.out.llava_conversations import LLAVA_COLUMNS, write_conversations
 from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
 from pairmill.tasks.out.pictures import Pictured
 from pairmill.tasks.out.text_choice import TextChoice
 from pairmill.tasks.out.webdataset_tars import PAIR, Sample, write_tar
 
-Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava"]
-SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json"}
-WITH_PICTURES = ("webdataset", "parquet")
+Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics"]
+SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
+          "obelics": "parquet"}  # fmt: skip
+WITH_PICTURES = ("webdataset", "parquet", "obelics")
+OF_DOCUMENTS = ("obelics",)  # forms whose rows are documents, not pairs
 ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, which --text chooses
 
 
-def order(format: str, text: TextChoice, shuffle: int | None) -> RowOrder:
+def gather(
+    lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, with_captions: str
+) -> None:
+    """Copy the rows of a form into the table ``export_rows``; ``with_captions`` is as for `exports.gather`."""
+    if format in OF_DOCUMENTS:
+        gather_documents(lake, dataset)
+    else:
+        exports.gather(lake, dataset, _order(format, text, shuffle), with_captions)
+
+
+def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
+    """Return, by shard, the files with the image bytes of the gathered rows; {} for a form without pictures."""
+    if format not in WITH_PICTURES:
+        return {}
+    return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
+
+
+def check_choices(format: str, text: str, captions: str, shuffle: int | None) -> None:
+    """Raise PairmillError if there is no such form, or it lacks what a choice changes."""
+    if format not in SUFFIX:
+        raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
+    if text != "text1" and format not in ONE_TEXT:
+        held = "the document's own texts" if format in OF_DOCUMENTS else "a column for each"
+        raise PairmillError(f"--text chooses a sample's one text, and {format} has {held}. Leave it out.")
+    if format in OF_DOCUMENTS and (captions != "chosen" or shuffle is not None):
+        option = "--shuffle mixes" if shuffle is not None else "--captions all adds a column to"
+        raise PairmillError(f"{option} pairs, and {format} has whole documents. Leave it out.")
+
+
+def _order(format: str, text: TextChoice, shuffle: int | None) -> RowOrder:
     """Return the rows of a form and their order."""
     return RowOrder(format in WITH_PICTURES, format == "webdataset", shuffle, text.each_of, format == "realsyn")
 
@@ -32,6 +69,8 @@ def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, te
         write_tar(table.to_pylist(), pictured, out, Sample(name, text))
     elif format == "llava":
         return write_conversations(table.to_pylist(), text, out)
+    elif format == "obelics":
+        write_documents(table, pictured, out)
     elif format == "parquet":
         write_with_pictures(table, table_columns(table.column_names), PAIR.name, pictured, out)
     else:
@@ -44,6 +83,8 @@ def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
     """Return the columns that the card of a version of ``n_texts`` texts names."""
     if format == "llava":
         return [*LLAVA_COLUMNS]
+    if format == "obelics":
+        return [*OBELICS_COLUMNS]
     columns = [*pair_columns(n_texts)]
     if format == "realsyn":
         return realsyn_columns(columns)

@@ -38,7 +38,7 @@ def write_with_pictures(
     texts = table.select(list(columns))
     schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema], metadata=_METADATA)
     keys = table.select([name, "sha256", "format", "shard"]).to_pylist()
-    sink = pa.PythonFile(_Sink(out), "w")
+    sink = pa.PythonFile(ByteSink(out), "w")
     encoded: Any = {"use_dictionary": list(columns), "write_statistics": list(columns)}  # pictures do not repeat
     with pq.ParquetWriter(sink, schema, compression="zstd", **encoded) as writer:
         first = 0
@@ -63,7 +63,7 @@ def _groups(keys: list[dict[str, Any]], name: str, pictured: Pictured) -> Iterat
         yield group
 
 
-class _Sink(io.RawIOBase):
+class ByteSink(io.RawIOBase):
     """A write-only stream over a HashingFile, as Arrow wants it."""
 
     def __init__(self, out: HashingFile) -> None:

@@ -14,8 +14,8 @@ from pairmill.catalog.ask.version_difference import Difference, differences, ver
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.thresholds import quantities
-from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
 from pairmill.catalog.terms import text_columns
+from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 PAIRS_SHOWN = 360

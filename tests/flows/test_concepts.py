@@ -84,3 +84,17 @@ def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
     assert told[0]["texts"] == rows(curated, sql)[0][0]
     with pm.open(curated) as lake, pytest.raises(PairmillError, match="two names or more"):
         lake.concepts("demo", ["crab"])
+
+
+def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy: Path, tell: Tell, tmp_path: Path):
+    names, lake = tmp_path / "names.txt", ("--lake", str(curated_copy))
+    names.write_text("peacock\ncrab\ncat\n")
+    counted = json.loads(tell("concepts", str(names), "--dataset", "demo@1", "--format", "json", *lake))
+    to = ("--to", str(tmp_path / "out"), "--format", "texts", "--concepts", str(names))
+    tell("export", "demo@1", *to, *lake)
+    gaps = json.loads((tmp_path / "out" / ".croissant.json").read_text())["rai:dataBiases"]
+    lost = {row["name"]: row["dropped"] / max(1, row["pictures"] + row["dropped"]) for row in counted}
+    assert [line.partition(":")[0] for line in gaps] == sorted(lost, key=lambda name: (-lost[name], name))
+    for row in counted:
+        assert any(line.startswith(f"{row['name']}: {row['pictures']} pictures kept, {row['dropped']} dropped")
+                   for line in gaps)  # fmt: skip

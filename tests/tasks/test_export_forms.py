@@ -10,7 +10,9 @@ import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
 from pairmill.tasks.out import export as of_dataset
+from pairmill.tasks.out.caption_export import export_captions
 from pairmill.tasks.out.export import export
 from pairmill.tasks.out.export_forms import SUFFIX
 from tests.tasks.test_loaded_exports import hub
@@ -32,6 +34,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         )
         opened.execute("UPDATE pairs SET raw_image_url = NULL WHERE raw_image_url = ?", first[1:])
         opened.execute('UPDATE documents SET metadata = \'{"license": "CC-BY-4.0"}\'')
+        opened.execute("UPDATE images SET reading_order = 2 * position")
         yield opened
 
 
@@ -84,6 +87,25 @@ def test_sha256sum_accepts_the_checksums_and_finds_a_changed_byte(form, lake: La
     assert bad.returncode == 1 and f"{data.name}: FAILED" in bad.stdout
 
 
+@pytest.mark.parametrize("form", ["webdataset", "parquet", "texts"])
+def test_mlcroissant_accepts_the_description_of_captions(form, lake: Lake, tmp_path: Path):
+    import mlcroissant  # 2 s
+
+    ((scorer,),) = lake.query("SELECT DISTINCT scorer FROM captions")
+    with lease.writing(lake, "run", "test"):
+        export_captions(lake, scorer, str(tmp_path), form)
+    described = mlcroissant.Dataset(tmp_path / ".croissant.json").metadata
+    assert not described.ctx.issues.errors
+    found = json.loads((tmp_path / ".croissant.json").read_text())
+    (files,) = found["distribution"]
+    data = list(tmp_path.glob(files["includes"]))
+    assert len(data) == 2 and found["isBasedOn"] == ["https://example.org"] and found["license"] == ["CC-BY-4.0"]
+    assert found["rai:dataPreprocessingProtocol"][0].startswith("Captioner of Pairmill: ")
+    if form != "webdataset":
+        names = [field["name"] for field in found["recordSet"][0]["field"]]
+        assert names == pq.read_schema(data[0]).names
+
+
 @pytest.mark.parametrize("form", SUFFIX)
 def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp_path: Path):
     import mlcroissant  # 2 s
@@ -103,9 +125,9 @@ def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp
         mlcroissant.Dataset(path)
 
 
-@pytest.mark.parametrize("form", ["parquet", "texts", "realsyn"])
+@pytest.mark.parametrize("form", ["parquet", "texts", "realsyn", "obelics"])
 def test_croissant_names_the_columns_that_the_files_have(form, lake: Lake, tmp_path: Path):
-    export(lake, "small", 1, str(tmp_path), form, captions="all" if form != "realsyn" else "chosen")
+    export(lake, "small", 1, str(tmp_path), form, captions="all" if form in ("parquet", "texts") else "chosen")
     (rows,) = json.loads((tmp_path / ".croissant.json").read_text())["recordSet"]
     first = next(tmp_path.glob("*.parquet"))
     assert [field["name"] for field in rows["field"]] == pq.read_schema(first).names

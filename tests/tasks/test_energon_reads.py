@@ -1,0 +1,88 @@
+"""Megatron-Energon 7.4, in an environment of its own, reads an export whole: every picture with its text."""
+
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.tasks.out import export as of_dataset
+from pairmill.tasks.out.export import export
+from tests.worlds.energon import energon_python
+from tests.worlds.published import published
+
+N = 12  # pictures of three formats, in equal parts
+# Prints (key, caption, shape) of each sample as a JSON list.
+READ = """
+import json, sys
+from megatron.energon import WorkerConfig, get_loader, get_val_dataset
+worker = WorkerConfig(rank=0, world_size=1, num_workers=0)
+data = get_val_dataset(sys.argv[1], split_part="train", worker_config=worker, batch_size=None)
+print(json.dumps([(each.__key__, each.caption, list(each.image.shape)) for each in get_loader(data)]))
+"""
+PREPARE = "import sys; from megatron.energon.cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tuple]]:
+    """Two tars of a shuffled export, and (caption, height, width) of each pair by its id."""
+    folder = tmp_path_factory.mktemp("energon")
+    published(folder / "lake", pictures=N, cap=N, image_rules=())
+    with pytest.MonkeyPatch.context() as patch, create_or_open(folder / "lake") as lake:
+        patch.setattr(of_dataset, "TAR_ROWS", 7)
+        export(lake, "small", 1, str(folder / "tars"), shuffle=3)
+        rows = lake.query("SELECT image_id, text1, height, width FROM pairs")
+    return folder / "tars", {key: tuple(about) for key, *about in rows}
+
+
+def read(tars: Path, pictures: str) -> list[Any]:
+    """Prepare a folder of tars as a trainer does, with the ending or endings of ``pictures``, and read it whole."""
+    python = str(energon_python())
+    fields = json.dumps({"image": pictures, "caption": "txt"})
+    prepare = ["prepare", str(tars), "--non-interactive", "--force-overwrite", "--split-ratio", "1,0,0",
+               "--num-workers", "1", "--no-progress", "--sample-type", "CaptioningSample", "--field-map",
+               fields]  # fmt: skip
+    for command in ([python, "-c", PREPARE, *prepare], [python, "-c", READ, str(tars)]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tars.parent)
+        assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow  # 25 s: a small environment is made, and torch imported six times
+@pytest.mark.timeout(900)
+def test_energon_reads_every_picture_once_and_skips_in_silence_what_lacks_a_named_ending(
+    pairs: tuple[Path, dict[str, tuple]], tmp_path: Path
+):
+    tars, expected = pairs
+    rows = read(tars, "jpg")
+    assert {key: (text, *shape[1:]) for key, text, shape in rows} == expected and len(rows) == N
+
+    # The trap, by tars that name each picture after its format: a map of one ending loses the others without a word.
+    other = tmp_path / "other"
+    other.mkdir()
+    n_jpeg = _by_format(tars, other / "pictures.tar")
+    assert 0 < n_jpeg < N
+    assert len(read(other, "jpg")) == n_jpeg
+    assert {key for key, *_ in read(other, "jpg,png,webp")} == set(expected)
+
+
+def _by_format(tars: Path, to: Path) -> int:
+    """Copy tars into one, with pictures named by their formats; return how many of them are JPEG."""
+    endings = {b"\xff\xd8": "jpg", b"\x89P": "png", b"RI": "webp"}
+    n_jpeg = 0
+    with tarfile.open(to, "w") as out:
+        for path in sorted(tars.glob("*.tar")):
+            with tarfile.open(path) as tar:
+                for member in tar:
+                    file = tar.extractfile(member)
+                    assert file is not None
+                    if member.name.endswith(".jpg"):
+                        ending = endings[file.read(2)]
+                        n_jpeg += ending == "jpg"
+                        member.name = f"{member.name.removesuffix('.jpg')}.{ending}"
+                        file.seek(0)
+                    out.addfile(member, file)
+    return n_jpeg
