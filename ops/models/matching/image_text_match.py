@@ -12,6 +12,7 @@ from pairmill.ops.models.model_digest import ModelError
 
 if TYPE_CHECKING:
     from pairmill.ops.models.matching.image_text_match_loaded import LoadedMatcher
+    from pairmill.ops.models.matching.yes_or_no import AskedMatcher
 
 PRECISIONS = ("fp32", "bf16")
 
@@ -23,9 +24,11 @@ class ImageTextMatch:
     ``itm_score`` is the probability that the model's matching head gives to "they belong together". A threshold belongs
     to one model. ``fault`` is None, or the Fault of a pair that does not fit the device on its own; its score is NaN.
 
-    ``model`` is 'hf:NAME' or 'hf:FOLDER' of a BLIP or BridgeTower model for image–text retrieval, with its processor.
-    It loads on first use, once per process. An image that occurs in several rows as the same array is encoded once by
-    BLIP. ``batch_size``, in pairs, is placement and no part of the score's identity.
+    ``model`` is 'hf:NAME' or 'hf:FOLDER' of a BLIP or BridgeTower model for image–text retrieval, with its processor,
+    or of any other vision-language model: that one is asked whether the image shows the text, and the score is the
+    share of "yes" in "yes or no" (`yes_or_no.py`). It loads on first use, once per process. An image that occurs in
+    several rows as the same array is encoded once by BLIP, and once a row by others. ``batch_size``, in pairs, is
+    placement and no part of the score's identity.
 
     Raises:
         ModelError: ``precision`` is unknown; on use, the model is missing or of another kind.
@@ -62,7 +65,7 @@ class ImageTextMatch:
             return {"itm_score": np.empty(0), "fault": []}
         return {"itm_score": running.fetched(np.float64), "fault": running.faults()}
 
-    def _loaded(self) -> LoadedMatcher:
+    def _loaded(self) -> LoadedMatcher | AskedMatcher:
         """Return the model in this process, loaded on first use."""
         # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.matching.image_text_match_loaded import load
