@@ -24,6 +24,7 @@ TEXTS = {
     "fused": ("synthetic", "synthetic_text", "synthetic_similarity", 0.48, "synthetic_itm"),
     "caption": ("captions", "text", "caption_similarity", None, "caption_itm"),
 }
+BY_PARTS = "caption_similarity < 0.45 AND coalesce(match_similarity, -1) < 0.5"
 LEAST = 0.5  # of the matching score: "yes" is likelier than "no"
 
 
@@ -57,7 +58,26 @@ def measure(lake_path: Path, world: Path) -> dict[str, float]:
             )
         found = precision_recall([match < LEAST for *_, match in rows], wrong)
         figures |= dict(zip((f"{kind}_itm_precision", f"{kind}_itm_recall"), found, strict=True))
-    return figures
+    return figures | _by_parts(lake_path, truth, concepts)
+
+
+def _by_parts(lake_path: Path, truth: dict[str, dict], concepts: Concepts) -> dict[str, float]:
+    """Return precision and recall of a rule that drops a fused text whose caption and sentence both fit badly."""
+    newest = 'SELECT sha256, arg_max({0}, "commit") AS {0} FROM {1} GROUP BY sha256'
+    tables = {
+        "synthetic_text": "synthetic",
+        "caption_similarity": "caption_similarity",
+        "match_similarity": "image_similarity",
+    }
+    joined = " JOIN ".join(
+        f"({newest.format(column, table)}) {table} USING (sha256)" for column, table in tables.items()
+    )
+    joined = joined.replace(" USING (sha256)", "", 1)
+    with create_or_open(lake_path, read_only=True) as lake:
+        rows = lake.query(f"SELECT sha256, synthetic_text, {BY_PARTS} FROM {joined}")
+    wrong = [concepts.missed(truth[sha], text) for sha, text, _ in rows]
+    found = precision_recall([bool(drops) for *_, drops in rows], wrong)
+    return dict(zip(("parts_precision", "parts_recall"), found, strict=True))
 
 
 def main(seeds: list[str]) -> None:
