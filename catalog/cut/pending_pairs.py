@@ -9,6 +9,7 @@ from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.texts import NOBODY, group_keepers
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import rows_by_text
 from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.scored_rows import text_digest
@@ -44,15 +45,23 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
     yield from _items(lake, score, by_rounds(lake, sql, _PAIRS), ("contents", "texts", "input_digests"))
 
 
-def pending_texts_of_wave(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
-    """Yield images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed."""
+def pending_texts_of_wave(
+    lake: Lake, plan: Plan, score: Score, texts: str, column: str, beside_others: bool = False
+) -> Iterator[list[WorkItem]]:
+    """Yield images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed.
+
+    ``beside_others``: an image has several texts with a row of ``score`` each, so one of any earlier text counts.
+    """
+    rows, same = current_scores(plan, score.table, "sha256"), ""
+    if beside_others:
+        rows, same = rows_by_text(plan, score.table), " AND s.input_digest = w.digest"
     sql = f"""WITH wanted AS (SELECT p.shard, p.sha256, coalesce(c.{column}, '') AS text,
                 {text_digest(f"c.{column}")} AS digest
             FROM image_content p JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = p.sha256
             SEMI JOIN wave_asked k ON k.sha256 = p.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list([w.text] ORDER BY w.sha256) AS texts,
             list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
-        FROM wanted w LEFT JOIN {current_scores(plan, score.table, "sha256")} s ON s.sha256 = w.sha256
+        FROM wanted w LEFT JOIN {rows} s ON s.sha256 = w.sha256{same}
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
     yield from _items(lake, score, by_rounds(lake, sql), ("texts", "input_digests", "before"))
 

@@ -1,8 +1,9 @@
 """Write SQL for an image's caption and its similarity: the rows of the captioner that the recipe chooses for it.
 
 - first: the first captioner's rows;
-- best: of the texts with status ok, the most similar to the image, on a tie the earlier captioner's; if no text is ok,
-  the first captioner's. There is no row until every captioner's text and similarity exist;
+- best: of the texts with status ok, the most similar to the image by CLIP, or by the recipe's `captions.by`, on a tie
+  the earlier captioner's; if no text is ok, the first captioner's. There is no row until every captioner's text and
+  its scores exist;
 - mixture: the rows of a captioner drawn by weight. Each captioner gets a number, -ln(u) / weight, with u in (0, 1) from
   a hash of the image, the seed and the captioner's name; the smallest wins. So weights are shares, and adding or
   removing a captioner moves only the images that it gains or had (Efraimidis and Spirakis 2006; rendezvous hashing).
@@ -17,7 +18,7 @@ _BITS = 52  # bits of the hash: plus one half, the number is exact in a DOUBLE, 
 
 
 def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for the rows of ``table``, one of TABLES, for each image's caption; at most one row per image.
+    """Return SQL for the rows of ``table``, one of `chosen_tables`, for each image's caption; at most one an image.
 
     ``captioner`` is the recipe's name of the caption's captioner. ``upto`` and ``only`` as in `scored_rows`.
     """
@@ -29,6 +30,22 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
                 for place in drawable(plan))  # fmt: skip
         return f"({' UNION ALL '.join(rows)})"
     return captioner_rows(plan, 0, table, upto, only)
+
+
+def chosen_tables(plan: Plan) -> tuple[str, ...]:
+    """Return the tables whose rows are one captioner's: TABLES, and the table of the score that compares captions."""
+    return TABLES if plan.recipe.captions.choose != "best" else tuple(dict.fromkeys((*TABLES, plan.compared_by.table)))
+
+
+def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
+    """Return SQL for the rows of a score of captions, one for each image and text that its scorer has seen.
+
+    The captions of several captioners are scored by one scorer, so that an image has a current row for each of them.
+    """
+    conditions = [f"scorer = '{plan.scorer(table)}'", *([f"commit <= {upto}"] if upto is not None else []), only]
+    where = " AND ".join(filter(None, conditions))
+    newest = "QUALIFY row_number() OVER (PARTITION BY sha256, input_digest ORDER BY commit DESC) = 1"
+    return f"(SELECT * FROM {table} WHERE {where} {newest})"
 
 
 def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
@@ -76,8 +93,9 @@ def _number(plan: Plan, place: int) -> str:
 
 
 def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
-    """Return SQL for the rows of ``table`` by the captioner whose text is most similar to the image."""
-    places = plan.compared_captioners
+    """Return SQL for the rows of ``table`` by the captioner whose text fits the image best."""
+    places, by = plan.compared_captioners, plan.compared_by
+    score = by.source[plan.recipe.captions.by]
     joins = []
     for place in places:
         captions, similarities = (captioner_rows(plan, place, each, upto, only) for each in TABLES)
@@ -88,13 +106,16 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
             f"{similarities} caption_similarity{place} ON caption_similarity{place}.sha256 = captions{place}.sha256 "
             f"AND caption_similarity{place}.input_digest = {text_digest(f'captions{place}.text')}"
         )
-    # Cosines are >= -1; -2 stands for a cosine that is NULL, -3 for a status other than ok.
+        if by.table not in TABLES:
+            joins.append(
+                f"{rows_by_text(plan, by.table, upto, only)} {by.table}{place} ON {by.table}{place}.sha256 = "
+                f"captions{place}.sha256 AND {by.table}{place}.input_digest = {text_digest(f'captions{place}.text')}"
+            )
+    # A text that is not ok has no number; an ok text without a score is below all others.
     fits = ", ".join(
-        f"if(captions{place}.status = 'ok', coalesce(caption_similarity{place}.caption_similarity, -2), -3)"
+        f"if(captions{place}.status = 'ok', coalesce({by.table}{place}.{score}, '-inf'::DOUBLE), NULL)"
         for place in places
     )
     rows = " ".join(f"WHEN {place + 1} THEN {table}{place}" for place in places)
-    return (
-        f"(SELECT unnest(chosen) FROM (SELECT CASE list_position([{fits}], list_max([{fits}])) {rows} END AS chosen "
-        f"FROM {' JOIN '.join(joins)}))"
-    )
+    best = f"coalesce(list_position([{fits}], list_max([{fits}])), 1)"
+    return f"(SELECT unnest(chosen) FROM (SELECT CASE {best} {rows} END AS chosen FROM {' JOIN '.join(joins)}))"

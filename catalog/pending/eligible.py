@@ -142,7 +142,7 @@ def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, on
     For captions and their similarities, the rows of the captioner that the recipe chooses for the image. ``only`` is a
     condition on all rows, '' for none.
     """
-    if table in chosen_captions.TABLES and plan.recipe.captioners:
+    if plan.recipe.captioners and table in chosen_captions.chosen_tables(plan):
         return chosen_captions.chosen_rows(plan, table, upto, only)
     return scored_rows(plan, table, key, upto, only)
 

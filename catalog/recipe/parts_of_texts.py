@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pairmill.catalog.recipe.parts import ADVANCED, MOST, Name, Settings
 
 USUAL_ENCODING = "jpeg-90"  # an image of 448 pixels takes about 50 kB; PNG takes 300 kB
+CHOSEN_BY = "caption_similarity"
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 # For an instruct model of a few billion weights: the inputs, one per line, then the instruction.
@@ -88,11 +89,19 @@ class Captions(Settings):
     Rules read this caption, fusion uses it, and `pairs` stores it.
     """
 
+    added_later = frozenset({"by"})
+
     choose: Literal["first", "best", "mixture"] = Field(
         "first",
         description="first: the first captioner's. best: of the texts with status ok the one that fits the picture "
-        "best by CLIP, the earlier captioner's where two fit equally. mixture: of one captioner a picture, drawn by "
-        "the picture, the seed and the captioners' weights.",
+        "best by CLIP or `by`, the earlier captioner's where two fit equally. mixture: of one captioner a picture, "
+        "drawn by the picture, the seed and the captioners' weights.",
+        json_schema_extra=ADVANCED,
+    )
+    by: str = Field(
+        CHOSEN_BY,
+        pattern=r"^[a-z][a-z0-9_]{0,62}$",
+        description="For best: the score of a picture with its caption that is the highest, such as caption_itm_score.",
         json_schema_extra=ADVANCED,
     )
     ask: Literal["chosen", "every"] = Field(
@@ -101,6 +110,13 @@ class Captions(Settings):
         "chosen asks the drawn one alone. With first and best every one is asked.",
         json_schema_extra=ADVANCED,
     )
+
+    @model_validator(mode="after")
+    def _compares_for_the_best(self) -> Self:
+        """Refuse `by` unless `choose` is best: otherwise no captions are compared."""
+        if self.by != CHOSEN_BY and self.choose != "best":
+            raise ValueError(f"`choose: {self.choose}` compares no captions by `{self.by}`; write `choose: best`")
+        return self
 
     @model_validator(mode="after")
     def _asks_of_a_mixture(self) -> Self:

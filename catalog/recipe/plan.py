@@ -97,6 +97,12 @@ class Plan:
         return self.recipe.captions.choose != "first"
 
     @property
+    def compared_by(self) -> ScoreColumns:
+        """The table of the score by which `captions.choose: best` compares captions."""
+        by = self.recipe.captions.by
+        return next(table for table in self.image_tables if by in table.columns)
+
+    @property
     def asks_one_captioner(self) -> bool:
         """Whether each image is captioned by one captioner only, drawn at random by weight."""
         return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
@@ -203,7 +209,7 @@ def compile_plan(
     pairs = tables_of("pair", known)
     candidates = _compile(tuple(recipe.candidates), pairs, recipe, known)
     read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
-    read |= {_ranking_table(recipe, pairs)}
+    read |= {_ranking_table(recipe, pairs), _comparing_table(recipe, known)}
     asked = tuple(
         score
         for score in known
@@ -234,6 +240,22 @@ def _ranking_table(recipe: Recipe, pairs: Sequence[ScoreColumns]) -> str:
         remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
         raise BadRecipe(f"recipe '{recipe.name}', association.rank_by: no score of pairs has '{wanted}'; {remedy}")
     return known[wanted] if wanted else ""
+
+
+def _comparing_table(recipe: Recipe, known: Sequence[Score]) -> str:
+    """Return the table of the score that compares captions; '' if none are compared. Raise BadRecipe for another."""
+    if recipe.captions.choose != "best":
+        return ""
+    of_captions = [score for score in known if score.by_input and score.stage == Stage.CAPTION]
+    homes = {
+        name: score.table for score in of_captions for name, kind in score.rule_columns.items() if kind == "DOUBLE"
+    }
+    by = recipe.captions.by
+    if by not in homes:
+        near = get_close_matches(by, homes, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(homes)}."
+        raise BadRecipe(f"recipe '{recipe.name}', captions.by: no score of captions has '{by}'; {remedy}")
+    return homes[by]
 
 
 def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:

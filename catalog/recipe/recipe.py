@@ -26,7 +26,7 @@ from pairmill.catalog.recipe.parts import (
 )
 from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.recipe.parts_of_reading import ClipSettings, Decoding, Fetch, Ingest, Words
-from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
+from pairmill.catalog.recipe.parts_of_texts import CHOSEN_BY, Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.secrets import without_secrets
@@ -146,7 +146,8 @@ class Recipe(Settings):
         Empty if the caption is always the first captioner's.
         """
         drawn = [str(self.seed), *(f"{each.name} {each.weight!r}" for each in self.captioners)]
-        return {"first": (), "best": ("best",), "mixture": ("mixture", *drawn)}[self.captions.choose]
+        by = () if self.captions.by == CHOSEN_BY else (self.captions.by,)
+        return {"first": (), "best": ("best", *by), "mixture": ("mixture", *drawn)}[self.captions.choose]
 
     def record(self) -> dict[str, Any]:
         """Return the settings as tables store them: source addresses without anything that may be a secret."""

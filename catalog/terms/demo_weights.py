@@ -11,6 +11,7 @@ DEMO_WEIGHTS = {
     "04f685f4d86772fe8c7872b7941d5013": "captioner",
     "805c0b54da629ab4730b8a8ebe819b57": "fuser",
     "d21d36d20d5d9bca35583b3dfdbd35a9": "language model",
+    "c0fe55303455a4c69f182394a83aecb6": "matching model",
 }
 MARK = "the demo's weights"
 

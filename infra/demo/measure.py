@@ -30,10 +30,10 @@ PROMPT = "Describe the picture."
 RULED_OUT = {"url", "emoji", "length", "boilerplate"}  # kinds of sentences dropped by a recipe's rules
 
 
-def load_world(world: Path) -> tuple[list[dict], list[dict]]:
-    """Return the good pictures, each with its ``image``, and the sentences that pass the rules."""
+def load_world(world: Path, kinds: tuple[str, ...] = ("good",)) -> tuple[list[dict], list[dict]]:
+    """Return the pictures of these kinds, each with its ``image``, and the sentences that pass the rules."""
     rows = pq.read_table(world / "truth" / "pictures.parquet").to_pylist()
-    rows = [row for row in rows if row["kind"] == "good"]
+    rows = [row for row in rows if row["kind"] in kinds]
     embedded: dict[str, list[str]] = {}
     for row in rows:
         if row["path"]:

@@ -270,3 +270,12 @@ class Concepts:
             hits += [match] if match else []
             at += len(match.split()) if match else 1
         return hits
+
+    def missed(self, picture: dict, text: str) -> bool:
+        """Return whether a text misses what a picture, a row of the truth, shows: it does not name the concept.
+
+        A text of a picture of text must call it a sign. Every text misses a bare background.
+        """
+        return (
+            "a sign that says" not in text if picture["kind"] == "text" else picture["concept"] not in self.found(text)
+        )

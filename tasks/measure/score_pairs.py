@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
 
 from pairmill.catalog.cut.pending_pairs import pending_candidates, pending_texts_of_wave
+from pairmill.catalog.pending.chosen_captions import chosen_tables
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.score import Stage
 from pairmill.ops.fault import Fault
@@ -39,12 +41,22 @@ def score_pairs(session: Session) -> None:
 
 
 def score_generated(session: Session, texts: str) -> None:
-    """Score the wave's images with their texts of ``texts``, 'captions' or 'synthetic'."""
-    wanted = {score.name for score in session.plan.made_from_texts(texts)}
-    for each in bound(session.plan, "image") if wanted else ():
-        if each.score.name in wanted:
-            pending = pending_texts_of_wave(session.lake, session.plan, each.score, texts, _COLUMNS[texts])
-            session.work_rounds(each.score.step, pending, ScorePairs((each,), decoder(session.recipe)))
+    """Score the wave's images with their texts of ``texts``, 'captions' or 'synthetic'.
+
+    A score that compares captions is computed for those of every captioner, before any score of the chosen caption.
+    """
+    plan, job = session.plan, partial(ScorePairs, decode=decoder(session.recipe))
+    wanted = {score.name for score in plan.made_from_texts(texts)}
+    scorers = [each for each in bound(plan, "image") if each.score.name in wanted] if wanted else []
+    compared = chosen_tables(plan) if texts == "captions" else ()
+    for each in (each for each in scorers if each.score.table in compared):
+        for place in plan.compared_captioners:
+            step = f"{each.score.step} {plan.recipe.captioners[place].name}" if place else each.score.step
+            of_it = pending_texts_of_wave(session.lake, plan.alone(place), each.score, texts, _COLUMNS[texts], True)
+            session.work_rounds(step, of_it, job((each,)))
+    for each in (each for each in scorers if each.score.table not in compared):
+        pending = pending_texts_of_wave(session.lake, plan, each.score, texts, _COLUMNS[texts])
+        session.work_rounds(each.score.step, pending, job((each,)))
 
 
 @dataclass(frozen=True)

@@ -264,19 +264,13 @@ def _pair_similarity(lake: Lake, pictures: list[dict]) -> tuple[float, ...]:
     )
     rows = [(truth[sha], text, value) for sha, text, value in scored]
     above, below = [value > high for *_, value in rows], [value < low for *_, value in rows]
-    mismatched = [_mismatched(row, concepts.found(text), text) for row, text, _ in rows]
-    return *_precision_recall(above, [row["kind"] == "text" for row, *_ in rows]), *_precision_recall(below, mismatched)
+    mismatched = [concepts.missed(row, text) for row, text, _ in rows]
+    return *precision_recall(above, [row["kind"] == "text" for row, *_ in rows]), *precision_recall(below, mismatched)
 
 
-def _precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, float]:
+def precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, float]:
     right = sum(a and b for a, b in zip(found, planted, strict=True))
     return right / max(sum(found), 1), right / max(sum(planted), 1)
-
-
-def _mismatched(row: dict, named: list[str], text: str) -> bool:
-    """Whether the text does not name the picture's concept; of a picture of text, does not call it one. What is said of
-    a bare ground is always wrong."""
-    return "a sign that says" not in text if row["kind"] == "text" else row["concept"] not in named
 
 
 # The sentence rules of each of RealSyn's steps.

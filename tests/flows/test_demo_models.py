@@ -12,7 +12,13 @@ from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
 from pairmill.flows.command.pairmill_run import overrides
-from pairmill.flows.demo_models import DEMO_MODELS, demo_note, dropped_rule_notes, with_demo_models
+from pairmill.flows.demo_models import (
+    DEMO_MODELS,
+    demo_note,
+    dropped_rule_notes,
+    with_demo_defaults,
+    with_demo_models,
+)
 from pairmill.flows.settings import RECIPES, load_recipe, notes_on
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.model_digest import ModelError
@@ -57,15 +63,26 @@ def test_a_rule_on_generated_texts_that_finds_its_own_number_or_reads_their_stat
 
 
 def test_the_shipped_models_are_known_by_their_weights_wherever_they_lie(tmp_path: Path):
-    recipe = load_recipe("demo")
+    recipe = load_recipe("demo", {"association.rank_by": "itm_score"}, "demo")
     plan, known = identity.with_scorers(compile_plan(recipe))
-    names = ("captioner", "clip", "fuser", "language model")
+    names = ("captioner", "clip", "fuser", "language model", "matching model")
     assert identity.demo_weights(plan.recipe, recipe.captioners, known) == names
     assert set(names) == set(DEMO_WEIGHTS.values())
     shutil.copytree(recipe.models["captioner"].removeprefix("hf:"), tmp_path / "mine")
     moved = load_recipe("demo", {"models.captioner": f"hf:{tmp_path / 'mine'}"})
     assert identity.demo_weights(moved, moved.captioners, []) == ("captioner",)
     assert "captioner, clip" in demo_note(("captioner", "clip")) and not demo_note(())
+
+
+def test_rules_and_ranks_of_a_matching_model_stay_and_the_small_one_scores_them():
+    content = load("30m", {"association.rank_by": "itm_score"}, RECIPES).model_dump(mode="json")
+    content["candidates"] = [{"name": "fits", "keep": "itm_score >= 0.5"}]
+    content["images"] = [{"name": "text_fits", "keep": "caption_itm_score >= 0.5 and synthetic_itm_score >= 0.5"}]
+    asked = Recipe.model_validate(content)
+    small = with_demo_defaults(with_demo_models(asked, load("demo", None, RECIPES)))
+    assert (small.candidates, small.images, small.association) == (asked.candidates, asked.images, asked.association)
+    assert small.models["itm"] == DEMO_MODELS["itm"]
+    assert not [note for note in dropped_rule_notes(asked, small) if "fits" in note or "rank_by" in note]
 
 
 def test_what_is_set_by_hand_is_nobodys_swap():

@@ -15,8 +15,9 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.settings import load_recipe
 from tests.worlds.commands import Tell
 from tests.worlds.generator import drawn
-from tests.worlds.line import curate, rows, stopped
+from tests.worlds.line import curate, rows, stopped, work_done
 from tests.worlds.shared import copied, made_once
+from tests.worlds.tiny_matcher import tiny_blip
 
 # The demo's captioner twice: shown a picture of 32 pixels, it is wrong about some.
 ASKED = "model: captioner, prompt: 'Describe the picture.', max_tokens: 32, precision: fp32"
@@ -70,6 +71,32 @@ def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(best
     published, counts = curate(lake, pages, settings=named)
     assert published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
     assert {by for by, *_ in pairs(lake).values()} == {"far"}
+
+
+def test_the_best_caption_may_be_the_one_that_a_matching_model_finds_best(
+    best: Path, pages: Path, tmp_path: Path, tell: Tell
+):
+    lake = copied(best, tmp_path / "lake")
+    asked = SETTINGS | {"models.itm": tiny_blip(tmp_path), "captions.by": "caption_itm_score"}
+    _, counts = curate(lake, pages, settings=asked)
+    assert {"match texts of captions", "match texts of captions near"} <= set(work_done(counts))
+    assert not counts.get("caption near", 0) + counts.get("caption far", 0)
+    scored = rows(
+        lake,
+        "SELECT DISTINCT c.sha256, c.text, s.caption_itm_score FROM captions c JOIN caption_itm s "
+        "ON s.sha256 = c.sha256 AND s.input_digest = left(sha256(c.text), 32) WHERE status = 'ok'",
+    )
+    kept = pairs(lake)
+    for sha, (_, text, *_) in kept.items():
+        of_it = {said: score for key, said, score in scored if key == sha}
+        assert of_it[text] == max(of_it.values())
+    assert any(kept[sha][1] != row[1] for sha, row in pairs(best).items() if sha in kept), "CLIP chooses the same texts"
+    published, counts = curate(lake, pages, settings=asked)
+    assert (work_done(counts), published.is_new) == ({}, False)
+    assert "agree" in tell("verify", "demo@2", "--lake", str(lake))
+    sha, (_, text, *_) = next(iter(kept.items()))
+    score = next(value for key, said, value in scored if (key, said) == (sha, text))
+    assert f"caption_itm_score {score:.3f}" in " ".join(tell("why", sha, "--lake", str(lake)).split())
 
 
 @pytest.mark.slow

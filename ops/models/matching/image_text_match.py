@@ -11,7 +11,7 @@ from pairmill.ops.batch import Batch
 from pairmill.ops.models.model_digest import ModelError
 
 if TYPE_CHECKING:
-    from pairmill.ops.models.matching.image_text_match_loaded import LoadedMatcher
+    from pairmill.ops.models.matching.image_text_match_loaded import Matcher
 
 PRECISIONS = ("fp32", "bf16")
 
@@ -20,12 +20,18 @@ PRECISIONS = ("fp32", "bf16")
 class ImageTextMatch:
     """Read ``pixels`` (list of uint8 (h, w, 3)) and ``text``; add ``itm_score`` float64 (n,), 0 to 1, and ``fault``.
 
-    ``itm_score`` is the probability that the model's matching head gives to "they belong together". A threshold belongs
-    to one model. ``fault`` is None, or the Fault of a pair that does not fit the device on its own; its score is NaN.
+    ``itm_score`` is the probability that the model gives to "they belong together". A threshold belongs to one model.
+    ``fault`` is None, or the Fault of a pair that does not fit the device on its own; its score is NaN.
 
-    ``model`` is 'hf:NAME' or 'hf:FOLDER' of a BLIP or BridgeTower model for image–text retrieval, with its processor.
-    It loads on first use, once per process. An image that occurs in several rows as the same array is encoded once by
-    BLIP. ``batch_size``, in pairs, is placement and no part of the score's identity.
+    ``model`` is one of three kinds:
+
+    - 'hf:NAME_OR_FOLDER' of a BLIP or BridgeTower for image–text retrieval, with its processor: its matching head;
+    - 'open_clip:…' of a SigLIP: the sigmoid of its logit (`pairwise_clip.py`);
+    - 'hf:NAME_OR_FOLDER' of another vision-language model: it is asked whether the image shows the text, and the score
+      is the share of "yes" in "yes or no" (`yes_or_no.py`).
+
+    It loads on first use, once per process. BLIP and SigLIP encode an image once a batch if several rows hold the same
+    array, the others once a row. ``batch_size``, in pairs, is placement and no part of the score's identity.
 
     Raises:
         ModelError: ``precision`` is unknown; on use, the model is missing or of another kind.
@@ -62,7 +68,7 @@ class ImageTextMatch:
             return {"itm_score": np.empty(0), "fault": []}
         return {"itm_score": running.fetched(np.float64), "fault": running.faults()}
 
-    def _loaded(self) -> LoadedMatcher:
+    def _loaded(self) -> Matcher:
         """Return the model in this process, loaded on first use."""
         # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.matching.image_text_match_loaded import load

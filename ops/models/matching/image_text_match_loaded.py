@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from pairmill.ops.models.clip.clip_loaded import load as load_clip
 from pairmill.ops.models.device.device import dtype, exact_inference, text_batches
 from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.device.row_batches import RowBatches
+from pairmill.ops.models.matching.pairwise_clip import PairwiseClip
+from pairmill.ops.models.matching.yes_or_no import AskedMatcher
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
+from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
+from pairmill.ops.models.vision_language.vlm_loaded import load as load_vlm
 
 # transformers' classes by the model type of a config.
 CLASSES = {"blip": "BlipForImageTextRetrieval", "bridgetower": "BridgeTowerForImageAndTextRetrieval"}
@@ -68,9 +75,25 @@ class LoadedMatcher:
         return self.model(input_ids=ids, attention_mask=mask, pixel_values=shown, pixel_mask=whole).logits
 
 
+Matcher = LoadedMatcher | AskedMatcher | PairwiseClip
+
+
+def load(spec: str, precision: str) -> Matcher:
+    """Load a model with a matching head, a SigLIP of open_clip, or another vision-language model to ask it.
+
+    Weights load once per process. Raises ModelError with the remedy if the model is missing or of another kind.
+    """
+    if spec.startswith("open_clip:"):
+        return PairwiseClip(load_clip(spec, precision), spec)
+    folder = Path(transformers_folder(spec, "image–text matching models"))
+    if is_vision_language(spec) and json.loads((folder / "config.json").read_bytes())["model_type"] not in CLASSES:
+        return AskedMatcher(load_vlm(spec, precision), spec)
+    return _with_head(spec, precision)
+
+
 @once
-def load(spec: str, precision: str) -> LoadedMatcher:
-    """Load the model once per process. Raises ModelError with the remedy if it is missing or of another kind."""
+def _with_head(spec: str, precision: str) -> LoadedMatcher:
+    """Load a model of CLASSES."""
     kind = dtype(precision)
     folder = transformers_folder(spec, "image–text matching models")
     import transformers
@@ -86,8 +109,8 @@ def load(spec: str, precision: str) -> LoadedMatcher:
     except Exception as error:  # a config of another model kind, a missing processor, damaged weights
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise ModelError(
-            f"model '{spec}' does not load as an image–text matching model (BLIP or BridgeTower): {reason}; name one "
-            f"such as {EXAMPLE}"
+            f"model '{spec}' does not load as an image–text matching model (BLIP or BridgeTower) or as another "
+            f"vision-language model: {reason}; name one such as {EXAMPLE}"
         ) from error
     if lacking := {name for name in report["missing_keys"] if "position_ids" not in name}:
         raise ModelError(f"model '{spec}': its weights lack {min(lacking)}; name a model such as {EXAMPLE}")

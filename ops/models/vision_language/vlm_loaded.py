@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from PIL import Image
 
 from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, as_bytes, normalisation
-from pairmill.ops.models.device.device import dtype
+from pairmill.ops.models.device.device import dtype, exact_inference
 from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
 from pairmill.ops.models.generate.greedy_answers import (
@@ -122,6 +123,16 @@ class LoadedVlm:
             for rows in self.answerer.parts(lengths)
         ]
         return PreparedImages(pictures, prompts, parts, time.perf_counter() - started)
+
+    def padded_together(self, pictures: list[np.ndarray | None], prompts: list[str]) -> dict[str, Any]:
+        """Build the inputs of rows that are padded to one length, in pinned memory if there is a GPU."""
+        return pinned(self._inputs(pictures, prompts))
+
+    def next_logits(self, inputs: dict[str, Any]) -> torch.Tensor:
+        """Return the logits of the token that follows each prompt, (n, vocabulary) on the device."""
+        last = {"logits_to_keep": 1} if "logits_to_keep" in signature(self.model.forward).parameters else {}
+        with exact_inference():
+            return self.model(**self._placed(inputs), **last, use_cache=False).logits[:, -1]
 
     def _inputs(self, pictures: list[np.ndarray | None], prompts: list[str]) -> dict[str, Any]:
         """Build the inputs of rows that are padded together; floats in the model's own type, half the bytes of fp32."""
