@@ -1,0 +1,91 @@
+"""The topology of infra/compose, as processes: the dataset of one machine, though a node is lost and one joins."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.lake.opening import create_or_open
+from tests.worlds.data_bucket import bucket as bucket
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import write_yaml
+from tests.worlds.generated import pages, small_settings
+from tests.worlds.line import curated_lake
+from tests.worlds.s3 import upload
+from tests.worlds.team_cluster import prefect_on_postgres, ray_nodes
+
+SECONDS = 900
+
+START = """
+import json, sys
+from prefect.client.orchestration import get_client
+with get_client(sync_client=True) as client:
+    deployment = client.read_deployment_by_name("curate/demo")
+    run = client.create_flow_run_from_deployment(deployment.id, parameters=json.loads(sys.argv[1]))
+    print(run.id)
+"""
+STATE = """
+import sys
+from prefect.client.orchestration import get_client
+with get_client(sync_client=True) as client:
+    state = client.read_flow_run(sys.argv[1]).state
+    print(state.name, state.message or "", sep="\\n")
+"""
+
+
+def asked(code: str, argument: str, environment: dict[str, str]) -> list[str]:
+    """Run a script of Prefect's client with the server's environment; return the lines that it prints."""
+    command = ["env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-c", code, argument]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def commits(lake: Path) -> int:
+    """Count the lake's commits; 0 before it is made."""
+    try:
+        with create_or_open(lake, read_only=True) as opened:
+            return opened.query("SELECT count(*) FROM commits")[0][0]
+    except Exception:
+        return 0
+
+
+def digest(lake: Path) -> str:
+    """Return the content digest of the first version of demo."""
+    with create_or_open(lake, read_only=True) as opened:
+        return datasets.find(opened, "demo@1").content_digest
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_team_gets_the_dataset_of_one_machine_although_a_node_is_lost_and_one_joins(
+    bucket: Any, postgres: str, tmp_path: Path
+):
+    upload(bucket, pages(), "pages/", "data")
+    lake = write_yaml(tmp_path / "team", metadata=postgres, data_path="s3://data/lake")
+    with (
+        ray_nodes() as ray,
+        prefect_on_postgres(tmp_path / "prefect", postgres, lake, ray.address) as environment,
+    ):
+        ray.add("first", 1)
+        ray.add("second", 1)
+        compute = {"ray_address": "auto", "small_rounds": "ray"}
+        given = {"sources": ["s3://data/pages"], "overrides": small_settings(), "compute": compute}
+        run = asked(START, json.dumps(given), environment)[0]
+        deadline, is_lost = time.monotonic() + SECONDS, False
+        while (state := asked(STATE, run, environment))[0] not in ("Completed", "Failed", "Crashed"):
+            assert time.monotonic() < deadline, state
+            if not is_lost and commits(lake) >= 12:
+                ray.kill("second")
+                ray.add("third", 1)
+                is_lost = True
+            time.sleep(2)
+        assert state[0] == "Completed", state
+        assert is_lost
+    assert digest(lake) == digest(curated_lake())
+    assert [path.name for path in (tmp_path / "team").iterdir()] == ["lake.yaml"]
