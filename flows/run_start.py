@@ -49,10 +49,14 @@ def session(
     flow with several sessions; '' means `current_run_id`.
 
     Raises:
-        PairmillError: As `checked_run`.
+        PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
         LeaseHeld: Another process writes to the lake.
     """
     uris, checked = checked_run(recipe, sources, compute)
+    if compute.placement().is_cluster:
+        from pairmill.flows.machine.cluster import check_nodes  # with Ray, which other runs do without
+
+        check_nodes(compute.ray_address, lake, uris, checked[0].recipe)
     with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed, run_id) as session:
         yield session
 

@@ -27,8 +27,13 @@ def add_operate(commands: Any) -> None:
 
 def _doctor(commands: Any) -> None:
     """Add the `doctor` command."""
-    command = add_command(commands, "doctor", "pairmill_doctor:doctor", "test this machine, and name the remedies")
+    command = add_command(
+        commands, "doctor", "pairmill_doctor:doctor", "test this machine or a Ray cluster, and name the remedies"
+    )
     command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="also look for this recipe's models")
+    command.add_argument("--ray", default="", metavar="ADDRESS",
+                         help="examine each machine of a Ray cluster instead; 'auto' finds this machine's")  # fmt: skip
+    source_option(command)
     lake_option(command)
     setting_options(command)
     format_option(command)

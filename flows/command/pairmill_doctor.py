@@ -1,19 +1,28 @@
-"""Implement `pairmill doctor`: test this machine, and print one line for each finding."""
+"""Implement `pairmill doctor`: test this machine, or each machine of a Ray cluster, and name the remedies."""
 
 from argparse import Namespace
 from collections import Counter
 
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.flows.command.pairmill_read import show
 from pairmill.flows.doctor.examinations import examine
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 
+NODE_COLUMNS = ["node", "CPUs", "GPUs", "has", "lacks"]
 COLUMNS = ["state", "check", "finding", "remedy"]
 
 
 def doctor(args: Namespace) -> int:
-    """Print the findings as they are made; return 1 if one would stop a run."""
+    """Print the findings as they are made; return 1 if one would stop a run.
+
+    Raises PairmillError for ``--source`` without ``--ray``: this machine looks at its sources when a run begins.
+    """
+    if args.ray:
+        return _cluster(args)
+    if args.source:
+        raise PairmillError("--source is for the machines of a cluster: add --ray ADDRESS, such as --ray auto.")
     patient = Patient(args.lake, _recipe(args))
     found: list[tuple[str, Finding]] = []
     for name, finding in examine(patient):
@@ -27,6 +36,31 @@ def doctor(args: Namespace) -> int:
         rows = [(each.state, name, without_users(each.text), each.remedy) for name, each in found]
         show(COLUMNS, rows, args.format)
     return int(states["fail"] > 0)
+
+
+def _cluster(args: Namespace) -> int:
+    """Print a table of what each machine has and lacks, then a remedy for each; return 1 if a run would be refused."""
+    from pairmill.flows.machine.cluster import examine_nodes
+
+    recipe = _recipe(args)
+    reports = examine_nodes(args.ray, args.lake, args.source or (recipe.sources if recipe else ()), recipe)
+    if args.format == "table":
+        rows = [(report.name, f"{report.cpus:g}", f"{report.gpus:g}", _texts(report.by_state("ok")),
+                 _texts(report.by_state("warn", "fail")) or "nothing") for report in reports]  # fmt: skip
+        show(NODE_COLUMNS, rows, "table")
+        for report in reports:
+            for finding in report.by_state("fail", "warn"):
+                print(_line(report.name, finding))
+    else:
+        found = [(report.name, name, each) for report in reports for name, each in report.findings]
+        rows = [(node, each.state, name, without_users(each.text), each.remedy) for node, name, each in found]
+        show(["node", *COLUMNS], rows, args.format)
+    return int(any(report.by_state("fail") for report in reports if report.works))
+
+
+def _texts(findings: list[Finding]) -> str:
+    """Join the texts of findings."""
+    return without_users("; ".join(finding.text for finding in findings))
 
 
 def _line(name: str, finding: Finding) -> str:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from pairmill.flows.doctor.credentials import credentials
-from pairmill.flows.doctor.finding import Examination, Finding, Patient
 from pairmill.flows.doctor.lake_state import lake_state
 from pairmill.flows.doctor.packages import extras, packages, python_version
-from pairmill.flows.doctor.recipe_models import recipe_models
 from pairmill.flows.doctor.server_state import server_state
-from pairmill.flows.doctor.space import disk, memory
-from pairmill.flows.doctor.torch_devices import devices
+from pairmill.flows.machine.finding import Examination, Finding, Patient
+from pairmill.flows.machine.recipe_models import recipe_models
+from pairmill.flows.machine.space import disk, memory
+from pairmill.flows.machine.torch_devices import devices
 from pairmill.flows.user_error import user_message
 
 EXAMINATIONS = (

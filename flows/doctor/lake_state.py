@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 
 
 def lake_state(patient: Patient) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 
 NAME = "pairmill"
 NEEDED_FOR = {"parser": "rules on grammar and mined tags", "mcp": "`pairmill mcp`"}

@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 
 SECONDS = 5
 

@@ -22,6 +22,8 @@ from pairmill.ops.models.model_error import ModelError, NotDownloaded
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+# The installation, which holds the models that ship. A worker on another machine has one of its own.
+INSTALLED = Path(__file__).resolve().parents[2]
 # In a spaCy pipeline all files count (its weights file is `model`, without a suffix), except these at the top level.
 SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
@@ -129,8 +131,12 @@ def _file_hash(path: str, size: int, mtime_ns: int) -> str:
 
 
 def _local_folder(spec: str, name: str) -> Path:
-    """Return an existing folder with weights. Raises ModelError if it is missing or has none."""
+    """Return an existing folder with weights, in the working folder or the installation.
+
+    Raises ModelError if it is missing or has none.
+    """
     folder = Path(name).expanduser()
+    folder = folder if folder.is_dir() or not (INSTALLED / folder).is_dir() else INSTALLED / folder
     if not folder.is_dir():
         raise ModelError(f"model '{spec}': no folder {folder.absolute()}; correct the path, or use --models demo")
     if not any(file.suffix in WEIGHT_SUFFIXES for file in folder.iterdir()):

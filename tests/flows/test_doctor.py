@@ -18,10 +18,10 @@ from pairmill.catalog.write.lease import writing
 from pairmill.flows.command.cli import main
 from pairmill.flows.doctor import packages
 from pairmill.flows.doctor.credentials import hub_token, s3_credentials
-from pairmill.flows.doctor.cuda_driver import Driver, ask_driver
-from pairmill.flows.doctor.finding import Patient
-from pairmill.flows.doctor.space import available
-from pairmill.flows.doctor.torch_devices import judge
+from pairmill.flows.machine.cuda_driver import Driver, ask_driver
+from pairmill.flows.machine.finding import Patient
+from pairmill.flows.machine.space import available
+from pairmill.flows.machine.torch_devices import judge
 from tests.worlds.shared import new_lake
 
 H100 = Driver((13, 0), ("NVIDIA H100 (80 GiB)", "NVIDIA H100 (80 GiB)"))
@@ -197,6 +197,6 @@ def test_a_server_of_another_version_and_one_that_is_gone_are_told(capsys, tmp_p
 
 
 def test_a_check_that_breaks_is_a_finding_and_the_others_still_run(capsys, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("pairmill.flows.doctor.space.psutil.virtual_memory", lambda: 1 / 0)
+    monkeypatch.setattr("pairmill.flows.machine.space.psutil.virtual_memory", lambda: 1 / 0)
     rows = found(capsys, "--lake", str(tmp_path / "lake"), status=1)
     assert rows["memory"][0]["finding"] == "ZeroDivisionError: division by zero" and rows["prefect"][0]["state"] == "ok"

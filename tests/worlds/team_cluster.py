@@ -33,15 +33,15 @@ class RayNodes:
     address: str
     nodes: dict[str, Child]
 
-    def add(self, name: str, cpus: int) -> None:
-        """Start a node and wait until it has joined."""
+    def add(self, name: str, cpus: int, **more: str) -> None:
+        """Start a node and wait until it has joined; ``more`` are variables of its environment."""
         begun = ["--head", "--include-dashboard=false", "--port", self.address.partition(":")[2]]
         joining = ["--address", self.address] if self.nodes else begun
         own = self.folder / name
         own.mkdir()
         command = [*RAY, *joining, "--num-cpus", str(cpus), "--temp-dir", str(own / "ray"),
                    "--object-store-memory", str(200_000_000)]  # fmt: skip
-        environment = {"HOME": str(own), "RAY_ADDRESS": ""}
+        environment = {"HOME": str(own), "RAY_ADDRESS": "", **more}
         self.nodes[name] = child = start(f"ray {name}", command, environment, own, own)
         wait_for(child, lambda: "Ray runtime started" in child.log.read_text(errors="replace"), UP_SECONDS)
 

@@ -11,8 +11,8 @@ from pairmill.catalog.recipe.parts import ModelSpec
 from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.terms.backend import GROUP, OWN, backend_of, declared_backends
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.doctor.finding import Finding, Patient
-from pairmill.flows.doctor.recipe_models import recipe_models
+from pairmill.flows.machine.finding import Finding, Patient
+from pairmill.flows.machine.recipe_models import recipe_models
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend

@@ -31,6 +31,15 @@ def test_one_changed_byte_of_weights_config_or_tokenizer_changes_it(tmp_path: Pa
     assert model_digest(spec) != before
 
 
+def test_a_model_that_ships_is_found_from_any_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for spec in ("hf:infra/demo/models/language", "open_clip:local-dir:infra/demo/models/clip"):
+        assert any(file.suffix == ".safetensors" for file in resolve(spec).iterdir())
+    (tmp_path / "infra/demo/models/language").mkdir(parents=True)
+    with pytest.raises(ModelError, match="holds no weights"):  # a folder of the user's own comes first
+        resolve("hf:infra/demo/models/language")
+
+
 def test_a_pipeline_of_spacy_is_every_file_of_its_folder_but_what_is_said_about_it(tmp_path: Path):
     installed = resolve(PIPELINE)
     assert (installed / "config.cfg").is_file()

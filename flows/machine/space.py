@@ -3,13 +3,13 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
 from pairmill.catalog.lake.location import locate
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 
 GB = 10**9
 WORKER_GB = 2.0  # a worker process that has loaded the models of the demo or of folder
@@ -50,6 +50,11 @@ def disk(patient: Patient) -> Iterator[Finding]:
         "temporary files": Path(tempfile.gettempdir()),
         "the cache of models": Path(HF_HUB_CACHE).expanduser(),
     }
+    yield from disks(places)
+
+
+def disks(places: Mapping[str, Path]) -> Iterator[Finding]:
+    """Yield a finding for each disk that holds some of ``places``, by what they are for."""
     on_disk: dict[int, list[tuple[str, Path]]] = {}
     for name, place in places.items():
         existing = _existing(place)

@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
 from pairmill.ops.models.model_digest import hub_is_reachable, resolve

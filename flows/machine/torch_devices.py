@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from pairmill.flows.doctor.cuda_driver import Driver, ask_driver
-from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.machine.cuda_driver import Driver, ask_driver
+from pairmill.flows.machine.finding import Finding, Patient
 
 
 def devices(patient: Patient) -> Iterator[Finding]:
