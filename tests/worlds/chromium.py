@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -143,12 +144,14 @@ def tab() -> Iterator[Tab]:
     """Start a browser with a profile of its own, and yield its tab."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [browser(), f"--user-data-dir={profile}", *OPTIONS]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        # Debian's command is a script that starts the browser: a signal to it alone would leave the browser running.
+        silent = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        process = subprocess.Popen(command, start_new_session=True, **silent)
         try:
             with connect(_socket(Path(profile)), max_size=2**26) as socket:
                 yield Tab(socket)
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             process.wait(20)
 
 
