@@ -27,7 +27,8 @@ def on_each_node(
 ) -> list[NodeAnswer[Answer]]:
     """Call ``ask(*given)`` once on each live machine of the cluster at ``address``, all at the same time.
 
-    A machine whose environment cannot run the function, or that does not answer within ``seconds``, has a fault.
+    A machine whose environment cannot run the function, or that does not answer within ``seconds``, has a fault. One
+    that is lost meanwhile is left out.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -40,8 +41,11 @@ def on_each_node(
         there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
         asked.append(remote.options(scheduling_strategy=there).remote(*given))
     ready, _ = ray.wait(asked, num_returns=len(asked), timeout=seconds)
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # a lost machine is noticed after some 30 s
     found = []
     for node, call in zip(nodes, asked, strict=True):
+        if node["NodeID"] not in alive:
+            continue
         answer, fault = _answer(call) if call in ready else (None, f"no answer within {seconds:.0f} s")
         has = node["Resources"]
         found.append(NodeAnswer(_name(node), has.get("CPU", 0.0), has.get("GPU", 0.0), answer, fault))

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.tasks.run import pool
 from tests.worlds.killed import killed
-from tests.worlds.line import curate, rows, scored_twice, stopped, work_done
+from tests.worlds.line import curate, rows, scored_twice, snapshot, stopped, work_done
 from tests.worlds.shared import copied
 from tests.worlds.tiny_vlm import save_vlm
 
@@ -16,12 +15,6 @@ STEPS = (
     "semantic duplicates", "associate", "score similarity", "assign balance clusters", "caption main", "score captions",
     "tag", "fuse",
 )  # fmt: skip
-
-
-def snapshot(lake: Path) -> tuple:
-    """What must be equal between lakes: the dataset, and how many rows each table has."""
-    counts = rows(lake, 'SELECT "table", sum(rows) FROM partitions GROUP BY "table" ORDER BY "table"')
-    return rows(lake, "SELECT content_digest, version FROM datasets"), counts
 
 
 @pytest.mark.slow
@@ -36,18 +29,6 @@ def test_a_run_that_ends_early_in_each_stage_ends_in_the_dataset_of_an_undisturb
     curate(lake, pages, settings=settings)
     assert snapshot(lake) == snapshot(curated)
     assert scored_twice(lake) == []
-
-
-@pytest.mark.usefixtures("ray_ends")
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_whole_line_on_ray_gives_the_dataset_of_the_process_pool(
-    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(pool, "run_in_pool", None)  # every stage runs in Ray's workers, or fails
-    # One worker a stage: each imports the libraries by itself, and tests/tasks/test_stage.py has stages of several.
-    curate(tmp_path / "lake", pages, settings=settings, workers=1, ray_address="local", small_rounds="ray")
-    assert snapshot(tmp_path / "lake") == snapshot(curated)
 
 
 def test_a_second_run_does_nothing_and_publishes_nothing(curated_copy: Path, pages: Path, settings: dict[str, str]):

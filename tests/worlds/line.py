@@ -69,6 +69,12 @@ def curated_lake() -> Path:
     return made_once("curated-lake", lambda place: curate(place, pages(), settings=small_settings()))
 
 
+def snapshot(lake: Path) -> tuple:
+    """Return what must be equal between lakes: the dataset, and how many rows each table has."""
+    counts = rows(lake, 'SELECT "table", sum(rows) FROM partitions GROUP BY "table" ORDER BY "table"')
+    return rows(lake, "SELECT content_digest, version FROM datasets"), counts
+
+
 def work_done(counts: dict[str, int]) -> dict[str, int]:
     """Return the steps that had work."""
     return {step: n for step, n in counts.items() if n}
