@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import distributions, version
+from importlib.metadata import distributions, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ class Expected:
         python: Major and minor version of Python.
         pairmill: Version of Pairmill.
         packages: Digest of the versions of all installed packages.
+        extensions: Packages that declare scores, backends or formats, as NAME==VERSION.
         data_path: Folder or s3:// prefix of the lake's data, '' if no lake is named.
         files: Some files below ``data_path``, relative; empty on S3 and for a new lake.
         sources: Places of the sources, without formats.
@@ -38,6 +39,7 @@ class Expected:
     python: str
     pairmill: str
     packages: str
+    extensions: tuple[str, ...]
     data_path: str
     files: tuple[str, ...]
     sources: tuple[str, ...]
@@ -48,13 +50,19 @@ def expected(data_path: str, sources: tuple[str, ...], recipe: Recipe | None) ->
     """Return what this machine has."""
     folder = Path(data_path)
     files = () if "://" in data_path or not folder.is_dir() else tuple(_some_files(folder))
-    return Expected(_python(), version("pairmill"), packages_digest(), data_path, files, sources, recipe)
+    return Expected(_python(), version("pairmill"), packages_digest(), extensions(), data_path, files, sources, recipe)
 
 
 def packages_digest() -> str:
     """Hash the names and versions of all installed packages to 12 hex digits."""
     found = sorted({f"{each.name.lower()}=={each.version}" for each in distributions()})
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:12]
+
+
+def extensions() -> tuple[str, ...]:
+    """Return the installed packages that extend Pairmill by entry points, as NAME==VERSION, sorted."""
+    found = {point.dist for point in entry_points() if point.group.startswith("pairmill.") and point.dist}
+    return tuple(sorted(f"{each.name}=={each.version}" for each in found))
 
 
 def node_state(wanted: Expected) -> list[tuple[str, Finding]]:
@@ -77,6 +85,8 @@ def _versions(wanted: Expected) -> Iterator[Finding]:
         yield Finding(
             "fail", f"Pairmill {version('pairmill')}, not {wanted.pairmill}", f"pip install pairmill=={wanted.pairmill}"
         )
+    elif lacking := sorted(set(wanted.extensions) - set(extensions())):
+        yield Finding("fail", f"no {', '.join(lacking)}", f"pip install {' '.join(lacking)}")
     elif packages_digest() != wanted.packages:
         remedy = "install both from infra/requirements.lock: other versions of a model's library may score otherwise"
         yield Finding("warn", f"Pairmill {wanted.pairmill}, but other versions of its packages", remedy)

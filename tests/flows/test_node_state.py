@@ -34,6 +34,7 @@ def test_a_machine_as_the_one_that_starts_runs_lacks_nothing(tmp_path: Path):
     [
         ({"python": "3.9"}, "versions", "not 3.9: install Python 3.9 there"),
         ({"pairmill": "9.9"}, "versions", "not 9.9: pip install pairmill==9.9"),
+        ({"extensions": ("aesthetics==1.2",)}, "versions", "no aesthetics==1.2: pip install aesthetics==1.2"),
         ({"sources": ("/nowhere/pages",)}, "sources", "/nowhere/pages: is not on this machine: put it on S3, or"),
         ({"data_path": "/nowhere/data/", "files": ("a.parquet",)}, "lake", "/nowhere/data/: is not on this machine"),
     ],
