@@ -12,8 +12,11 @@ from importlib.metadata import distributions, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pairmill.catalog.terms.backend import GROUP as BACKENDS
+from pairmill.catalog.terms.declared import GROUP as SCORERS
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.flows.user_error import user_message
+from pairmill.ops.read.declared_formats import GROUP as FORMATS
 
 if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe
@@ -61,8 +64,8 @@ def packages_digest() -> str:
 
 def extensions() -> tuple[str, ...]:
     """Return the installed packages that extend Pairmill by entry points, as NAME==VERSION, sorted."""
-    found = {point.dist for point in entry_points() if point.group.startswith("pairmill.") and point.dist}
-    return tuple(sorted(f"{each.name}=={each.version}" for each in found))
+    found = [point.dist for group in (SCORERS, BACKENDS, FORMATS) for point in entry_points(group=group) if point.dist]
+    return tuple(sorted({f"{each.name}=={each.version}" for each in found}))
 
 
 def node_state(wanted: Expected) -> list[tuple[str, Finding]]:
