@@ -53,6 +53,6 @@ def test_a_recut_by_the_same_models_goes_on_and_by_others_does_not(curated: Path
 
 
 def test_a_rule_without_scorers_keeps_its_recipe_s_identity():
-    recipe = pm.load("demo")
+    recipe = pm.recipe("demo")
     assert all("scorers" not in rule for rule in recipe.record()["images"])
     assert recipe.with_({"images.short_side.scorers": {"image_embedding": OTHER}}).digest() != recipe.digest()
