@@ -54,7 +54,7 @@ def session(
     """
     uris, checked = checked_run(recipe, sources, compute)
     if compute.placement().is_cluster:
-        from pairmill.flows.machine.cluster import check_nodes  # with Ray, which other runs do without
+        from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
 
         check_nodes(compute.ray_address, lake, uris, checked[0].recipe)
     with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed, run_id) as session:

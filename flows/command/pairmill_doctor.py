@@ -40,7 +40,7 @@ def doctor(args: Namespace) -> int:
 
 def _cluster(args: Namespace) -> int:
     """Print a table of what each machine has and lacks, then a remedy for each; return 1 if a run would be refused."""
-    from pairmill.flows.machine.cluster import examine_nodes
+    from pairmill.flows.machine.cluster_nodes import examine_nodes
 
     recipe = _recipe(args)
     reports = examine_nodes(args.ray, args.lake, args.source or (recipe.sources if recipe else ()), recipe)

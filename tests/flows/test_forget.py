@@ -36,7 +36,10 @@ def test_forgotten_scores_are_erased_verify_says_so_and_a_run_makes_them_again(
     assert rows(curated_copy, "SELECT * FROM pairs ORDER BY image_id") == before
     told = tell("verify", "demo@1", *place)
     assert "scores were forgotten since: readable, and what follows from them, can no longer be checked" in told
-    assert "only the rules short_side, aspect_ratio, whole_text are compared" in told and "all that can be checked agree" in told
+    assert (
+        "only the rules short_side, aspect_ratio, whole_text are compared" in told
+        and "all that can be checked agree" in told
+    )
     assert "all whole" in tell("check", *place)
     assert main(["forget", "--scorer", digest, "--yes", *place]) == 1
     assert "has no rows; there is nothing to forget" in capsys.readouterr().err

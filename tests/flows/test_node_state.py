@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.machine import cluster
-from pairmill.flows.machine.cluster import NodeReport, check_nodes
+from pairmill.flows.machine import cluster_nodes
+from pairmill.flows.machine.cluster_nodes import NodeReport, check_nodes
 from pairmill.flows.machine.finding import Finding
 from pairmill.flows.machine.node_state import Expected, expected, node_state
 from pairmill.flows.settings import load_recipe
@@ -74,9 +74,9 @@ def test_a_run_is_refused_by_the_first_machine_that_works_and_lacks_something(mo
     lacking = (("sources", Finding("fail", "source /pages: is not on this machine", "put it on S3")),)
     head, good, bad = NodeReport("head", 0, 0, lacking), NodeReport("a", 4, 0, ()), NodeReport("b", 4, 1, lacking)
     recipe = load_recipe("demo", {})
-    monkeypatch.setattr(cluster, "examine_nodes", lambda *given: [head, good])
+    monkeypatch.setattr(cluster_nodes, "examine_nodes", lambda *given: [head, good])
     check_nodes("auto", "lake", (), recipe)
-    monkeypatch.setattr(cluster, "examine_nodes", lambda *given: [head, good, bad])
+    monkeypatch.setattr(cluster_nodes, "examine_nodes", lambda *given: [head, good, bad])
     with pytest.raises(
         PairmillError, match=r"1 of 2 machines .* b: source /pages: is not .*: put it on S3\. `pairmill"
     ):
