@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pairmill.tasks.run.on_ray import started
 from pairmill.tasks.run.placement import Placement
@@ -52,13 +52,14 @@ def on_each_node(
     return sorted(found, key=lambda each: each.name)
 
 
-def _answer(call: object) -> tuple:
+def _answer(call: Any) -> tuple[Any, str]:
     """Return (answer, '') or (None, why there is none)."""
     import ray
+    from ray.exceptions import RayError
 
     try:
         return ray.get(call), ""
-    except ray.exceptions.RayError as error:
+    except RayError as error:
         cause = getattr(error, "cause", None) or error
         return None, f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1][:300]}"
 

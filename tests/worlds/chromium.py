@@ -145,8 +145,8 @@ def tab() -> Iterator[Tab]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [browser(), f"--user-data-dir={profile}", *OPTIONS]
         # Debian's command is a script that starts the browser: a signal to it alone would leave the browser running.
-        silent = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        process = subprocess.Popen(command, start_new_session=True, **silent)
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, start_new_session=True, stderr=quiet, stdout=quiet)
         try:
             with connect(_socket(Path(profile)), max_size=2**26) as socket:
                 yield Tab(socket)
