@@ -23,7 +23,7 @@ TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
 def pair_columns(n_texts: int) -> dict[str, str]:
-    """Return the columns of a version of ``n_texts`` texts with their DuckDB types, in the order of `pairs`."""
+    """Return column -> DuckDB type of a version's pairs, in the order of `pairs`; ``n_texts``: its number of texts."""
     beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 

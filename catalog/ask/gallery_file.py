@@ -1,6 +1,6 @@
 """Build the gallery file: a DuckDB table with a row per image of a dataset version, or of the whole lake.
 
-The file of a version also has a sample of the sentences that its rules judged.
+The file of a version also has a sample of its sentences: `gallery_sentences`.
 
 A page of a gallery is one scan of one local table: at 1M images, milliseconds instead of the seconds of a join of a
 dozen tables of the lake. The file may be deleted at any time. Its name contains a digest of what it was built from: the
@@ -20,13 +20,14 @@ from pathlib import Path
 import duckdb
 
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.gallery_sentences import add_sentences
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake import spill
 from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.pending.eligible import current_scores, judged_sentences
+from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
@@ -34,7 +35,6 @@ from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
 LAYOUT = 4  # incremented when the columns or their storage change
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery
-SENTENCES = 20_000  # sampled: the share that a rule drops is known to within 0.7 % (95 %)
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 
 
@@ -50,7 +50,7 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
     try:
         _build(lake, dataset, unfinished / path.name)
         if dataset:
-            _add_sentences(lake, dataset, unfinished / path.name)
+            add_sentences(lake, dataset, unfinished / path.name)
         (unfinished / path.name).rename(path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -127,24 +127,6 @@ def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None 
         finally:
             lake.execute("DROP TABLE IF EXISTS temp.gallery_sample")
             lake.execute("DETACH gallery_sides")
-            lake.execute("DETACH gallery")
-
-
-def _add_sentences(lake: Lake, dataset: Dataset, path: Path) -> None:
-    """Write the table ``sentences``: those with the smallest ids, which are hashes, with what the version's rules read.
-
-    One scan of the lake's distinct sentences finds them; scores are joined to the sample alone.
-    """
-    with lake.pinned():
-        lake.execute(f"ATTACH {quoted(str(path))} AS gallery")
-        try:
-            known = f"sentence_content WHERE commit <= {dataset.commit} ORDER BY content LIMIT {SENTENCES}"
-            lake.execute(f"CREATE TEMP TABLE sampled_sentences AS SELECT content, text, shard FROM {known}")
-            judged = judged_sentences(plan_of(lake, dataset), dataset.commit, "sampled_sentences")
-            columns = f"* REPLACE (left(text, {LONGEST}) AS text)"
-            lake.execute(f"CREATE TABLE gallery.sentences AS SELECT {columns} FROM ({judged}) ORDER BY content")
-        finally:
-            lake.execute("DROP TABLE IF EXISTS temp.sampled_sentences")
             lake.execute("DETACH gallery")
 
 

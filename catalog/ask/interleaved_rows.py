@@ -1,4 +1,4 @@
-"""Read what a version kept of each document, in reading order: its pictures, and its sentences by paragraph."""
+"""Select the kept pictures and sentences of each document of a version, in reading order."""
 
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.report import plan_of
@@ -12,13 +12,13 @@ SHARDS_OF_ITEMS = "SELECT DISTINCT shard FROM (SELECT unnest(items).shard AS sha
 
 
 def unordered_documents(lake: Lake, dataset: Dataset) -> int:
-    """Count the documents with a kept picture whose reading order is unknown, because an older Pairmill read them."""
+    """Count the documents with a kept picture that have no reading order, because an older Pairmill ingested them."""
     pictures = kept_pictures(dataset)
     return lake.query(f"SELECT count(DISTINCT document_id) FROM ({pictures}) WHERE reading_order IS NULL")[0][0]
 
 
 def kept_pictures(dataset: Dataset) -> str:
-    """Return SQL for the version's pairs with their place in the document, and where their pictures are stored."""
+    """Return SQL for the version's pairs, each with its reading order in the document and the shard of its picture."""
     # A document that was read again has rows of both times, under the same ids.
     return (
         "SELECT p.document_id, i.reading_order, p.image_id, p.sha256, p.raw_image_url, p.alt_text, p.caption, "

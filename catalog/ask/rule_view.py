@@ -21,11 +21,12 @@ _TABLES = {"image": ("images", "image_id"), "sentence": ("sentences", "content")
 
 @dataclass(frozen=True)
 class RuleView:
-    """One rule on images or sentences. ``quantity`` is set if the rule is only its bounds, which can then be moved.
+    """One rule on images or sentences, with the distribution of the values that it compares.
 
-    ``kind``: 'image' or 'sentence'. ``counts``: number of items by bin from ``low`` to ``high``. ``missing``: items
-    without a value. ``sample``: of each sampled item its value, whether it passes all other rules that judge it, and
-    whether it is kept.
+    ``quantity``: what the rule compares, if the rule is a lower or upper threshold and nothing else; only such a
+    threshold can be moved. ``kind``: 'image' or 'sentence'. ``counts``: number of items by bin from ``low`` to
+    ``high``. ``missing``: items without a value. ``sample``: of each sampled item its value, whether it passes all
+    other rules that judge it, and whether it is kept.
     """
 
     kind: str

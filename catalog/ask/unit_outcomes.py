@@ -1,4 +1,4 @@
-"""Read what became of each unit's pictures in a dataset version, for a forecast from a sample of units."""
+"""Count, by source unit, which pictures of a dataset version were kept and which rule dropped the others."""
 
 from dataclasses import dataclass
 

@@ -2,7 +2,6 @@
 
 import re
 
-from pairmill.catalog.ask.all_captions import said
 from pairmill.catalog.ask.sentence_groups import representative_texts
 from pairmill.catalog.ask.why import (
     MOST,
@@ -16,9 +15,9 @@ from pairmill.catalog.ask.why import (
     select_rows,
     superseded_at,
 )
+from pairmill.catalog.ask.why_texts import texts_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.chosen_captions import chosen_rows
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.terms import text_columns
@@ -51,7 +50,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
         "group": _group_members(lake, sha256, group, others, decided, scope),
         "cluster": _cluster(lake, sha256, scope, decision),
         "matches": _matches(lake, image_id, sha256, scope, decision),
-        "texts": _texts(lake, sha256, scope, in_home_shard),
+        "texts": texts_of(lake, sha256, scope, in_home_shard),
         "quarantine": _quarantine_rows(lake, sha256, origin["url"], scope),
         "datasets": decided[image_id],
     }
@@ -203,54 +202,13 @@ def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """Return text -> its number (1 to 5) in the image's pair; {} for an image that was not kept."""
+    """Return text -> rank, 1 to 5, of the sentences in the image's pair; {} if the image was dropped."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
     texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
     rows = rows_of_key(lake, scope, "pairs", texts, "image_id", image_id, of_dataset)
     return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
-
-
-_TEXTS = {
-    "captions": "'caption' AS kind, captioner AS \"by\", text, status",
-    "tags": "'tags' AS kind, '' AS \"by\", coalesce(nullif(array_to_string(tags, ', '), ''), '(none)') AS text, "
-    "'ok' AS status",
-    "synthetic": "'synthetic' AS kind, '' AS \"by\", synthetic_text AS text, synthetic_status AS status",
-}
-
-
-def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
-    """Return all captions, tags and fused texts of the image, oldest first.
-
-    ``current``: by a scorer of the dataset. Current captions also have ``by``, the recipe's name of the captioner,
-    ``similarity`` if computed, and with several captioners ``chosen``: whether this text is the image's caption.
-    """
-    current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
-    found = []
-    for table, columns in _TEXTS.items():
-        rows = rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
-        for row in rows:
-            scorer = row.pop("scorer")
-            of_it = by_scorer.get(scorer, {}) if table == "captions" else {}
-            found.append({"current": scorer in current or bool(of_it), **row, **of_it})
-    return sorted(found, key=lambda row: (row["commit"], row["kind"]))
-
-
-def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
-    """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
-    plan = scope.plan
-    if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
-        return {}
-    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
-    rows = select_rows(lake, f"SELECT place, similarity FROM ({said(plan, scope.upto, only)})")
-    chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
-    found = {}
-    for row in rows:
-        name = plan.recipe.captioners[row["place"]].name
-        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
-        found[plan.scorer(plan.captioner(row["place"]))] = {"by": name, "similarity": row["similarity"], **several}
-    return found
 
 
 def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:

@@ -1,4 +1,4 @@
-"""Forget a scorer: say what its rows decide, delete them, and remember in `commits` that they are gone.
+"""Delete the rows of one scorer from a lake: list what reads them, delete them, and record the deletion in `commits`.
 
 The row of ``scorers`` stays, so that a version still says what made it. A later run scores anew if its recipe asks for
 the same scorer; the new rows have higher commits, so they do not count for older versions.
@@ -14,7 +14,7 @@ from pairmill.catalog.terms.error import PairmillError
 
 @dataclass(frozen=True)
 class Forgettable:
-    """What a scorer has in a lake, and what reads it.
+    """The rows of one scorer in a lake, and the versions that read them.
 
     Attributes:
         digest: The scorer's digest.
@@ -35,7 +35,7 @@ class Forgettable:
 
 
 def forgettable(lake: Lake, digest: str) -> Forgettable:
-    """Return what the scorer whose digest begins with ``digest`` has in the lake.
+    """Count the rows of the scorer whose digest begins with ``digest``, and find the versions that read them.
 
     Raises:
         PairmillError: No scorer has this digest, several have it, or it has no rows.

@@ -48,6 +48,7 @@ def print_image(facts: Facts, screen: Console) -> None:
     for text in facts["texts"]:
         by = f" by {shown(text['by'])}" if text["by"] else ""
         by += f", similarity {text['similarity']:.4f}" if text.get("similarity") is not None else ""
+        by += ", {} {:.3f}".format(*text["score"]) if text.get("score") else ""
         by += {True: ", chosen", False: ", not chosen"}.get(text.get("chosen"), "")
         said = "" if text["current"] else "  (not of this dataset)"
         screen.print(

@@ -40,7 +40,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sample of each source, by its address. All sources have the same share of units, so sources are strata."""
+    """The sampled units of each source, by the source's address.
+
+    The same share of units is drawn from every source: a stratified sample, with the sources as strata.
+    """
 
     samples: dict[str, UnitSample]
 

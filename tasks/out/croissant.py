@@ -59,7 +59,7 @@ class Description:
 
 
 def of_version(lake: Lake, dataset: Dataset, about: str, gaps: Sequence[Concept] = ()) -> Description:
-    """Return the description of a dataset version; ``gaps`` are counted concepts, listed by the share that is lost."""
+    """Describe a dataset version. ``gaps``: counted concepts, listed by the share of pictures that they lose."""
     rows = rows_of_pairs(dataset)
     return Description(
         dataset.name,

@@ -31,7 +31,10 @@ ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, whic
 def gather(
     lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, with_captions: str
 ) -> None:
-    """Copy the rows of a form into the table ``export_rows``; ``with_captions`` is as for `exports.gather`."""
+    """Select a form's rows, pairs or documents, into the temporary table ``export_rows``.
+
+    ``with_captions``: SQL of all captions, as `exports.gather` takes it; '' for none.
+    """
     if format in OF_DOCUMENTS:
         gather_documents(lake, dataset)
     else:
@@ -39,14 +42,14 @@ def gather(
 
 
 def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
-    """Return, by shard, the files with the image bytes of the gathered rows; {} for a form without pictures."""
+    """Return shard -> files that hold the image bytes of ``export_rows``; {} for a form without pictures."""
     if format not in WITH_PICTURES:
         return {}
     return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
 
 
 def check_choices(format: str, text: str, captions: str, shuffle: int | None) -> None:
-    """Raise PairmillError if there is no such form, or it lacks what a choice changes."""
+    """Raise PairmillError if the form is unknown, or does not support one of the options."""
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     if text != "text1" and format not in ONE_TEXT:
@@ -80,7 +83,7 @@ def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, te
 
 
 def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
-    """Return the columns that the card of a version of ``n_texts`` texts names."""
+    """Return the columns that the dataset card lists; ``n_texts``: number of text columns of the version."""
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "obelics":
@@ -92,7 +95,7 @@ def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
 
 
 def realsyn_columns(names: Collection[str]) -> list[str]:
-    """Return RealSyn's columns among ``names``; it has three texts, a version with more has these beside them."""
+    """Return RealSyn's columns among ``names``, in its order; text4 and text5 count if ``names`` has them."""
     return [name for name in ("raw_image_url", *text_columns.texts(), "syn_text") if name in names]
 
 

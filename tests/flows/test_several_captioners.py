@@ -94,6 +94,9 @@ def test_the_best_caption_may_be_the_one_that_a_matching_model_finds_best(
     published, counts = curate(lake, pages, settings=asked)
     assert (work_done(counts), published.is_new) == ({}, False)
     assert "agree" in tell("verify", "demo@2", "--lake", str(lake))
+    sha, (_, text, *_) = next(iter(kept.items()))
+    score = next(value for key, said, value in scored if (key, said) == (sha, text))
+    assert f"caption_itm_score {score:.3f}, chosen" in " ".join(tell("why", sha, "--lake", str(lake)).split())
 
 
 @pytest.mark.slow

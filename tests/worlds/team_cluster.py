@@ -111,7 +111,7 @@ async def _create_database(postgres: str, name: str) -> None:
 
 
 def _stop(child: Child) -> None:
-    """Stop a child and its descendants."""
+    """Terminate a process, and kill those of its descendants that still run after 30 s."""
     family = psutil.Process(child.process.pid).children(recursive=True) if child.process.poll() is None else []
     child.process.send_signal(signal.SIGTERM)
     child.process.wait(60)
