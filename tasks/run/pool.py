@@ -27,6 +27,7 @@ from pairmill.tasks.run.worker import JobWorker, with_notes
 
 Argument = TypeVar("Argument")
 Piece = TypeVar("Piece")
+_Outcome = list[Manifest] | BaseException
 SHOW_SECONDS = 2.0  # between two looks at the finished rows of unfinished items
 
 
@@ -190,7 +191,7 @@ class _Work:
     output: Output
     payload: bytes
     waiting: "queue.SimpleQueue[WorkItem | None]" = field(default_factory=queue.SimpleQueue)
-    done: "queue.SimpleQueue[list[Manifest] | BaseException]" = field(default_factory=queue.SimpleQueue)
+    done: "queue.SimpleQueue[tuple[WorkItem, _Outcome]]" = field(default_factory=queue.SimpleQueue)
     is_given_up: threading.Event = field(default_factory=threading.Event)
     pace: Pace = field(default_factory=Pace)
     ahead: RowsAhead = field(default_factory=RowsAhead)
@@ -217,13 +218,15 @@ class _PoolCall:
             self.size += 1
             self.processes.append(seat.process)
 
-    def outcome(self) -> list[Manifest] | BaseException | None:
+    def outcome(self) -> _Outcome | None:
         """Wait for one item's outcome; return None when it is time to show progress or add processes."""
         try:
             is_full = self.size == self._shape.processes
-            return self.work.done.get(timeout=SHOW_SECONDS if is_full else Pace.LOOK_SECONDS)
+            item, outcome = self.work.done.get(timeout=SHOW_SECONDS if is_full else Pace.LOOK_SECONDS)
         except queue.Empty:
             return None
+        self.work.ahead.end(item.digest)  # not before: its rows would be missing from a look in between
+        return outcome
 
     def end_hung(self, watchdog: Watchdog) -> None:
         """Let the watchdog end what hangs. If it gives up, also end what was tried again meanwhile, and raise."""
@@ -249,10 +252,10 @@ def _hand_out(work: _Work, seat: _CachedProcess) -> None:
             continue
         with seat.turns:
             outcome = _outcome(seat.process, work, item)
-        work.done.put(outcome)
+        work.done.put((item, outcome))
 
 
-def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | BaseException:
+def _outcome(process: Process, work: _Work, item: WorkItem) -> _Outcome:
     """Run one item; return its manifests, or the exception."""
     try:
         process.start()  # before the clock starts: the fork server may still be importing
@@ -262,5 +265,3 @@ def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | 
             return run_item(process, work.worker, work.payload, item, work.output, report, given_up)
     except BaseException as error:
         return error
-    finally:
-        work.ahead.end(item.digest)

@@ -1,6 +1,7 @@
 """A takedown deletes the artifacts at Prefect's server that show a removed picture, its address or a removed text."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,9 @@ def test_artifacts_of_removed_items_are_deleted_and_others_stay(
     prefect_api: str, curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = outcome(str(curated_copy), "demo")
-    document = rows(curated_copy, f"SELECT document_id FROM pairs WHERE image_id = '{found.samples[0]['image_id']}'")
+    # A picture of each of the two artifacts: a gallery shows some of the kept pictures, and the sample others.
+    shown = found.samples[0]["image_id"], re.findall(r"!\[([0-9a-f]{32})\]", picture_gallery(found))[0]
+    documents = rows(curated_copy, f"SELECT DISTINCT document_id FROM images WHERE image_id IN {shown}")
 
     @flow
     def run() -> None:
@@ -72,7 +75,8 @@ def test_artifacts_of_removed_items_are_deleted_and_others_stay(
         run()
         before = _data()
         report = tmp_path / "removal.json"
-        command = ["takedown", "--document", document[0][0], "--yes", "--report", str(report)]
+        named = [part for (document,) in documents for part in ("--document", document)]
+        command = ["takedown", *named, "--yes", "--report", str(report)]
         assert main([*command, "--lake", str(curated_copy)]) == 0
         left = _data()
     said = json.loads(report.read_text())["artifacts"]

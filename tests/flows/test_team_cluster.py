@@ -95,7 +95,7 @@ def test_a_team_gets_the_dataset_of_one_machine_although_a_machine_is_lost_and_o
     lake = write_yaml(tmp_path / "team", metadata=postgres, data_path="s3://data/lake")
     with (
         ray_nodes() as ray,
-        prefect_on_postgres(tmp_path / "prefect", postgres, lake, ray.address) as environment,
+        prefect_on_postgres(tmp_path / "prefect", postgres, lake, ray) as environment,
     ):
         ray.add("first", 1)
         ray.add("second", 1, AWS_ENDPOINT_URL="http://127.0.0.1:9")

@@ -2,11 +2,12 @@
 
 Postgres holds the lake's catalog and Prefect's database, moto's S3 server the sources and the lake's data. Ray has a
 head without CPUs, where Prefect's worker starts runs, and nodes that join and leave. A node shares no folder with
-another.
+another. A token lets them in.
 """
 
 import asyncio
 import os
+import secrets
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -27,10 +28,11 @@ UP_SECONDS = 240.0
 
 @dataclass
 class RayNodes:
-    """The nodes of a Ray cluster, by name. ``address`` is the head's."""
+    """The nodes of a Ray cluster, by name. ``address`` is the head's, ``token`` lets machines and programs in."""
 
     folder: Path
     address: str
+    token: dict[str, str]
     nodes: dict[str, Child]
 
     def add(self, name: str, cpus: int, **more: str) -> None:
@@ -41,7 +43,7 @@ class RayNodes:
         own.mkdir()
         command = [*RAY, *joining, "--num-cpus", str(cpus), "--temp-dir", str(own / "ray"),
                    "--object-store-memory", str(200_000_000)]  # fmt: skip
-        environment = {"HOME": str(own), "RAY_ADDRESS": "", **more}
+        environment = {"HOME": str(own), "RAY_ADDRESS": "", **self.token, **more}
         self.nodes[name] = child = start(f"ray {name}", command, environment, own, own)
         wait_for(child, lambda: "Ray runtime started" in child.log.read_text(errors="replace"), UP_SECONDS)
 
@@ -65,7 +67,8 @@ def ray_nodes() -> Iterator[RayNodes]:
     The nodes' folders have short names, because the path of a socket is at most 107 bytes.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = RayNodes(Path(folder), f"127.0.0.1:{free_port()}", {})
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        found = RayNodes(Path(folder), f"127.0.0.1:{free_port()}", token, {})
         try:
             found.add("head", 0)
             yield found
@@ -75,7 +78,7 @@ def ray_nodes() -> Iterator[RayNodes]:
 
 
 @contextmanager
-def prefect_on_postgres(folder: Path, postgres: str, lake: Path, ray_address: str) -> Iterator[dict[str, str]]:
+def prefect_on_postgres(folder: Path, postgres: str, lake: Path, ray: RayNodes) -> Iterator[dict[str, str]]:
     """Run Prefect's server on a database of its own, and `pairmill up` with its worker; yield its environment."""
     asyncio.run(_create_database(postgres, "prefect"))
     port = free_port()
@@ -89,7 +92,8 @@ def prefect_on_postgres(folder: Path, postgres: str, lake: Path, ray_address: st
             "/postgres", "/prefect"
         ),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "RAY_ADDRESS": ray_address,
+        "RAY_ADDRESS": ray.address,
+        **ray.token,
     }
     with ExitStack() as stack:
         command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]

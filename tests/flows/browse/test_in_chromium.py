@@ -81,8 +81,7 @@ def test_arrow_keys_move_between_pictures_and_enter_opens_one(shown: Tab):
     )
     aimed = shown.run("document.activeElement.href")
     shown.press("Enter")
-    shown.until(f"location.href === '{aimed}'")
-    assert shown.run("document.querySelector('.big img') !== null")
+    shown.until(f"location.href === '{aimed}' && document.querySelector('.big img') !== null")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
