@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.keep import takedown_record
@@ -58,11 +59,14 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
     yield _trimmed(lake, limits)
 
 
-def _erased(writer: Writer, waiting: list[str]) -> str:
-    """Erase the bytes of takedowns that were killed before they had done so."""
+def _erased(writer: Writer, waiting: dict[str, dict[str, Any]]) -> str:
+    """Erase the bytes of takedowns that were killed, or hindered by a reader, before they had done so."""
     erased = finish(writer, reports_folder(writer.lake.uri))
-    for takedown_id in waiting:
-        takedown_record.finish(writer.lake, takedown_id, {"takedown": takedown_id, "erased": asdict(erased)})
+    for takedown_id, report in waiting.items():
+        told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
+        takedown_record.finish(writer.lake, takedown_id, told)
+    if erased.why:
+        return f"{len(waiting):,} takedowns wait for the catalog's old pages: {erased.why}"
     return f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"
 
 

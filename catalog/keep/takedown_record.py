@@ -16,16 +16,18 @@ def begin(lake: Lake, takedown_id: str, reason: str, commit: int) -> None:
 
 
 def finish(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
-    """Record the report of a takedown that is done."""
+    """Record the report of a takedown. It is done unless ``report["erased"]["why"]`` says what hindered it."""
     text = json.dumps(report, sort_keys=True)
     lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
 
 
-def unfinished(lake: Lake) -> list[str]:
-    """Return the ids of takedowns that were killed before their bytes were erased."""
+def unfinished(lake: Lake) -> dict[str, dict[str, Any]]:
+    """Return takedown -> its report so far, of those that were killed or hindered before all bytes were erased."""
     if "takedowns" not in lake.tables:
-        return []
-    return [takedown_id for (takedown_id,) in lake.query("SELECT takedown_id FROM takedowns WHERE report = ''")]
+        return {}
+    hindered = "report = '' OR json_extract_string(report, '$.erased.why') <> ''"
+    found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
+    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:

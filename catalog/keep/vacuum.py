@@ -25,9 +25,12 @@ size, = connection.execute("PRAGMA page_size").fetchone()
 if free > share * pages and pages * size > smallest:
     try:
         connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # Beside a reader VACUUM succeeds in the write-ahead log alone: the old pages would stay in the catalog's file.
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
         sys.exit(str(error))
+    if busy:
+        sys.exit("another process reads it")
     print(pages * size, (pages - free) * size)
 """
 

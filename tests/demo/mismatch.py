@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.demo_models import DEMO_MODELS
 from tests.demo.truth import precision_recall
 from tests.worlds.generated import generate
 from tests.worlds.line import curate
 
-SCORED = {"scores": "{caption_itm: {}, synthetic_itm: {}}"}
+SCORED = {"scores": "{caption_itm: {}, synthetic_itm: {}}", "models.itm": DEMO_MODELS["itm"]}
 # Of each kind of text: its table and column, its cosine and the demo's least one (captions have no rule), its itm.
 TEXTS = {
     "fused": ("synthetic", "synthetic_text", "synthetic_similarity", 0.48, "synthetic_itm"),

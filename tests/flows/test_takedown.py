@@ -4,6 +4,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.taken_items import Subject
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
@@ -173,6 +175,30 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
             lake.execute("INSERT INTO partitions (\"table\", partition_id, shard, scorer) VALUES ('m', 'm', 'm', 'm')")
         assert not unseen(lake)
     assert found_in(curated_copy, [data]) == set()
+
+
+def test_a_takedown_beside_a_reader_is_finished_when_the_reader_has_gone(curated_copy: Path) -> None:
+    ((text, document),) = rows(
+        curated_copy, "SELECT text, document_id FROM sentences ORDER BY length(text) DESC, text LIMIT 1"
+    )
+    begin = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('BEGIN')"
+    read = "c.execute('SELECT count(*) FROM sqlite_master').fetchone(); print('reads', flush=True); input()"
+    with create_or_open(curated_copy) as lake:
+        reader = subprocess.Popen(
+            [sys.executable, "-c", f"{begin}; {read}", locate(str(curated_copy)).metadata],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert reader.stdout and reader.stdout.readline() == "reads\n"
+        done = take_down(lake, Subject(documents=(document,)), "test", curated_copy / "reports")
+        assert done.erased.why and list(takedown_record.unfinished(lake)) == [done.report["takedown"]]
+        told = [line for line in maintain_steps(lake, Limits()) if "takedowns" in line]
+        assert told == [f"1 takedowns wait for the catalog's old pages: {done.erased.why}"]
+        reader.communicate("\n")
+        assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
+        assert not takedown_record.unfinished(lake)
+        assert found_in(curated_copy, [text.encode()]) == set()  # in the write-ahead log of the open lake neither
+        ((report,),) = lake.query("SELECT report FROM takedowns")
+    assert json.loads(report) == done.report | {"erased": {**done.report["erased"], **json.loads(report)["erased"]}}
 
 
 def test_pictures_that_look_like_one_are_listed_and_go_only_by_their_number(
