@@ -44,10 +44,10 @@ lint-text:
 lint-types:
 	$(BIN)/pyright
 
-# Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who
-# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/worlds/shared.py).
-# One thread each: two threads of each of two processes on two cores would wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# Three at a time, whatever the machine has: on two cores two of them use but one, since tests wait for servers, disks
+# and each other; one that has loaded models holds 2 to 3 GB. Each begins with its part of the list; who is done first
+# takes from the others' rest. What all need, worlds and lakes, is made once (tests/worlds/shared.py). One thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 # What a change needs to be told within minutes. CI runs the slow tests with them: one run collects once, makes each
 # shared lake once, and has small tests left for who waits for the other's last long one.

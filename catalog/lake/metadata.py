@@ -174,12 +174,11 @@ class Metadata:
         plain = not self._read_only and not self._location.on_postgres
         with self._lock, suppress(duckdb.Error, OSError, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):
-                seal.remove(self._location)
-                self._connection.execute("USE memory; DETACH pairmill_metadata")
-                self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
-                self._connection.execute("SELECT 1 FROM pairmill_lease")
-                self._connection.execute("USE memory; DETACH pairmill_metadata")
-                seal.write(self._location)
+                with seal.closing(self._location):
+                    self._connection.execute("USE memory; DETACH pairmill_metadata")
+                    self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
+                    self._connection.execute("SELECT 1 FROM pairmill_lease")
+                    self._connection.execute("USE memory; DETACH pairmill_metadata")
         self._connection.close()
 
     def _attach(self, options: str) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import duckdb
@@ -41,10 +42,11 @@ def _attached(location: Location, read_only: bool, at: int | None = None) -> tup
         raise nothing
     if not read_only:
         check_new_place(location)
-        seal.remove_of_closed(location)
-        empty.begin(location)
-    connection = _connected(location, read_only)
-    metadata = Metadata(connection, location, read_only)
+    with nullcontext() if read_only or location.on_postgres else seal.opening(location):
+        if not read_only:
+            empty.begin(location)
+        connection = _connected(location, read_only)
+        metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():
         if at is not None:
             _check_snapshot(metadata, location, at)

@@ -8,6 +8,10 @@ unsealed catalog for milliseconds only. Hashing takes 0.7 s per GB and at most a
 While a lake is being written, its catalog is sealed for the current boot of this machine only: after a power cut, it is
 unknown which of catalog, seal and write-ahead log (left while another process reads) reached the disk. To sync each
 seal would cost a commit three more syncs. Only the seal of a closed lake is synced, and its removal by the next writer.
+
+Several processes may change a catalog at once: the one that has the lease, those that wait for it, those that open it.
+Each holds `FolderLock` while the seal is removed and the catalog changes. Who seals it, or finds that it does not fit,
+holds the lock alone.
 """
 
 import json
@@ -20,13 +24,17 @@ from typing import Any
 
 from pairmill.catalog.lake.digest import file_digest, file_stamp
 from pairmill.catalog.lake.durable import sync
+from pairmill.catalog.lake.folder_lock import FolderLock
 from pairmill.catalog.lake.host import host_since_boot
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.terms.error import Damaged
 
 SHARE = 20  # a change is sealed if the last sealing is at least SHARE times its own duration ago
-# For this long, a seal that does not match may be one that another process is replacing.
-PATIENCE_SECONDS = 0.3
+# For this long a log and a catalog that nobody changes may differ from their seal: a process that ends the last read is
+# writing the log into the catalog, which SQLite does without a change that we could lock. Syncs take most of it.
+MERGING_SECONDS = 1.0
+# The longest waits for others that change the catalog: of who finds that it does not fit, and of who closes it.
+ALONE_SECONDS, CLOSING_SECONDS = 10.0, 1.0
 
 
 class Seal:
@@ -39,14 +47,17 @@ class Seal:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """Change the catalog in the body: the seal is removed before it, and a new seal is written after it."""
-        with self._lock:
+        """Change the catalog in the body: the seal is removed before it, and a new seal is written after it.
+
+        While another process changes the catalog, no seal is written: the next change is sealed.
+        """
+        with self._lock, FolderLock(self._location.metadata) as folder:
             remove(self._location)
             try:
                 yield
             finally:
                 began = time.monotonic()
-                if began >= self._due:
+                if began >= self._due and folder.is_alone():
                     with suppress(OSError):
                         self._write()
                     self._due = time.monotonic() + SHARE * (time.monotonic() - began)
@@ -60,24 +71,30 @@ class Seal:
         _put(self._location, content)
 
 
-def write(location: Location) -> None:
-    """Seal a closed catalog, unless another process has just begun to write to it. Raise OSError."""
-    _put(location, _of(location.metadata), is_synced=True)
-    if _is_in_use(location):
+@contextmanager
+def closing(location: Location) -> Iterator[None]:
+    """Close the catalog in the body; then seal it, unless another process begins to write to it. Raise OSError."""
+    with FolderLock(location.metadata) as folder:
         remove(location)
+        yield
+        if folder.is_alone(CLOSING_SECONDS) and not _is_in_use(location):
+            _put(location, _of(location.metadata), is_synced=True)
+
+
+@contextmanager
+def opening(location: Location) -> Iterator[None]:
+    """Open the catalog for writing in the body, which changes its header: the seal of a closed one is removed first."""
+    with FolderLock(location.metadata):
+        if not _is_in_use(location) and is_sealed(location):
+            remove(location)
+            sync(os.path.dirname(location.metadata))  # else a power cut may bring it back beside a changed catalog
+        yield
 
 
 def remove(location: Location) -> None:
     """Remove the seal, because the catalog is about to change."""
     with suppress(OSError):
         os.remove(_path(location))
-
-
-def remove_of_closed(location: Location) -> None:
-    """Remove the seal if no process has the catalog open: opening it for writing changes its header."""
-    if not _is_in_use(location) and is_sealed(location):
-        remove(location)
-        sync(os.path.dirname(location.metadata))  # else a power cut may bring it back beside a changed catalog
 
 
 def is_sealed(location: Location) -> bool:
@@ -87,24 +104,45 @@ def is_sealed(location: Location) -> bool:
 
 def check(location: Location) -> None:
     """Raise Damaged if the catalog differs from its seal. A catalog with an unchanged stamp is not hashed again."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not location.on_postgres and (sealed := _read(location)) is not None:
-        try:
-            if _fits(location, sealed):
+    if location.on_postgres or _is_right(location):
+        return
+    seen, since = "", time.monotonic()
+    while True:
+        with FolderLock(location.metadata) as folder:
+            # A process that was stopped in a change, or changes without end, has removed the seal before.
+            if not folder.is_alone(ALONE_SECONDS) or _is_right(location):
                 return
-        except FileNotFoundError:
-            raise Damaged(
-                f"lake '{location.uri}': its catalog {location.metadata} is gone. Put it back from a copy of the lake; "
-                "the data was not touched."
-            ) from None
-        # A process that began to write meanwhile has removed or replaced the seal.
-        if _read(location) == sealed and time.monotonic() > deadline:
+            is_merged_by_none = folder.is_held and not _is_in_use(location)
+            if seen != (seen := _stamps(location)):
+                since = time.monotonic()
+        if is_merged_by_none or time.monotonic() - since > MERGING_SECONDS:
             raise Damaged(
                 f"lake '{location.uri}': its catalog {location.metadata} is damaged: it is not as it was last written. "
                 "Put it back from a copy of the lake, with its .seal; if another program was meant to change it, "
                 "delete that."
             )
         time.sleep(0.02)
+
+
+def _is_right(location: Location) -> bool:
+    """Return whether the catalog has no seal, or fits it. Raise Damaged if it is gone."""
+    sealed = _read(location)
+    try:
+        return sealed is None or _fits(location, sealed)
+    except FileNotFoundError:
+        raise Damaged(
+            f"lake '{location.uri}': its catalog {location.metadata} is gone. Put it back from a copy of the lake; "
+            "the data was not touched."
+        ) from None
+
+
+def _stamps(location: Location) -> str:
+    """Return the stamps of the catalog, its write-ahead log and its seal; they change with any of the three."""
+    found = []
+    for path in (location.metadata, f"{location.metadata}-wal", _path(location)):
+        with suppress(FileNotFoundError):
+            found.append(file_stamp(path))
+    return " ".join(found)
 
 
 def _fits(location: Location, sealed: dict[str, Any]) -> bool:

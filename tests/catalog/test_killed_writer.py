@@ -8,13 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from pairmill.catalog.lake import seal
 from pairmill.catalog.lake.host import host_since_boot
-from pairmill.catalog.lake.location import locate
+from pairmill.catalog.lake.location import Location, locate
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.write import lease
@@ -120,7 +122,8 @@ def test_a_log_that_another_boot_sealed_is_taken_as_it_is(
     seal.check(locate(place))
 
 
-def test_a_seal_that_is_being_replaced_is_waited_for(
+@pytest.mark.parametrize("killed", ["log"], indirect=True)
+def test_a_log_that_is_being_merged_is_waited_for(
     killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = shutil.copytree(killed, tmp_path / "lake")
@@ -137,6 +140,62 @@ def test_a_seal_that_is_being_replaced_is_waited_for(
     monkeypatch.setattr("pairmill.catalog.lake.seal.time.sleep", replace)
     seal.check(locate(place))
     assert len(waited) == 2
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Location:
+    """A sealed file in place of a catalog, because only its bytes matter."""
+    location = locate(str(tmp_path))
+    Path(location.metadata).write_bytes(b"0")
+    with seal.closing(location):
+        pass
+    return location
+
+
+def test_a_seal_that_another_change_outdates_does_not_stay(closed: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, digest = Path(closed.metadata), seal.file_digest
+    one, other = seal.Seal(closed), seal.Seal(closed)  # of two processes
+    other._due = float("inf")  # its seal would cost too large a share of its time
+
+    def change() -> None:
+        with other.broken():
+            catalog.write_bytes(b"2")
+
+    between = threading.Thread(target=change)
+
+    def digest_while_another_changes(path: str) -> str:
+        found = digest(path)
+        between.start()
+        between.join(0.3)
+        return found
+
+    with monkeypatch.context() as patch, one.broken():
+        patch.setattr(seal, "file_digest", digest_while_another_changes)
+        catalog.write_bytes(b"1")
+    between.join()
+    seal.check(closed)
+
+
+def test_a_catalog_that_is_being_opened_or_changed_is_not_taken_for_damaged(closed: Location) -> None:
+    file, began = Path(f"{closed.metadata}.seal"), threading.Event()
+    sealed = file.read_bytes()
+
+    def open_it() -> None:
+        with seal.opening(closed):
+            file.write_bytes(sealed)  # of one that closed it at that moment
+            Path(closed.metadata).write_bytes(b"1")
+            began.set()
+            time.sleep(1.5)  # longer than a log is waited for that is being merged
+            seal.remove(closed)
+
+    opener = threading.Thread(target=open_it)
+    opener.start()
+    assert began.wait(10)
+    seal.check(closed)
+    opener.join()
+    file.write_bytes(sealed)
+    with pytest.raises(Damaged):  # nobody changes it now
+        seal.check(closed)
 
 
 def test_readers_beside_a_writer_see_no_damage(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def test_a_writers_seal_is_for_one_boot_and_that_of_a_closed_lake_for_all(tmp_pa
     with monkeypatch.context() as patch:
         rebooted(patch)
         seal.check(locate(place))
-    seal.write(locate(place))
+    with seal.closing(locate(place)):
+        pass
     (place / "catalog.sqlite").write_bytes(b"other bytes")
     rebooted(monkeypatch)
     with pytest.raises(Damaged):

@@ -1,7 +1,7 @@
 """The line with its captioner behind servers that nobody here wrote: the same texts as of the model in the process.
 
 Each is started by `pairmill serve-model` out of an environment of its own: `transformers serve`, and vLLM's build for
-CPUs, whose first answer takes it some minutes.
+CPUs.
 """
 
 import os
@@ -56,6 +56,8 @@ def served(model: Path | str, engine: str, packages: Sequence[str], log: Path, *
     command = [sys.executable, "-m", "pairmill.flows.command.cli", "serve-model", f"hf:{model}", "--engine", engine]
     command += ["--env", str(env), "--port", str(port), "--dtype", "float32", *settings]
     own = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    # vLLM would compile the small model for two minutes.
+    own |= {"TORCHDYNAMO_DISABLE": "1", "VLLM_USE_AOT_COMPILE": "0"}
     with log.open("w+") as output:
         server = subprocess.Popen(command, env=os.environ | own, stdout=output, stderr=output)
         try:
