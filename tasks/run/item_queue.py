@@ -25,6 +25,8 @@ class ItemQueue:
         self._heard: dict[str, float] = {}
         self._ahead: dict[str, tuple[int, str]] = {}
         self._hung: set[str] = set()
+        self._left_out: dict[str, tuple[str, bytes]] = {}
+        self._gone: set[str] = set()
 
     def put(self, items: dict[str, bytes]) -> None:
         """Queue pickled items, by item digest."""
@@ -58,6 +60,8 @@ class ItemQueue:
         ``rows`` are the finished rows of its unfinished items, ``held`` is what its process works on.
         """
         with self._lock:
+            if minder in self._gone:
+                return False
             self._heard[minder], self._ahead[minder] = time.monotonic(), (rows, held)
             is_hung = minder in self._hung
             self._hung.discard(minder)
@@ -79,14 +83,36 @@ class ItemQueue:
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
             lost = {minder for minder, at in list(self._heard.items()) if at < limit}
-            for minder in lost:
-                del self._heard[minder]
-            for name in [name for name, holder in self._holders.items() if holder in lost]:
-                del self._holders[name]
-            again = [item for name, item in self._items.items() if name not in self._holders] if lost else []
-        for item in again:
-            self._waiting.put(item)
+            self._release(lost)
         return len(lost)
+
+    def leave_out(self, minder: str, node: str, host: str, error: bytes) -> None:
+        """Record that the model does not fit ``node``; queue again what its actor ``minder``, which ends, has.
+
+        No item is blamed: the starts that this actor made do not count. ``error`` is the pickled exception.
+        """
+        with self._lock:
+            self._left_out.setdefault(node, (host, error))
+            self._gone.add(minder)
+            self._tries.subtract(name for name, holder in self._holders.items() if holder == minder)
+            self._release({minder})
+
+    def left_out(self) -> dict[str, tuple[str, bytes]]:
+        """Return (host, pickled exception) of each node that the model does not fit, by the node's id."""
+        with self._lock:
+            return dict(self._left_out)
+
+    def _release(self, minders: set[str]) -> None:
+        """Queue again the items that these actors have or that may wait inside them."""
+        if not minders:
+            return
+        for minder in minders:
+            self._heard.pop(minder, None)
+        for name in [name for name, holder in self._holders.items() if holder in minders]:
+            del self._holders[name]
+        for name, item in self._items.items():
+            if name not in self._holders:
+                self._waiting.put(item)
 
     def close(self) -> None:
         """Drop all items and let the reader's `take` return None."""

@@ -21,10 +21,11 @@ from pairmill.tasks.run import pool
 from pairmill.tasks.run.devices import devices_by_worker
 from pairmill.tasks.run.finished_rows import Report, ignore
 from pairmill.tasks.run.model_job import ModelJob
-from pairmill.tasks.run.on_ray import OnRay, started
+from pairmill.tasks.run.on_ray import OnRay
 from pairmill.tasks.run.partition import Job, Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.process import LOG
+from pairmill.tasks.run.ray_nodes import started
 from pairmill.tasks.run.resources import (
     Node,
     Resources,
@@ -52,7 +53,8 @@ class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
-    ``stalled(report)`` is called when the watchdog has ended workers.
+    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which
+    Ray shows the stage.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class JobStage:
         placement: Placement,
         show: Callable[[str], None] = _not_shown,
         stalled: Callable[[str], None] = _not_shown,
+        name: str = "",
     ) -> None:
+        self._name = name or type(job).__name__
         self._job, self._placement, self._show, self._stalled = job, placement, show, stalled
         self._ray: OnRay | None = None
         self.gpus = 0.0  # of one worker, known once a round runs
@@ -147,7 +151,7 @@ class JobStage:
             asked = self._asked(started(self._placement))
             self.gpus = asked.gpus
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
-            self._ray = OnRay(self._worker(asked), asked, patience, self._show)
+            self._ray = OnRay(self._worker(asked), asked, patience, self._show, self._name)
         return self._ray
 
     def _asked(self, nodes: list[Node]) -> Resources:

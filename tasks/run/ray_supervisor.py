@@ -1,0 +1,117 @@
+"""Run work items inside a Ray actor: a supervised worker process with the threads that its machine has CPUs for."""
+
+import functools
+import os
+import pickle
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.model_error import UnfitDevice
+from pairmill.tasks.run.finished_rows import RowsAhead
+from pairmill.tasks.run.item_queue import SILENT_SECONDS
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.pool import run_item
+from pairmill.tasks.run.process import LoadDeaths, Process
+from pairmill.tasks.run.ray_nodes import nodes
+from pairmill.tasks.run.resources import Resources, feeders_on
+
+# After this many lost machines an item itself is the suspect, and the run stops.
+MOST_TRIES = 5
+
+
+def hand_out(_: Any, items: Any) -> Iterator[dict]:
+    """Yield each queued item as a row, until the queue is closed."""
+    import ray
+
+    while (item := ray.get(items.take.remote())) is not None:
+        yield {"item": [item]}
+
+
+class Supervisor:
+    """Ray actor that runs items in a worker process of its own and survives its death.
+
+    Args:
+        items: The `ItemQueue` actor.
+        payload: The pickled `JobWorker`.
+        asked: The resources of one worker.
+    """
+
+    def __init__(self, items: Any, payload: bytes, asked: Resources) -> None:
+        import ray
+
+        self._items = items
+        self._node = ray.get_runtime_context().get_node_id()
+        self._worker = pickle.loads(payload)
+        here = next((node for node in nodes() if node.id == self._node), None)
+        if here is not None:
+            self._worker = replace(self._worker, feeders=feeders_on(asked, here))
+        self._payload = pickle.dumps(self._worker)
+        environment = {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+        self._process = Process(environment, is_forked=False)  # a fork server for a single worker costs 0.3 GB
+        self._host = ray.util.get_node_ip_address()
+        self._name, self._ahead = uuid.uuid4().hex, RowsAhead()
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
+
+    def _send_heartbeats(self) -> None:
+        """Send heartbeats for ever, one every SILENT_SECONDS / 5."""
+        import ray
+
+        while True:
+            held = self._process.in_hand()
+            told = self._ahead.total(), held and f"{held} on {self._host}"
+            if ray.get(self._items.hear.remote(self._name, *told)):
+                self._process.end_hung()
+            time.sleep(SILENT_SECONDS / 5)
+
+    def __call__(self, batch: dict) -> dict:
+        """Run the items of a batch; return the name and the pickled outcome of each."""
+        names, made = [], []
+        for row in batch["item"]:
+            item, output = pickle.loads(row)
+            names.append(item.digest)
+            made.append(pickle.dumps(self._outcome(item, output)))
+        return {"name": names, "made": made}
+
+    def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
+        """Run one item; return its manifests, the exception that it raised, or None if another actor runs the item.
+
+        The exception is not raised: Ray is set to tolerate any number of failed blocks, so the run would never see it.
+        """
+        import ray
+
+        tries: Any = ray.get(self._items.begin.remote(item.digest, self._name))
+        if not tries:
+            return None
+        if tries > MOST_TRIES:
+            return PairmillError(
+                f"shard {item.shard}: each of {MOST_TRIES} machines that worked on {len(item.keys)} rows of it was "
+                "lost; what was finished is committed. Look at the memory of these, then run the same command again."
+            )
+        try:
+            report = functools.partial(self._ahead.add, item.digest)
+            return run_item(self._process, self._worker, self._payload, item, output, report)
+        except (UnfitDevice, LoadDeaths) as error:
+            self._leave_out(error)
+        except Exception as error:
+            return error
+        finally:
+            self._ahead.end(item.digest)
+
+    def _leave_out(self, error: Exception) -> None:
+        """Report that the model does not fit this machine, hand all items back, and end this actor.
+
+        The actor must not stay: Ray would keep handing it items, as it is always free. Its replacement starts on
+        another machine.
+        """
+        import ray
+
+        host = f"{self._host} ({self._node[:6]})"
+        ray.get(self._items.leave_out.remote(self._name, self._node, host, pickle.dumps(error)))
+        os._exit(1)
