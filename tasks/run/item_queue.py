@@ -25,11 +25,22 @@ class ItemQueue:
         self._heard: dict[str, float] = {}
         self._ahead: dict[str, tuple[int, str]] = {}
         self._hung: set[str] = set()
+        self._job = (0, b"")
         self._left_out: dict[str, tuple[str, bytes]] = {}
         self._gone: set[str] = set()
 
+    def use(self, number: int, job: bytes) -> None:
+        """Set the pickled job of the items that are queued from now on; all earlier ones are finished."""
+        with self._lock:
+            self._job = number, job
+
+    def job(self) -> tuple[int, bytes]:
+        """Return the current job with its number."""
+        with self._lock:
+            return self._job
+
     def put(self, items: dict[str, bytes]) -> None:
-        """Queue pickled items, by item digest."""
+        """Queue pickled items by their names, which are never used again."""
         with self._lock:
             self._items |= items
         for item in items.values():
@@ -53,6 +64,7 @@ class ItemQueue:
         with self._lock:
             self._items.pop(name, None)
             self._holders.pop(name, None)
+            self._tries.pop(name, None)
 
     def hear(self, minder: str, rows: int, held: str) -> bool:
         """Record a heartbeat of actor ``minder``; return whether it must end its worker process, which hangs.

@@ -1,9 +1,10 @@
-"""Run a stage on Ray Data: each dataset row is a work item, each actor supervises a worker process.
+"""Run stages on Ray Data: each dataset row is a work item, each actor supervises a worker process.
 
-A dataset lives as long as its stage. Work items reach it through a queue, round after round, so that each replica loads
-its model once. An actor only supervises its own worker process (`tasks.run.process`), which a bad row may kill; the
-code that then finds the bad row is the same as on one machine. An actor itself is lost only with its machine. Its items
-then go to other actors, and no row is blamed. A machine whose card has no room for the model is left out by name.
+A fleet is a dataset that does not end with its items: they reach it through a queue, round after round and step after
+step, so that each replica loads its model once. An actor only supervises its own worker process (`tasks.run.process`),
+which a bad row may kill; the code that then finds the bad row is the same as on one machine. An actor itself is lost
+only with its machine. Its items then go to other actors, and no row is blamed. A machine whose card has no room for the
+model is left out by name.
 """
 
 import pickle
@@ -25,48 +26,60 @@ from pairmill.tasks.run.ray_supervisor import Supervisor, hand_out
 from pairmill.tasks.run.resources import Resources
 from pairmill.tasks.run.waiting import Waiting
 from pairmill.tasks.run.watchdog import Watchdog
-from pairmill.tasks.run.worker import JobWorker, with_notes
+from pairmill.tasks.run.worker import with_notes
 
 
-class OnRay:
-    """A stage on Ray, for all its rounds.
+class Fleet:
+    """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
+
+    Attributes:
+        show: Called with the text of `Waiting` while the fleet waits for a machine.
 
     Args:
-        worker: The job, pickled once and sent to every actor.
         asked: The resources of one worker, and how many workers.
         patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
-        show: Called with the text of `Waiting` while the stage waits for a machine.
-        name: The step, by which Ray's dashboard and metrics name the operators and actors.
+        name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
+        show: See above.
 
     Raises:
         PairmillError: No machine has the resources of one worker, and none joined for ``patience`` seconds.
     """
 
-    def __init__(
-        self, worker: JobWorker, asked: Resources, patience: float, show: Callable[[str], None], name: str
-    ) -> None:
+    def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:
         import ray
 
-        self._name, self._left_out, self._notes = name, set[str](), list[str]()
-        self._waiting = Waiting(asked, show)
+        self.show = show
+        self._left_out, self._notes = set[str](), list[str]()
+        self._job, self._jobs, self._rounds = b"", 0, 0
+        self._waiting = Waiting(asked, lambda text: self.show(text))
         self._room = ResourceWait(asked, patience, self._waiting)
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
-        self._dataset = _dataset(self._queue, pickle.dumps(worker), asked, here, self._room.selector, name)
+        self._dataset = _dataset(self._queue, asked, here, self._room.selector, name)
         self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         LOG.info("workers' logs are on each machine in %s/logs", session_folder())
         threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
 
-    def run(self, items: Sequence[WorkItem], output: Output, watchdog: Watchdog) -> Iterator[list[Manifest]]:
-        """Run the items; yield the manifests of each as it finishes, with the notes of ``watchdog``.
+    def run(
+        self, job: bytes, items: Sequence[WorkItem], output: Output, watchdog: Watchdog
+    ) -> Iterator[list[Manifest]]:
+        """Run the items by a pickled `JobWorker`; yield the manifests of each as it finishes.
 
-        Raises what the job raises.
+        The same bytes object for every round is sent once. The manifests have the notes of ``watchdog``. Raises what
+        the job raises.
         """
         import ray
 
-        waiting = {item.digest: pickle.dumps((item, output)) for item in items}
+        if job is not self._job:
+            self._job, self._jobs = job, self._jobs + 1
+            ray.get(self._queue.use.remote(self._jobs, job))
+        self._rounds += 1
+        waiting = {}
+        for item in items:  # a later step may have an equal item
+            name = f"{self._rounds}-{item.digest}"
+            waiting[name] = pickle.dumps((name, self._jobs, item, output))
         ray.get(self._queue.put.remote(waiting))
         while waiting:
             self._look(watchdog)
@@ -115,7 +128,7 @@ class OnRay:
         self._left_out.add(node)
         if not self._room.leave_out(node):
             raise error
-        self._notes.append(f"{self._name}: machine {host} is left out, and others do its work: {error}")
+        self._notes.append(f"machine {host} is left out, and others do its work: {error}")
 
     def _take_notes(self) -> tuple[str, ...]:
         """Return the notes that were not yet taken."""
@@ -143,7 +156,6 @@ class _FarWorker:
 
 def _dataset(
     items: Any,
-    payload: bytes,
     asked: Resources,
     here: dict[str, str],
     selector: Callable[[], dict[str, str]],
@@ -160,6 +172,8 @@ def _dataset(
     context.enable_progress_bars = False
     context.target_max_block_size = 1  # one item a block: an actor starts it as soon as it is queued
     context.max_errored_blocks = -1  # unlimited: the queue redistributes the items of a lost machine
+    # Ray would end replicas that are idle for 10 s between two rounds, and start others, which load the model anew.
+    context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
     source = ray.data.from_items([{"row": 0}]).map_batches(
         _named(hand_out, f"pairmill items of {name}"),
@@ -173,7 +187,7 @@ def _dataset(
         warnings.simplefilter("ignore", RayDeprecationWarning)
         return source.map_batches(
             type(f"pairmill {name}", (Supervisor,), {}),
-            fn_constructor_args=(items, payload, asked),
+            fn_constructor_args=(items, asked),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(
                 min_size=asked.least,

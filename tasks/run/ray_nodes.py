@@ -39,13 +39,20 @@ def nodes() -> list[Node]:
     """Return the live machines."""
     import ray
 
-    found = []
-    for node in ray.nodes():
-        if node["Alive"]:
-            has = node["Resources"]
-            kinds = frozenset(name.removeprefix(ACCELERATOR) for name in has if name.startswith(ACCELERATOR))
-            found.append(Node(has.get("CPU", 0.0), has.get("GPU", 0.0), kinds, node["NodeID"]))
-    return found
+    return [_node(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def free() -> list[Node]:
+    """Return the live machines with the CPUs and GPUs that no worker has."""
+    from ray._private import state
+
+    return [_node(name, has) for name, has in state.available_resources_per_node().items()]
+
+
+def _node(name: str, has: dict[str, float]) -> Node:
+    """Return the machine of this id with the resources that Ray names."""
+    kinds = frozenset(each.removeprefix(ACCELERATOR) for each in has if each.startswith(ACCELERATOR))
+    return Node(has.get("CPU", 0.0), has.get("GPU", 0.0), kinds, name)
 
 
 def session_folder() -> str:

@@ -21,6 +21,7 @@ from pairmill.tasks.run.pool import run_item
 from pairmill.tasks.run.process import LoadDeaths, Process
 from pairmill.tasks.run.ray_nodes import nodes
 from pairmill.tasks.run.resources import Resources, feeders_on
+from pairmill.tasks.run.worker import JobWorker
 
 # After this many lost machines an item itself is the suspect, and the run stops.
 MOST_TRIES = 5
@@ -38,21 +39,19 @@ class Supervisor:
     """Ray actor that runs items in a worker process of its own and survives its death.
 
     Args:
-        items: The `ItemQueue` actor.
-        payload: The pickled `JobWorker`.
+        items: The `ItemQueue` actor, which has the job.
         asked: The resources of one worker.
     """
 
-    def __init__(self, items: Any, payload: bytes, asked: Resources) -> None:
+    def __init__(self, items: Any, asked: Resources) -> None:
         import ray
 
         self._items = items
         self._node = ray.get_runtime_context().get_node_id()
-        self._worker = pickle.loads(payload)
-        here = next((node for node in nodes() if node.id == self._node), None)
-        if here is not None:
-            self._worker = replace(self._worker, feeders=feeders_on(asked, here))
-        self._payload = pickle.dumps(self._worker)
+        here = [node for node in nodes() if node.id == self._node]
+        self._feeders = feeders_on(asked, here[0]) if here else asked.feeders
+        self._job: tuple[int, JobWorker | None, bytes] = 0, None, b""
+        self._lock = threading.Lock()
         environment = {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}
         self._process = Process(environment, is_forked=False)  # a fork server for a single worker costs 0.3 GB
         self._host = ray.util.get_node_ip_address()
@@ -74,19 +73,19 @@ class Supervisor:
         """Run the items of a batch; return the name and the pickled outcome of each."""
         names, made = [], []
         for row in batch["item"]:
-            item, output = pickle.loads(row)
-            names.append(item.digest)
-            made.append(pickle.dumps(self._outcome(item, output)))
+            name, number, item, output = pickle.loads(row)
+            names.append(name)
+            made.append(pickle.dumps(self._outcome(name, number, item, output)))
         return {"name": names, "made": made}
 
-    def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
-        """Run one item; return its manifests, the exception that it raised, or None if another actor runs the item.
+    def _outcome(self, name: str, number: int, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
+        """Run an item by job ``number``; return its manifests, what it raised, or None if another actor runs the item.
 
         The exception is not raised: Ray is set to tolerate any number of failed blocks, so the run would never see it.
         """
         import ray
 
-        tries: Any = ray.get(self._items.begin.remote(item.digest, self._name))
+        tries: Any = ray.get(self._items.begin.remote(name, self._name))
         if not tries:
             return None
         if tries > MOST_TRIES:
@@ -95,14 +94,27 @@ class Supervisor:
                 "lost; what was finished is committed. Look at the memory of these, then run the same command again."
             )
         try:
-            report = functools.partial(self._ahead.add, item.digest)
-            return run_item(self._process, self._worker, self._payload, item, output, report)
+            report = functools.partial(self._ahead.add, name)
+            return run_item(self._process, *self._worker(number), item, output, report)
         except (UnfitDevice, LoadDeaths) as error:
             self._leave_out(error)
         except Exception as error:
             return error
         finally:
-            self._ahead.end(item.digest)
+            self._ahead.end(name)
+
+    def _worker(self, number: int) -> tuple[JobWorker, bytes]:
+        """Return job ``number`` with this machine's feeders, also pickled: the same object for each of its items."""
+        import ray
+
+        with self._lock:
+            if number != self._job[0]:
+                job: Any = ray.get(self._items.job.remote())
+                worker = replace(pickle.loads(job[1]), feeders=self._feeders)
+                self._job = job[0], worker, pickle.dumps(worker)
+            _, worker, payload = self._job
+            assert worker is not None
+            return worker, payload
 
     def _leave_out(self, error: Exception) -> None:
         """Report that the model does not fit this machine, hand all items back, and end this actor.

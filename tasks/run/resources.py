@@ -69,14 +69,14 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
         nodes = _of_kind(nodes, pool.accelerator)
     gpus = _gpus(pool, model, nodes)
     if not gpus and not pool.feeders:
-        room = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
-        most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, room))
+        fits = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
+        most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, fits))
         return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
     feeders, cpus = _fed(pool, gpus, nodes)
-    room = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
+    fits = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
     most = pool.replicas[1] or UNBOUNDED
     if not placement.is_cluster:  # no machine can join later
-        most = min(most, room)
+        most = min(most, fits)
     least, lanes = max(1, min(pool.replicas[0], most)), LANES if feeders else 1
     most_feeders = MOST_FEEDERS if pool.feeders is None else feeders
     return Resources(cpus, gpus, least, most, lanes, feeders, most_feeders, pool.accelerator)
@@ -98,18 +98,22 @@ def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
 
     The run's own replicas and feeders take precedence.
     """
-    room = max((int(node.cpus) - 1 for node in nodes), default=1)
-    feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, room))
+    spare = max((int(node.cpus) - 1 for node in nodes), default=1)
+    feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, spare))
     return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
 
 
 def places(asked: Resources, nodes: list[Node]) -> int:
     """Count the items that all workers together have in flight, as far as the machines have room now."""
-    room = sum(
+    return asked.lanes * max(1, min(asked.most, room(asked, nodes)))
+
+
+def room(asked: Resources, nodes: list[Node]) -> int:
+    """Count the workers that fit on the machines."""
+    return sum(
         min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most)
         for node in _of_kind(nodes, asked.kind)
     )
-    return asked.lanes * max(1, min(asked.most, room))
 
 
 def refusal(asked: Resources, nodes: list[Node]) -> str:

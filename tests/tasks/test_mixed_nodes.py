@@ -34,7 +34,7 @@ def told() -> dict[str, Any]:
 def test_a_machine_whose_card_is_too_small_is_left_out_by_name_and_the_run_goes_on(told: dict[str, Any]):
     assert told["left out"]["rows"] == {"large": 96, "small": 0}
     (note,) = told["left out"]["notes"]
-    assert note.startswith("caption captioner: machine ") and note.endswith(f"others do its work: {NO_ROOM}")
+    assert note.startswith("machine ") and note.endswith(f"others do its work: {NO_ROOM}")
 
 
 def test_replicas_on_a_large_machine_have_its_feeders_beside_a_small_machine(told: dict[str, Any]):
@@ -47,6 +47,6 @@ def test_a_model_goes_to_the_kind_of_gpu_that_it_asks_for_and_the_error_of_the_o
     assert told["no room anywhere"] == NO_ROOM
 
 
-def test_rays_statistics_name_the_operators_by_the_step(told: dict[str, Any]):
-    assert "MapBatches(pairmill caption captioner)" in told["left out"]["stats"]
-    assert "MapBatches(pairmill items of caption captioner)" in told["left out"]["stats"]
+def test_rays_statistics_name_the_operators_by_the_model(told: dict[str, Any]):
+    assert "MapBatches(pairmill model clip)" in told["left out"]["stats"]
+    assert "MapBatches(pairmill items of model clip)" in told["left out"]["stats"]

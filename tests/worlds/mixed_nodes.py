@@ -46,12 +46,12 @@ class Large(OnGpu):
 
 def run(job: Large, where: Placement, name: str, n: int = 24) -> tuple[list[Manifest], str]:
     """Run ``n`` items; return their manifests, and Ray's statistics of the operators."""
-    with JobStage(job, where, name="caption captioner") as stage:
+    with JobStage(job, where, name="caption") as stage:
         made = [
             each for found in stage.run(items(name, n, rows=4), Output(f"{job.folder}/", "run", 1)) for each in found
         ]
-        assert stage._ray is not None
-        return made, stage._ray._dataset.stats()
+        assert stage._fleet is not None
+        return made, stage._fleet[1]._dataset.stats()
 
 
 def nodes_of(made: list[Manifest], names: dict[str, str]) -> dict[str, int]:
