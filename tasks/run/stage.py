@@ -55,8 +55,8 @@ class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
-    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which
-    Ray shows a stage without a model. ``fleets`` are those that earlier stages of the run have left.
+    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which Ray shows a stage
+    without a model. ``fleets`` are those that earlier stages of the run have left.
     """
 
     def __init__(
