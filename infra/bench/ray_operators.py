@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from infra.bench.measure import Row, finish, parser
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Output, Part, write_parts
 from pairmill.tasks.run.placement import ModelPool, Placement
@@ -167,8 +168,8 @@ class Infer:
         return {"found": found}
 
 
-def by_operators(job: Sleeping, items: list[WorkItem], output: Output) -> int:
-    """Run the items by operators; write each item whose batches are all there, and return how many are.
+def by_operators(job: Sleeping, items: list[WorkItem], output: Output) -> list[Manifest]:
+    """Run the items by operators; write each item whose batches are all there, and return the manifests.
 
     Ray Data has no grouping that streams, so this process puts the batches of an item together.
     """
@@ -190,26 +191,25 @@ def by_operators(job: Sleeping, items: list[WorkItem], output: Output) -> int:
         compute=ray.data.ActorPoolStrategy(size=1, max_tasks_in_flight_per_actor=8),
         max_restarts=-1, max_task_retries=TRIES,
     )  # fmt: skip
-    n = 0
+    made = []
     for batch in inferred.iter_batches(batch_size=None, prefetch_batches=0):
         for row in batch["found"]:
             digest, keys = pickle.loads(row)
             found[digest].append(keys)
             item = by_digest[digest]
             if sum(map(len, found[digest])) == len(item.keys):
-                write_parts(job.parts(item, found.pop(digest)), item, output)
-                n += 1
-    return n
+                made += write_parts(job.parts(item, found.pop(digest)), item, output)
+    return made
 
 
-def by_stage(job: Sleeping, items: list[WorkItem], output: Output) -> int:
-    """Run the items by Pairmill's stage with two feeders beside the model; return the number of finished items."""
+def by_stage(job: Sleeping, items: list[WorkItem], output: Output) -> list[Manifest]:
+    """Run the items by Pairmill's stage with two feeders beside the model; return the manifests."""
     where = Placement(ray_address="auto", models={"sleeping": ModelPool(1.0, (1, 1), 2)})
     with JobStage(job, where, name="bench") as stage:
-        return len(list(stage.run(items, output)))
+        return [manifest for made in stage.run(items, output) for manifest in made]
 
 
-CONTENDERS: dict[str, Callable[[Sleeping, list[WorkItem], Output], int]] = {
+CONTENDERS: dict[str, Callable[[Sleeping, list[WorkItem], Output], list[Manifest]]] = {
     "stage": by_stage,
     "operators": by_operators,
 }
@@ -217,18 +217,17 @@ CONTENDERS: dict[str, Callable[[Sleeping, list[WorkItem], Output], int]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did: items finished, share of wall time in which the model worked, CPU seconds of the cluster.
+    """What a run did: share of wall time in which the model worked, CPU seconds of the cluster.
 
     Both are counted from the first batch on, so that starts do not count.
 
     Attributes:
         repeated: Rows that the model saw more than once.
-        lost: Rows that no file has.
+        lost: Rows that no finished file has.
         loads: How often the model was loaded.
         seconds: From the first batch to the end of the run.
     """
 
-    finished: int
     busy: float
     cpu: float
     repeated: int
@@ -246,15 +245,14 @@ def run(name: str, shape: Shape, killer: bool = False, kill: bool = False) -> Ou
         before: list[float] = []
         watch = threading.Thread(target=_cpu_at_first_batch, args=(folder, before), daemon=True)
         watch.start()
-        finished = CONTENDERS[name](Sleeping(folder, shape), items, Output(f"{folder}/", "run", 1))
+        manifests = CONTENDERS[name](Sleeping(folder, shape), items, Output(f"{folder}/", "run", 1))
         watch.join()
         ended, cpu = time.time(), _cpu_seconds() - before[0]
         made = _batches(folder)
         first, last = min(start for *_, start, _ in made), max(end for *_, end in made)
         seen = Counter(key for key, *_ in made)
-        written = _written(folder)
+        written = _written(manifests)
         return Outcome(
-            finished=finished,
             busy=sum(end - start for *_, start, end in made) / (last - first),
             cpu=cpu,
             repeated=sum((seen[key] - 1) * n for key, n in {key: n for key, n, *_ in made}.items()),
@@ -271,14 +269,10 @@ def _batches(folder: str) -> list[tuple[str, int, float, float]]:
     return [(key, int(n), float(start), float(end)) for key, n, start, end in lines]
 
 
-def _written(folder: str) -> int:
-    """Count the distinct keys in the files of a run."""
-    keys = set()
-    for path in Path(folder).rglob("*.parquet"):
-        table = pq.ParquetFile(path).read()
-        if "sha256" in table.column_names:
-            keys.update(table["sha256"].to_pylist())
-    return len(keys)
+def _written(manifests: list[Manifest]) -> int:
+    """Count the distinct keys in a run's files of results."""
+    files = [manifest.path for manifest in manifests if manifest.table == "image_embedding"]
+    return len({key for path in files for key in pq.ParquetFile(path).read()["sha256"].to_pylist()})
 
 
 def _kill_halfway(folder: str, shape: Shape) -> None:
