@@ -116,7 +116,7 @@ class Sleeping:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(len(keys) / self.shape.rate)
         with open(f"{self.folder}/batches", "a") as file:
-            file.write(f"{keys[0]} {len(keys)} {started} {time.time()}\n")
+            file.write(f"{','.join(keys)} {started} {time.time()}\n")
         return keys
 
     def fetch(self, running: tuple[str, ...]) -> tuple[str, ...]:
@@ -249,24 +249,24 @@ def run(name: str, shape: Shape, killer: bool = False, kill: bool = False) -> Ou
         watch.join()
         ended, cpu = time.time(), _cpu_seconds() - before[0]
         made = _batches(folder)
-        first, last = min(start for *_, start, _ in made), max(end for *_, end in made)
-        seen = Counter(key for key, *_ in made)
+        first, last = min(start for _, start, _ in made), max(end for *_, end in made)
+        seen = Counter(key for keys, *_ in made for key in keys)
         written = _written(manifests)
         return Outcome(
-            busy=sum(end - start for *_, start, end in made) / (last - first),
+            busy=sum(end - start for _, start, end in made) / (last - first),
             cpu=cpu,
-            repeated=sum((seen[key] - 1) * n for key, n in {key: n for key, n, *_ in made}.items()),
+            repeated=sum(n - 1 for n in seen.values()),
             lost=sum(len(item.keys) for item in items) - written,
             loads=len((Path(folder) / "loads").read_text().split()),
             seconds=ended - first,
         )
 
 
-def _batches(folder: str) -> list[tuple[str, int, float, float]]:
-    """Return (first key, rows, start, end) of each batch that the model has finished."""
+def _batches(folder: str) -> list[tuple[list[str], float, float]]:
+    """Return (keys, start, end) of each batch that the model has finished."""
     path = Path(folder) / "batches"
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    return [(key, int(n), float(start), float(end)) for key, n, start, end in lines]
+    return [(keys.split(","), float(start), float(end)) for keys, start, end in lines]
 
 
 def _written(manifests: list[Manifest]) -> int:
