@@ -72,8 +72,6 @@ class ItemQueue:
         ``rows`` are the finished rows of its unfinished items, ``held`` is what its process works on.
         """
         with self._lock:
-            if minder in self._gone:
-                return False
             self._heard[minder], self._ahead[minder] = time.monotonic(), (rows, held)
             is_hung = minder in self._hung
             self._hung.discard(minder)
@@ -91,12 +89,17 @@ class ItemQueue:
             self._hung.add(minder)
 
     def requeue_lost(self) -> int:
-        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
+        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors.
+
+        Actors whose machines are left out do not count, but Ray may have handed them items until they ended.
+        """
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
             lost = {minder for minder, at in list(self._heard.items()) if at < limit}
+            for minder in lost:
+                del self._heard[minder]
             self._release(lost)
-        return len(lost)
+        return len(lost - self._gone)
 
     def leave_out(self, minder: str, node: str, host: str, error: bytes) -> None:
         """Record that the model does not fit ``node``; queue again what its actor ``minder``, which ends, has.
@@ -118,8 +121,6 @@ class ItemQueue:
         """Queue again the items that these actors have or that may wait inside them."""
         if not minders:
             return
-        for minder in minders:
-            self._heard.pop(minder, None)
         for name in [name for name, holder in self._holders.items() if holder in minders]:
             del self._holders[name]
         for name, item in self._items.items():

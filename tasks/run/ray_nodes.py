@@ -111,7 +111,7 @@ class ResourceWait:
 
     def leave_out(self, node: str) -> bool:
         """Do not count the machine with this id; return whether another one has the resources."""
-        self._left_out.add(node)
+        self._left_out = self._left_out | {node}  # Ray's thread reads it meanwhile
         return self._is_there()
 
     def selector(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pairmill.tasks.run.item_queue import SILENT_SECONDS
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.pool import run_item
 from pairmill.tasks.run.process import LoadDeaths, Process
-from pairmill.tasks.run.ray_nodes import nodes
+from pairmill.tasks.run.ray_nodes import LOOK_SECONDS, nodes
 from pairmill.tasks.run.resources import Resources, feeders_on
 from pairmill.tasks.run.worker import JobWorker
 
@@ -119,11 +119,12 @@ class Supervisor:
     def _leave_out(self, error: Exception) -> None:
         """Report that the model does not fit this machine, hand all items back, and end this actor.
 
-        The actor must not stay: Ray would keep handing it items, as it is always free. Its replacement starts on
-        another machine.
+        The actor must not stay: Ray would keep handing it items, as it is always free. It ends after the run has heard
+        of its machine, because Ray replaces it at once, and must know where not to.
         """
         import ray
 
         host = f"{self._host} ({self._node[:6]})"
         ray.get(self._items.leave_out.remote(self._name, self._node, host, pickle.dumps(error)))
+        time.sleep(LOOK_SECONDS + 1)
         os._exit(1)

@@ -32,13 +32,13 @@ def test_a_machine_that_is_left_out_hands_back_its_items_and_none_is_blamed():
     assert queue.left_out() == {"node": ("10.0.0.3", b"why")}
 
 
-def test_an_actor_that_is_left_out_is_not_counted_as_lost_whatever_it_still_says(monkeypatch: pytest.MonkeyPatch):
+def test_items_that_ray_handed_to_a_left_out_actor_until_it_ended_are_queued_again(monkeypatch: pytest.MonkeyPatch):
     queue = holding()
     queue.leave_out("small", "node", "10.0.0.3", b"why")
-    queue.hear("small", 7, "a row")
-    assert queue.progress() == (0, {"large": ""})
+    assert taken(queue, 2) == [b"a", b"b"]  # and Ray hands them to the actor that is about to end
     monkeypatch.setattr(item_queue, "SILENT_SECONDS", 0.0)
-    assert queue.requeue_lost() == 1
+    assert queue.requeue_lost() == 1  # `large`: who is left out is not lost
+    assert taken(queue, 3) == [b"a", b"b", b"c"]
 
 
 def test_a_lost_actors_items_are_queued_again_and_each_start_counts(monkeypatch: pytest.MonkeyPatch):
