@@ -1,9 +1,10 @@
 """Define the resources of each model of a run: GPUs, replicas, feeders, keys, prices. They do not change a dataset."""
 
+import re
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.backend import backend_of
@@ -15,6 +16,7 @@ DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; less than 1 % of 80 GB holds
 # A process works on one card, or on a part of it.
 PartOfACard = Annotated[float, Field(ge=0, le=1)]
 Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
+KIND = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")  # of a GPU: a label's value in Ray
 AN_EXAMPLE = "clip:gpus=0.25,replicas=1-8,feeders=4"
 
 
@@ -36,7 +38,11 @@ class ModelSize(BaseModel):
         None,
         description="Threads that prepare batches for each process. Empty: derived from the number of CPUs per GPU.",
     )
-
+    accelerator: str = Field(
+        "",
+        description="Kind of GPU on a Ray cluster, as Ray names it: H100. Empty: any. If no machine has one, the run "
+        "ends with a line that names each machine's kinds.",
+    )
     key: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$")] = Field(
         "", description="For a model behind endpoints: name of the workers' environment variable that holds the key."
     )
@@ -79,11 +85,29 @@ class ModelSize(BaseModel):
             raise ValueError(f"give a number from 1 to {MOST_REPLICAS}, or the least and the most")
         return replicas
 
+    @field_validator("accelerator")
+    @classmethod
+    def _is_a_kind(cls, accelerator: str) -> str:
+        """Validate that ``accelerator`` can be the name of a kind of GPU in Ray."""
+        if accelerator and not KIND.fullmatch(accelerator):
+            raise ValueError(
+                f"{accelerator[:40]!r} is no kind of GPU: give Ray's name for it, of letters, digits, '-', '_' or '.', "
+                "such as H100, A100-40G or L4"
+            )
+        return accelerator
+
+    @model_validator(mode="after")
+    def _has_a_card(self) -> Self:
+        """Validate that a model with an accelerator has a GPU."""
+        if self.accelerator and self.gpus == 0:
+            raise ValueError(f"gpus=0 keeps it on CPUs, and accelerator={self.accelerator} asks for a GPU; give one")
+        return self
+
     def pool(self) -> ModelPool:
         """Return these settings as a `ModelPool`; (0, 0) replicas mean as many as there is room for."""
         least, most = self.replicas if isinstance(self.replicas, list) else (self.replicas or 0, self.replicas or 0)
         prices = Prices(self.prompt_price, self.answer_price)
-        return ModelPool(self.gpus, (least, most), self.feeders, self.key, self.connections, prices)
+        return ModelPool(self.gpus, (least, most), self.feeders, self.key, self.connections, prices, self.accelerator)
 
 
 def parse_size(text: str) -> tuple[str, ModelSize]:
@@ -108,7 +132,8 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
     except ValidationError as error:
         fault = error.errors()[0]
         message = fault["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{fault['loc'][0]} of '{name}': {message}") from None
+        where = f"{fault['loc'][0]} of '{name}'" if fault["loc"] else f"'{name}'"
+        raise ValueError(f"{where}: {message}") from None
 
 
 def check_sizes(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
@@ -154,8 +179,8 @@ EXAMPLES = {
 
 
 def _read(key: str, value: str) -> str | float | int | list[int]:
-    """Parse a setting: a variable's name, a number, or 1-8 for replicas. Raises ValueError with the remedy."""
-    if key == "key":
+    """Parse a setting: a name, a number, or 1-8 for replicas. Raises ValueError with the remedy."""
+    if key in ("key", "accelerator"):
         return value
     example = EXAMPLES[key]
     parts = value.split("-") if key == "replicas" else [value]

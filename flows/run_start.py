@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
@@ -126,7 +126,8 @@ def session_on(
         register_judgements(writer)
         if json_log.is_asked():
             session.observe(LogLines(run_id))
-        with runs.recorded(lake, run_id, flow, plan.recipe, shown), _metrics(session, flow, compute.metrics):
+        recorded = runs.recorded(lake, run_id, flow, plan.recipe, shown)
+        with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
             yield session
         completed(session)
 

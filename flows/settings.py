@@ -121,6 +121,17 @@ class Compute(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _accelerators_need_a_cluster(self) -> Self:
+        """Validate that accelerators are chosen on a Ray cluster: a single machine has the GPUs that it has."""
+        chosen = [name for name, size in self.models.items() if size.accelerator]
+        if chosen and self.ray_address in ("", "local"):
+            raise ValueError(
+                f"accelerator of '{chosen[0]}' chooses among a Ray cluster's machines, and this run has none; name the "
+                "cluster (--ray, or compute.ray_address in Prefect), or leave accelerator out"
+            )
+        return self
+
     def limits(self) -> RunLimits:
         """Return the limits of a run as `RunLimits`."""
         return RunLimits(self.max_hours, self.max_gpu_hours, self.max_rows, self.max_gigabytes)

@@ -117,7 +117,8 @@ def compute_options(command: argparse.ArgumentParser) -> None:
         "--workers", type=worker_count, default=0, metavar="N", help="worker processes; 0 means one per CPU"
     )
     compute.add_argument("--model", type=model_sizes, action="append", default=[], metavar="NAME:SIZES",
-                         help="a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, or behind endpoints "
+                         help="a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, on a cluster's GPUs of one "
+                         "kind captioner:accelerator=H100, or behind endpoints "
                          "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6; "
                          "may repeat")  # fmt: skip
     compute.add_argument("--max-cost", type=cost, default=0.0, metavar="SUM",

@@ -36,6 +36,7 @@ NAMES = (
     "browse",
     "answers",
     "stage",
+    "ray_operators",
     "feeders",
     "partitions",
 )

@@ -25,9 +25,22 @@ class ItemQueue:
         self._heard: dict[str, float] = {}
         self._ahead: dict[str, tuple[int, str]] = {}
         self._hung: set[str] = set()
+        self._job = (0, b"")
+        self._left_out: dict[str, tuple[str, bytes]] = {}
+        self._gone: set[str] = set()
+
+    def use(self, number: int, job: bytes) -> None:
+        """Set the pickled job of the items that are queued from now on; all earlier ones are finished."""
+        with self._lock:
+            self._job = number, job
+
+    def job(self) -> tuple[int, bytes]:
+        """Return the current job with its number."""
+        with self._lock:
+            return self._job
 
     def put(self, items: dict[str, bytes]) -> None:
-        """Queue pickled items, by item digest."""
+        """Queue pickled items by their names, which are never used again."""
         with self._lock:
             self._items |= items
         for item in items.values():
@@ -51,6 +64,7 @@ class ItemQueue:
         with self._lock:
             self._items.pop(name, None)
             self._holders.pop(name, None)
+            self._tries.pop(name, None)
 
     def hear(self, minder: str, rows: int, held: str) -> bool:
         """Record a heartbeat of actor ``minder``; return whether it must end its worker process, which hangs.
@@ -75,18 +89,43 @@ class ItemQueue:
             self._hung.add(minder)
 
     def requeue_lost(self) -> int:
-        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
+        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors.
+
+        Actors whose machines are left out do not count, but Ray may have handed them items until they ended.
+        """
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
             lost = {minder for minder, at in list(self._heard.items()) if at < limit}
             for minder in lost:
                 del self._heard[minder]
-            for name in [name for name, holder in self._holders.items() if holder in lost]:
-                del self._holders[name]
-            again = [item for name, item in self._items.items() if name not in self._holders] if lost else []
-        for item in again:
-            self._waiting.put(item)
-        return len(lost)
+            self._release(lost)
+        return len(lost - self._gone)
+
+    def leave_out(self, minder: str, node: str, host: str, error: bytes) -> None:
+        """Record that the model does not fit ``node``; queue again what its actor ``minder``, which ends, has.
+
+        No item is blamed: the starts that this actor made do not count. ``error`` is the pickled exception.
+        """
+        with self._lock:
+            self._left_out.setdefault(node, (host, error))
+            self._gone.add(minder)
+            self._tries.subtract(name for name, holder in self._holders.items() if holder == minder)
+            self._release({minder})
+
+    def left_out(self) -> dict[str, tuple[str, bytes]]:
+        """Return (host, pickled exception) of each node that the model does not fit, by the node's id."""
+        with self._lock:
+            return dict(self._left_out)
+
+    def _release(self, minders: set[str]) -> None:
+        """Queue again the items that these actors have or that may wait inside them."""
+        if not minders:
+            return
+        for name in [name for name, holder in self._holders.items() if holder in minders]:
+            del self._holders[name]
+        for name, item in self._items.items():
+            if name not in self._holders:
+                self._waiting.put(item)
 
     def close(self) -> None:
         """Drop all items and let the reader's `take` return None."""

@@ -14,6 +14,8 @@ from typing import Any
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import Engine, RemoteEngine
+from pairmill.ops.models.device.failures import first_line, is_no_room
+from pairmill.ops.models.model_error import ModelError, UnfitDevice
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.messages import RowLease, RowsFinished
 from pairmill.tasks.run.model_job import ModelJob, Piece
@@ -61,10 +63,15 @@ class ModelLine:
         return with_seconds(manifests, self._watched.spent(number))
 
     def _load(self) -> None:
-        """Load the model once."""
+        """Load the model once. Raises UnfitDevice if the device runs out of memory."""
         with self._loading:
             if not self._is_loaded:
-                self._job.load()
+                try:
+                    self._job.load()
+                except Exception as error:
+                    if isinstance(error, ModelError) or not is_no_room(error):
+                        raise
+                    raise UnfitDevice(f"model '{self._job.model}' does not fit here: {first_line(error)}") from error
                 self._is_loaded = True
 
     def close(self) -> None:

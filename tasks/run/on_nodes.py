@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pairmill.tasks.run.on_ray import started
 from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.ray_nodes import started
 
 SECONDS = 120.0  # a machine starts a worker in 3 to 10 s, and may have to look for a model
 Answer = TypeVar("Answer")

@@ -28,6 +28,7 @@ class ModelPool:
         key: The environment variable with the API key, for a model behind endpoints.
         connections: The most concurrent requests to each endpoint.
         prices: The prices of the endpoints' tokens.
+        accelerator: The kind of GPU on a Ray cluster, as Ray names it ('H100'); '' for any.
     """
 
     gpus: float | None = None
@@ -36,6 +37,7 @@ class ModelPool:
     key: str = ""
     connections: int = 256
     prices: Prices = Prices()
+    accelerator: str = ""
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def quarantine_killers(
     try:
         found = isolate(item, attempt, first)
     except PairmillError as error:
-        raise PairmillError(
+        raise type(error)(  # a death while loading stays one
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
             f"committed. Run the same command again; if it dies again, use {_fewer(job)}."
         ) from None

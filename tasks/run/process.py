@@ -36,6 +36,10 @@ STUCK = "a worker process that ran it alone was ended when its time was over"
 BROKE = "it broke the device's context"
 
 
+class LoadDeaths(PairmillError):
+    """Worker processes died again and again before they had a row: this machine has no room for the model."""
+
+
 class Process:
     """One supervised worker process, started on demand and restarted after each death. Thread-safe.
 
@@ -131,7 +135,7 @@ class Process:
     def _living(self) -> "_RunningProcess":
         """Return the running process; start a new one if the last one has died.
 
-        Raises PairmillError after too many deaths.
+        Raises LoadDeaths after too many deaths.
         """
         if self._life is None or self._life.is_over():
             self._count_idle_death()
@@ -139,10 +143,10 @@ class Process:
         return self._life
 
     def _count_idle_death(self) -> None:
-        """Count consecutive deaths without a row in progress. Raises PairmillError at MAX_IDLE_DEATHS."""
+        """Count consecutive deaths without a row in progress. Raises LoadDeaths at MAX_IDLE_DEATHS."""
         self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
         if self._idle_deaths == MAX_IDLE_DEATHS:
-            raise PairmillError(
+            raise LoadDeaths(
                 f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they loaded "
                 "a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute in Prefect)"
             )

@@ -19,10 +19,12 @@ UNBOUNDED = 10_000
 
 @dataclass(frozen=True)
 class Node:
-    """The total CPUs and GPUs of one machine."""
+    """The total CPUs and GPUs of one machine; on Ray also the kinds of its GPUs ('H100') and its id."""
 
     cpus: float
     gpus: float
+    kinds: frozenset[str] = frozenset()
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Resources:
         most: The most workers.
         lanes: Items in flight in each worker.
         feeders: Threads that prepare batches for the worker's model; 0: the worker prepares them itself.
+        most_feeders: Feeders on a machine with more CPUs for each of its GPUs, see `feeders_on`.
+        kind: The kind of GPU, '' for any.
     """
 
     cpus: float
@@ -44,6 +48,8 @@ class Resources:
     most: int
     lanes: int = 1
     feeders: int = 0
+    most_feeders: int = 0
+    kind: str = ""
 
     @property
     def share(self) -> float:
@@ -59,17 +65,32 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
     threads.
     """
     pool = placement.pool_of(model) if model else ModelPool()
+    if pool.accelerator:
+        nodes = _of_kind(nodes, pool.accelerator)
     gpus = _gpus(pool, model, nodes)
     if not gpus and not pool.feeders:
-        room = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
-        most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, room))
+        fits = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
+        most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, fits))
         return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
     feeders, cpus = _fed(pool, gpus, nodes)
-    room = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
+    fits = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
     most = pool.replicas[1] or UNBOUNDED
     if not placement.is_cluster:  # no machine can join later
-        most = min(most, room)
-    return Resources(cpus, gpus, max(1, min(pool.replicas[0], most)), most, LANES if feeders else 1, feeders)
+        most = min(most, fits)
+    least, lanes = max(1, min(pool.replicas[0], most)), LANES if feeders else 1
+    most_feeders = MOST_FEEDERS if pool.feeders is None else feeders
+    return Resources(cpus, gpus, least, most, lanes, feeders, most_feeders, pool.accelerator)
+
+
+def feeders_on(asked: Resources, node: Node) -> int:
+    """Return the feeders of a worker on this machine: by its own CPUs and GPUs, unless the run sets a number.
+
+    A worker's CPUs are the same on all machines, so that it fits everywhere; only its number of threads differs.
+    Otherwise 8 GPUs beside 192 CPUs would have the 5 feeders of another machine that has 1 GPU and 8 CPUs.
+    """
+    if asked.feeders == asked.most_feeders or not asked.gpus:
+        return asked.feeders
+    return max(asked.feeders, _feeders(node.cpus / max(1, _on_cards(node, asked.gpus))))
 
 
 def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
@@ -77,30 +98,34 @@ def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
 
     The run's own replicas and feeders take precedence.
     """
-    room = max((int(node.cpus) - 1 for node in nodes), default=1)
-    feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, room))
+    spare = max((int(node.cpus) - 1 for node in nodes), default=1)
+    feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, spare))
     return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
 
 
 def places(asked: Resources, nodes: list[Node]) -> int:
     """Count the items that all workers together have in flight, as far as the machines have room now."""
-    room = sum(
-        min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most) for node in nodes
+    return asked.lanes * max(1, min(asked.most, room(asked, nodes)))
+
+
+def room(asked: Resources, nodes: list[Node]) -> int:
+    """Count the workers that fit on the machines."""
+    return sum(
+        min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most)
+        for node in _of_kind(nodes, asked.kind)
     )
-    return asked.lanes * max(1, min(asked.most, room))
 
 
 def refusal(asked: Resources, nodes: list[Node]) -> str:
     """Return the error message that no machine has the resources of one worker, with the remedy; '' if one has."""
-    if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in nodes):
+    if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in _of_kind(nodes, asked.kind)):
         return ""
-    have = "; ".join(
-        f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in sorted(nodes, key=lambda node: (node.gpus, node.cpus))
-    )
+    have = "; ".join(map(_described, sorted(nodes, key=lambda node: (node.gpus, node.cpus))))
+    kind, or_kind = (f" of kind {asked.kind}", ", or another accelerator") if asked.kind else ("", "")
     return (
-        f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, and no machine has as many ({have}). Give "
-        "its model fewer GPUs or feeders (--model, or compute.models in Prefect), or name a cluster that has them by "
-        "--ray; where one starts machines on demand, it launches none for this."
+        f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs{kind}, and no machine has as many ({have}). "
+        f"Give its model fewer GPUs or feeders{or_kind} (--model, or compute.models in Prefect), or name a cluster "
+        "that has them by --ray; where one starts machines on demand, it launches none for this."
     )
 
 
@@ -115,7 +140,18 @@ def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:
         return 0.0
     if pool.gpus is not None:
         return pool.gpus
-    return 1.0 if any(node.gpus for node in nodes) else 0.0
+    return 1.0 if pool.accelerator or any(node.gpus for node in nodes) else 0.0
+
+
+def _of_kind(nodes: list[Node], kind: str) -> list[Node]:
+    """Return the machines with GPUs of this kind, all machines for ''."""
+    return [node for node in nodes if kind in node.kinds] if kind else nodes
+
+
+def _described(node: Node) -> str:
+    """Describe a machine: CPUs, GPUs and their kinds."""
+    kinds = f" ({', '.join(sorted(node.kinds))})" if node.kinds else ""
+    return f"{node.cpus:g} CPUs, {node.gpus:g} GPUs{kinds}"
 
 
 def _on_cards(node: Node, gpus: float) -> int:
@@ -134,7 +170,11 @@ def _fed(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[int, float]:
         return pool.feeders, 1.0 + pool.feeders
     shares = [node.cpus / n for node in nodes if (n := _on_cards(node, gpus))]
     share = min(shares, default=1.0)
-    feeders = max(1, min(MOST_FEEDERS, floor(0.8 * share) - 1))
+    feeders = _feeders(share)
     # Ray accepts fractions of a CPU in steps of 0.0001.
-
     return feeders, min(1.0 + feeders, float(floor(share)) if share >= 1 else floor(share * 10_000) / 10_000)
+
+
+def _feeders(share: float) -> int:
+    """Return the feeders of a replica whose share of its machine is so many CPUs."""
+    return max(1, min(MOST_FEEDERS, floor(0.8 * share) - 1))

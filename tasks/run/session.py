@@ -17,6 +17,7 @@ from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.budget import Budget
+from pairmill.tasks.run.fleets import Fleets
 from pairmill.tasks.run.observer import Observer
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
@@ -60,6 +61,7 @@ class Session:
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
+        fleets: The workers on a Ray cluster that earlier steps have left, with their models loaded.
         sampled: Returns the part of a source that the run reads; all of it but in a preflight.
     """
 
@@ -80,8 +82,12 @@ class Session:
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
     sampled: Callable[["Source"], "Source"] = _whole
+    fleets: Fleets = field(init=False)
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fleets = Fleets(keeps=self.placement.is_cluster)
 
     @property
     def lake(self) -> Lake:
@@ -224,7 +230,9 @@ class Session:
 
     def _stage(self, step: str, job: Job, placement: Placement) -> JobStage:
         """Return a stage whose waits and stalls the run shows."""
-        return JobStage(job, placement, partial(self._show_waiting, step), partial(self._stalled, step))
+        return JobStage(
+            job, placement, partial(self._show_waiting, step), partial(self._stalled, step), step, self.fleets
+        )
 
     def _advance(self, progress: Progress) -> None:
         """Show progress to the run's display and its observers."""

@@ -10,6 +10,7 @@ rows keep every worker busy. A CPU worker has one shard in memory, a worker with
 therefore bounded by the shards and the model, whatever the length of the work list.
 """
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -20,11 +21,13 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import pool
 from pairmill.tasks.run.devices import devices_by_worker
 from pairmill.tasks.run.finished_rows import Report, ignore
+from pairmill.tasks.run.fleets import Fleets
 from pairmill.tasks.run.model_job import ModelJob
-from pairmill.tasks.run.on_ray import OnRay, started
+from pairmill.tasks.run.on_ray import Fleet
 from pairmill.tasks.run.partition import Job, Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.process import LOG
+from pairmill.tasks.run.ray_nodes import started
 from pairmill.tasks.run.resources import (
     Node,
     Resources,
@@ -52,7 +55,8 @@ class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
-    ``stalled(report)`` is called when the watchdog has ended workers.
+    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which Ray shows a stage
+    without a model. ``fleets`` are those that earlier stages of the run have left.
     """
 
     def __init__(
@@ -61,9 +65,14 @@ class JobStage:
         placement: Placement,
         show: Callable[[str], None] = _not_shown,
         stalled: Callable[[str], None] = _not_shown,
+        name: str = "",
+        fleets: Fleets | None = None,
     ) -> None:
+        self._name = name or type(job).__name__
         self._job, self._placement, self._show, self._stalled = job, placement, show, stalled
-        self._ray: OnRay | None = None
+        self._fleets = fleets or Fleets()
+        self._fleet: tuple[Resources, Fleet] | None = None
+        self._job_bytes, self._is_idle = b"", True
         self.gpus = 0.0  # of one worker, known once a round runs
 
     @property
@@ -80,8 +89,8 @@ class JobStage:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._ray is not None:
-            self._ray.close()
+        if self._fleet is not None:
+            self._fleets.give_back(self.model, *self._fleet, self._is_idle)
 
     def run(self, items: Sequence[WorkItem], output: Output, show_ahead: Report = ignore) -> Iterator[list[Manifest]]:
         """Run the job on every item; yield each item's manifests (one a file) in the order in which items finish.
@@ -96,7 +105,7 @@ class JobStage:
             return iter(())
         if self._stays_here(items):
             return self._in_pool(items, output, show_ahead)
-        return self._on_ray().run(items, output, self._watchdog())
+        return self._on_ray(self._taken(len(items)), items, output)
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
         """Return the items, with small shards joined where a device or a server processes many rows at once.
@@ -114,7 +123,7 @@ class JobStage:
     def _stays_here(self, items: Sequence[WorkItem]) -> bool:
         """Return whether the items run on this machine's pool. False once Ray workers run the stage."""
         placement = self._placement
-        if self._ray is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
+        if self._fleet is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
             return False
         return not (placement.is_cluster and self.model and self._asked(started(placement)).gpus)
 
@@ -141,14 +150,25 @@ class JobStage:
             self._stalled(text)
         self._show(text)
 
-    def _on_ray(self) -> OnRay:
-        """Return the stage on Ray, started at the first call."""
-        if self._ray is None:
+    def _on_ray(self, fleet: Fleet, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
+        """Run the items by the stage's fleet."""
+        self._is_idle = False
+        yield from fleet.run(self._job_bytes, items, output, self._watchdog())
+        self._is_idle = True
+
+    def _taken(self, items: int) -> Fleet:
+        """Return the stage's fleet, taken over or started at the first call, when it has ``items`` items."""
+        if self._fleet is None:
             asked = self._asked(started(self._placement))
-            self.gpus = asked.gpus
-            patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
-            self._ray = OnRay(self._worker(asked), asked, patience, self._show)
-        return self._ray
+            fleet = self._fleets.take(self.model, asked, items, lambda: self._new_fleet(asked))
+            fleet.show = self._show
+            self._fleet, self._job_bytes, self.gpus = (asked, fleet), pickle.dumps(self._worker(asked)), asked.gpus
+        return self._fleet[1]
+
+    def _new_fleet(self, asked: Resources) -> Fleet:
+        """Start a fleet. Ray shows it by its model, which may serve other steps, else by the step."""
+        patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
+        return Fleet(asked, patience, f"model {self.model}" if self.model else self._name, self._show)
 
     def _asked(self, nodes: list[Node]) -> Resources:
         """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""

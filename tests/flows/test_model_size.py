@@ -43,6 +43,14 @@ def test_a_models_sizes_are_taken_as_they_are_written(text: str, pool: ModelPool
     assert placed("--model", text) == Placement(models={"clip": pool})
 
 
+def test_an_accelerator_is_chosen_on_a_cluster_and_refused_without_one(capsys, tmp_path: Path):
+    chosen = ["--model", "clip:accelerator=A100-40G"]
+    assert placed("--ray", "auto", *chosen).models == {"clip": ModelPool(accelerator="A100-40G")}
+    for ray in ([], ["--ray", "local"]):
+        told = refused(capsys, "run", "demo", "--lake", str(tmp_path / "lake"), *ray, *chosen)
+        assert "accelerator of 'clip' chooses among a Ray cluster's machines, and this run has none; name the" in told
+
+
 def test_several_models_have_sizes_and_others_the_default():
     where = placed("--model", "clip:gpus=0.5", "--model", "captioner:gpus=1", "--workers", "3")
     assert where == Placement(workers=3, models={"clip": ModelPool(0.5), "captioner": ModelPool(1)})
@@ -77,6 +85,12 @@ def test_prefect_and_the_command_line_place_alike():
         ("clip:replicas=1-2-3", "the least and the most"),
         ("clip:replicas=0", "the least and the most"),
         ("clip:feeders=1.5", "'1.5' is no number of feeders; give 4"),
+        (
+            "clip:accelerator=H 100",
+            "accelerator of 'clip': 'H 100' is no kind of GPU: give Ray's name for it, of letters",
+        ),
+        ("clip:accelerator=-H100", "such as H100, A100-40G or L4"),
+        ("clip:accelerator=H100,gpus=0", "'clip': gpus=0 keeps it on CPUs, and accelerator=H100 asks for a GPU"),
         ("clip:feeders=65", "feeders of 'clip': Input should be less than or equal to 64"),
     ],
 )

@@ -22,6 +22,8 @@ from pairmill.tasks.run.resources import (
     UNBOUNDED,
     Node,
     Resources,
+    feeders_on,
+    places,
     refusal,
     resources,
     this_machine,
@@ -48,34 +50,34 @@ ON_CPU = ModelPool(gpus=0)
         (BIG, None, Resources(1.0, 0.0, 1, 128)),
         # one with a model: a process a GPU, fed by its part of the CPUs; without a GPU as any job
         (CPUS, WHOLE, Resources(1.0, 0.0, 1, 16)),
-        (CARD, WHOLE, Resources(12.0, 1.0, 1, 1, LANES, 11)),
-        (POOR, WHOLE, Resources(1.0, 1.0, 1, 1, LANES, 1)),
-        (MIXED, WHOLE, Resources(12.0, 1.0, 1, 1, LANES, 11)),
-        (BIG, WHOLE, Resources(12.0, 1.0, 1, 8, LANES, 11)),
-        ([Node(128, 1)], WHOLE, Resources(16.0, 1.0, 1, 1, LANES, MOST_FEEDERS)),
-        ([Node(8, 8)], WHOLE, Resources(1.0, 1.0, 1, 8, LANES, 1)),
+        (CARD, WHOLE, Resources(12.0, 1.0, 1, 1, LANES, 11, MOST_FEEDERS)),
+        (POOR, WHOLE, Resources(1.0, 1.0, 1, 1, LANES, 1, MOST_FEEDERS)),
+        (MIXED, WHOLE, Resources(12.0, 1.0, 1, 1, LANES, 11, MOST_FEEDERS)),
+        (BIG, WHOLE, Resources(12.0, 1.0, 1, 8, LANES, 11, MOST_FEEDERS)),
+        ([Node(128, 1)], WHOLE, Resources(16.0, 1.0, 1, 1, LANES, MOST_FEEDERS, MOST_FEEDERS)),
+        ([Node(8, 8)], WHOLE, Resources(1.0, 1.0, 1, 8, LANES, 1, MOST_FEEDERS)),
         # with a share of a card, or several cards
-        (CARD, QUARTER, Resources(3.0, 0.25, 1, 4, LANES, 2)),
-        (BIG, QUARTER, Resources(3.0, 0.25, 1, 32, LANES, 2)),
-        (POOR, QUARTER, Resources(0.25, 0.25, 1, 4, LANES, 1)),
-        (BIG, ModelPool(gpus=0.3), Resources(4.0, 0.3, 1, 24, LANES, 3)),
-        (BIG, ModelPool(gpus=2), Resources(16.0, 2, 1, 4, LANES, 15)),
-        ([*CARD, Node(64, 4)], ModelPool(gpus=2), Resources(16.0, 2, 1, 2, LANES, 15)),
+        (CARD, QUARTER, Resources(3.0, 0.25, 1, 4, LANES, 2, MOST_FEEDERS)),
+        (BIG, QUARTER, Resources(3.0, 0.25, 1, 32, LANES, 2, MOST_FEEDERS)),
+        (POOR, QUARTER, Resources(0.25, 0.25, 1, 4, LANES, 1, MOST_FEEDERS)),
+        (BIG, ModelPool(gpus=0.3), Resources(4.0, 0.3, 1, 24, LANES, 3, MOST_FEEDERS)),
+        (BIG, ModelPool(gpus=2), Resources(16.0, 2, 1, 4, LANES, 15, MOST_FEEDERS)),
+        ([*CARD, Node(64, 4)], ModelPool(gpus=2), Resources(16.0, 2, 1, 2, LANES, 15, MOST_FEEDERS)),
         # with feeders named: a loop without them, several items in flight with
-        (CPUS, FED, Resources(4.0, 0.0, 1, 4, LANES, 3)),
-        (CARD, FED, Resources(4.0, 1.0, 1, 1, LANES, 3)),
-        (POOR, FED, Resources(4.0, 1.0, 1, 1, LANES, 3)),
-        (MIXED, FED, Resources(4.0, 1.0, 1, 1, LANES, 3)),
-        (BIG, FED, Resources(4.0, 1.0, 1, 8, LANES, 3)),
+        (CPUS, FED, Resources(4.0, 0.0, 1, 4, LANES, 3, 3)),
+        (CARD, FED, Resources(4.0, 1.0, 1, 1, LANES, 3, 3)),
+        (POOR, FED, Resources(4.0, 1.0, 1, 1, LANES, 3, 3)),
+        (MIXED, FED, Resources(4.0, 1.0, 1, 1, LANES, 3, 3)),
+        (BIG, FED, Resources(4.0, 1.0, 1, 8, LANES, 3, 3)),
         (BIG, ModelPool(feeders=0), Resources(1.0, 1.0, 1, 8)),
         # kept to CPUs although there are GPUs
         (CARD, ON_CPU, Resources(1.0, 0.0, 1, 16)),
         (MIXED, ON_CPU, Resources(1.0, 0.0, 1, 80)),
-        (BIG, ModelPool(gpus=0, feeders=7), Resources(8.0, 0.0, 1, 16, LANES, 7)),
+        (BIG, ModelPool(gpus=0, feeders=7), Resources(8.0, 0.0, 1, 16, LANES, 7, 7)),
         # with replicas named: here no more than there is room for on the cards
         (CPUS, ModelPool(replicas=(3, 3)), Resources(1.0, 0.0, 3, 3)),
-        (BIG, ModelPool(replicas=(2, 4)), Resources(12.0, 1.0, 2, 4, LANES, 11)),
-        (CARD, ModelPool(gpus=0.5, replicas=(5, 9)), Resources(6.0, 0.5, 2, 2, LANES, 5)),
+        (BIG, ModelPool(replicas=(2, 4)), Resources(12.0, 1.0, 2, 4, LANES, 11, MOST_FEEDERS)),
+        (CARD, ModelPool(gpus=0.5, replicas=(5, 9)), Resources(6.0, 0.5, 2, 2, LANES, 5, MOST_FEEDERS)),
     ],
 )
 def test_what_each_worker_takes_and_how_many_there_are(nodes: list[Node], pool: ModelPool | None, asked: Resources):
@@ -87,6 +89,45 @@ def test_on_a_cluster_a_model_has_the_replicas_that_are_named_and_else_as_many_a
     for pool, most in [(WHOLE, UNBOUNDED), (ModelPool(replicas=(2, 4)), 4), (ModelPool(replicas=(9, 9)), 9)]:
         asked = resources(Placement(ray_address="auto", models={"clip": pool}), "clip", CARD)
         assert (asked.least, asked.most) == (max(1, pool.replicas[0]), most)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pool", "feeders"),
+    [
+        # {192 CPUs, 8 GPUs} has as many feeders beside {8, 1} as alone
+        ([Node(192, 8), Node(8, 1)], WHOLE, [15, 5]),
+        ([Node(192, 8)], WHOLE, [15]),
+        ([Node(128, 8), Node(64, 8), Node(4, 8)], WHOLE, [11, 5, 1]),
+        ([Node(128, 8), Node(64, 0), Node(16, 1)], QUARTER, [2, 15, 2]),
+        # a number that the run sets holds everywhere
+        ([Node(192, 8), Node(8, 1)], FED, [3, 3]),
+        ([Node(192, 8), Node(8, 1)], ModelPool(feeders=0), [0, 0]),
+        ([Node(192, 8), Node(8, 1)], ON_CPU, [0, 0]),
+    ],
+)
+def test_a_replica_has_the_feeders_of_the_machine_that_it_is_on(nodes: list[Node], pool: ModelPool, feeders: list[int]):
+    asked = resources(Placement(models={"clip": pool}), "clip", nodes)
+    assert [feeders_on(asked, node) for node in nodes] == feeders
+
+
+H100S, T4S = Node(16, 2, frozenset({"H100"})), Node(4, 1, frozenset({"T4"}))
+
+
+def test_a_model_on_one_kind_of_gpu_is_sized_by_the_machines_that_have_it():
+    for kind, cpus, replicas in (("H100", 6.0, 2), ("T4", 3.0, 1)):
+        where = Placement(models={"clip": ModelPool(accelerator=kind)})
+        asked = resources(where, "clip", [H100S, T4S, Node(64, 0)])
+        assert (asked.cpus, asked.gpus, asked.most, asked.kind) == (cpus, 1.0, replicas, kind)
+        assert places(asked, [H100S, T4S]) == LANES * replicas
+        assert refusal(asked, [H100S, T4S]) == ""
+
+
+def test_a_kind_that_no_machine_has_is_refused_with_the_kinds_that_there_are():
+    asked = resources(Placement(models={"clip": ModelPool(accelerator="A100")}), "clip", [H100S, T4S])
+    told = refusal(asked, [H100S, T4S])
+    assert "asks for 1 CPUs and 1 GPUs of kind A100, and no machine has as many" in told
+    assert "(4 CPUs, 1 GPUs (T4); 16 CPUs, 2 GPUs (H100))" in told
+    assert "or another accelerator (--model" in told
 
 
 def test_workers_count_those_on_cpus_alone():

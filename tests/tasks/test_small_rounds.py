@@ -52,7 +52,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> list[Node]:
         return run
 
     monkeypatch.setattr(stage, "started", lambda _: nodes)
-    monkeypatch.setattr(stage, "OnRay", goes("ray"))
+    monkeypatch.setattr(stage, "Fleet", goes("ray"))
     monkeypatch.setattr(pool, "run_in_pool", goes("here"))
     return nodes
 

@@ -11,7 +11,7 @@ import torch
 
 from pairmill.ops.models.device.failures import first_line, is_no_room
 from pairmill.ops.models.device.run_notes import note
-from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.models.model_error import ModelError, UnfitDevice
 from pairmill.ops.whole.ranking import multiplies_bfloat16
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -25,11 +25,11 @@ _HAS_GPU = False
 def device() -> torch.device:
     """Return the first visible CUDA device, else the CPU. A stage restricts which devices its actors see.
 
-    Raises ModelError if torch cannot use the GPU that this process was given or sees: a run of days on the CPUs must be
-    asked for.
+    Raises UnfitDevice if torch cannot use the GPU that this process was given or sees: a run of days on the CPUs must
+    be asked for.
     """
     if (_HAS_GPU or torch.cuda.is_available()) and (why := _why_unusable()):
-        raise ModelError(
+        raise UnfitDevice(
             f"there is a GPU, and torch {torch.__version__} cannot use it: {why}. Update its driver, install the torch "
             "that is built for it, or end what fills it. To run models on the CPUs, set CUDA_VISIBLE_DEVICES to "
             "nothing, or --model NAME:gpus=0 (compute.models in Prefect)."
@@ -59,12 +59,12 @@ def keep_to_share(share: float) -> None:
 def dtype(precision: str) -> torch.dtype:
     """Return the torch type of 'fp32' or 'bf16'; note a CPU without bf16 instructions, where bf16 is slow.
 
-    Precision is part of a score's identity, so it is never replaced: raises ModelError if the GPU has no bfloat16.
+    Precision is part of a score's identity, so it is never replaced: raises UnfitDevice if the GPU has no bfloat16.
     """
     if precision not in DTYPES:
         raise ModelError(f"precision '{precision}': write one of {', '.join(DTYPES)}")
     if precision == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
-        raise ModelError(f"precision 'bf16': {torch.cuda.get_device_name()} has no bfloat16; set precision to fp32")
+        raise UnfitDevice(f"precision 'bf16': {torch.cuda.get_device_name()} has no bfloat16; set precision to fp32")
     if precision == "bf16" and device().type == "cpu" and not multiplies_bfloat16():
         # ViT-B-32 on one core of a Xeon without bf16 instructions: 2.7 images a second, 8.3 in fp32.
         note(

@@ -11,7 +11,7 @@ import torch
 
 from pairmill.ops.models.device.device import device
 from pairmill.ops.models.device.failures import is_no_room
-from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.models.model_error import UnfitDevice
 
 Loaded = TypeVar("Loaded")
 Asked = ParamSpec("Asked")
@@ -34,20 +34,20 @@ def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
 def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
     """Move a model to the device, converting its weights to ``kind`` if that is given, and return it.
 
-    Raises ModelError with the remedy if the device has no room: before the move if the model's size shows it.
+    Raises UnfitDevice with the remedy if the device has no room: before the move if the model's size shows it.
     """
     to = device()
     if to.type == "cuda":
         free, total = torch.cuda.mem_get_info(to)
         share = torch.cuda.get_per_process_memory_fraction(to)
         if reason := no_room(spec, weight_bytes(model, kind), min(free, int(share * total))):
-            raise ModelError(reason)
+            raise UnfitDevice(reason)
     try:
         return model.to(device=to, dtype=kind) if kind is not None else model.to(to)
     except Exception as error:
         if not is_no_room(error):
             raise
-        raise ModelError(no_room(spec, weight_bytes(model, kind), 0)) from error
+        raise UnfitDevice(no_room(spec, weight_bytes(model, kind), 0)) from error
 
 
 def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
