@@ -22,18 +22,21 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.cap import balance, cap_of
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
-from pairmill.catalog.cut.texts import assign_texts, choose_best, group_keepers
+from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
 
 Made = TypeVar("Made")
+IMAGES_AT_ONCE = 2_000_000
 
 
 def cut(lake: Lake, plan: Plan) -> int:
@@ -42,9 +45,10 @@ def cut(lake: Lake, plan: Plan) -> int:
 
 
 def survivors(lake: Lake, plan: Plan) -> None:
-    """Create the table ``cut_survivors(n, picture, cluster, draw)`` of images that reach the rules on generated texts.
+    """Create the table ``cut_survivors`` of images that reach the rules on generated texts.
 
-    Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
+    Columns: ``n``, ``picture``, ``cluster`` and ``draw`` as in the facts; ``best``, the number of the sentence that an
+    image gets if other images use none. Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
     _rebuilding_damaged(_survivors, lake, plan)
 
@@ -60,18 +64,14 @@ def _rebuilding_damaged(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Pl
 
 
 def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
-    """Create ``cut_survivors``, ``cut_dropped`` and ``cut_best``; return the keepers of sentences (`group_keepers`)."""
+    """Create ``cut_survivors`` and ``cut_dropped``; return the keepers of sentences (`group_keepers`)."""
     facts.attach(lake, plan)
-    keep = passed(image_checks(plan))
-    lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
-    _exact_duplicates(lake, keep)
-    _duplicates(lake, keep)
-    keepers = group_keepers(lake, plan)
-    choose_best(lake, plan, _alive(keep), keepers)
-    lake.execute(
-        f"INSERT INTO cut_dropped SELECT n, 'no_text', NULL FROM {_alive(keep)} WHERE n NOT IN (SELECT n FROM cut_best)"
-    )
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_survivors AS SELECT n, picture, cluster, draw FROM {_alive(keep)}")
+    with lake.without_tables():
+        keep = passed(image_checks(plan))
+        lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
+        _drop_copies(lake, keep)
+        keepers = group_keepers(lake, plan)
+        _drop_textless(lake, keep, best_sentences(lake, plan, keepers))
     return keepers
 
 
@@ -79,38 +79,37 @@ def _cut(lake: Lake, plan: Plan) -> int:
     """Run all steps of the cut in order; return the applied cap."""
     keepers = _survivors(lake, plan)
     judge(lake, plan)
-    cap = balance(lake, plan)
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
-        "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
-    )
-    assign_texts(lake, plan, keepers)
-    _decisions(lake, plan, cap)
+    with lake.without_tables():
+        cap = balance(lake, plan)
+        lake.execute(
+            "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
+            "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
+        )
+        assign_texts(lake, plan, keepers)
+        _decisions(lake, plan, cap)
+    lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
     return cap
 
 
-def _alive(keep: str) -> str:
-    """Return SQL for the images that pass ``keep`` and that no step has dropped so far."""
-    return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped))"
+def _drop_copies(lake: Lake, keep: str) -> None:
+    """Keep one occurrence of each repeated image, and then the best of each duplicate group.
 
-
-def _exact_duplicates(lake: Lake, keep: str) -> None:
-    """Keep one occurrence of each repeated image, chosen by its content in the document.
-
-    Most images occur once; only the others are ranked. The image id, which depends on the location, decides only
-    between occurrences with the same texts at the same position.
+    Of the occurrences of an image, the one to keep is chosen by its content in the document. The image id, which
+    depends on the location, decides only between occurrences with the same texts at the same position. The best of a
+    group has most pixels, then most bytes, then the smallest sha256. Other images, which are most, are not ranked.
     """
-    shown = f"SELECT * FROM {_alive(keep)} WHERE repeated"
-    _keep_first(lake, "exact_duplicate", shown, "picture", "occurrence, image_id")
-
-
-def _duplicates(lake: Lake, keep: str) -> None:
-    """Keep the best of each duplicate group: most pixels, then most bytes, then smallest sha256.
-
-    Images in no group are not affected.
-    """
-    _keep_first(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
-                "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256")  # fmt: skip
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_copies AS SELECT rowid AS n, picture, repeated, group_id, occurrence, "
+        "image_id, sha256, CAST(width AS BIGINT) * height AS pixels, n_bytes FROM facts.images "
+        f"WHERE {keep} AND (repeated OR group_id IS NOT NULL)"
+    )
+    _keep_first(lake, "exact_duplicate", "SELECT * FROM cut_copies WHERE repeated", "picture", "occurrence, image_id")
+    grouped = (
+        "SELECT * FROM cut_copies WHERE group_id IS NOT NULL AND n NOT IN (SELECT n FROM cut_dropped WHERE rule = "
+        "'exact_duplicate')"
+    )
+    _keep_first(lake, "duplicate", grouped, "group_id", "pixels DESC, n_bytes DESC, sha256")
+    lake.execute("DROP TABLE cut_copies")
 
 
 def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
@@ -122,13 +121,34 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
     )
 
 
+def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
+    """Create ``cut_survivors`` of the images that have a sentence; drop the others by ``no_text``.
+
+    ``best`` has the number of the sentence to assign by the number of the picture, or NOBODY.
+    """
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_survivors "
+        "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"
+    )
+    images = lake.query("SELECT count(*) FROM facts.images")[0][0]
+    for start in range(0, images, IMAGES_AT_ONCE):
+        found = lake.table(
+            "SELECT CAST(rowid AS UINTEGER) AS n, picture, cluster, draw FROM facts.images WHERE "
+            f"rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1} AND {keep} "
+            "AND rowid NOT IN (SELECT n FROM cut_dropped)"
+        )
+        sentence = best[found["picture"].to_numpy()]
+        has_text = pa.array(sentence != NOBODY)
+        lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(has_text))
+        textless = found.filter(pc.invert(has_text)).select(["n"])
+        if textless.num_rows:
+            lake.insert("cut_dropped", textless.append_column("rule", pa.array(["no_text"] * textless.num_rows)))
+
+
 def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     """Create the view ``cut_images`` over the results of all steps; ids, values and reasons are resolved on reading."""
     checks = image_checks(plan)
     keep = passed(checks)
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
-    )
     by_rules = (
         "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster, failed FROM "
         f"(SELECT rowid AS n, image_id, sha256, {decided(checks)}, {failed(checks)} AS failed FROM facts.images "

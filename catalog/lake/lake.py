@@ -57,6 +57,7 @@ class Lake:
         self._changed: set[str] = set()  # tables changed by the current transaction
         self._largest = 0
         self._threads = 1
+        self._catalog = "lake"  # the attached catalog in which statements find tables
         self.checksums = Checksums(self, metadata, location)
         self.reload_tables()
 
@@ -210,9 +211,25 @@ class Lake:
         with self._lock:
             try:
                 self._run(lambda: attach_pinned(self.connection, self._location, name))
+                self._catalog = name
                 yield name
             finally:
+                self._catalog = "lake"
                 self._run(lambda: detach_pinned(self.connection, name))
+
+    @contextmanager
+    def without_tables(self) -> Iterator[None]:
+        """Let the body's statements find temporary tables and attached files only, not the lake's tables.
+
+        DuckDB looks for each function and each dropped table in the lake first, for which DuckLake reads its newest
+        snapshot: a small statement takes 4 CPU ms, and 0.5 in the body; `insert` takes 20 and 3.5.
+        """
+        with self._lock:
+            try:
+                self._run(lambda: self.connection.execute("USE memory"))
+                yield
+            finally:
+                self._run(lambda: self.connection.execute(f"USE {self._catalog}"))
 
     def staging(self, table: str, run_id: str) -> str:
         """Return the folder or S3 prefix (no slash at the end) for a run's files of ``table``; create it if local."""
