@@ -1,7 +1,12 @@
 """Find the images nearest each threshold: those whose fate a small change of one number decides."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores
@@ -10,6 +15,7 @@ from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms.score import Stage
 
 NEAREST = 3  # images on each side of a threshold
+IMAGES_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -35,55 +41,154 @@ class MarginalItem:
     dropped_by: str
 
 
+@dataclass(frozen=True)
+class _Threshold:
+    """One threshold of a rule: ``sql`` is the quantity that the rule compares with ``edge``."""
+
+    check: Check
+    label: str
+    sql: str
+    edge: float
+
+
+# An image beside a threshold, before its address is known: value, image_id, shard, dropped_by.
+_Beside = tuple[float, str, str, str]
+
+
 def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) -> list[MarginalItem]:
     """Return up to NEAREST images on each side of each threshold of the plan, by the last cut of this connection.
 
     Images that another rule drops are left out: no threshold of this rule changes their fate. The nearest comes first
-    on each side. ``rules`` restricts the rules; None means all.
+    on each side, those below the threshold before those above it. ``rules`` restricts the rules; None means all.
     """
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE marginal_fates AS SELECT n, dropped_by FROM cut_images WHERE dropped_by IN "
-        f"('', {', '.join(quoted(check.name) for check in plan.image_checks)})"
-    )
     types = {name: kind for table in plan.image_tables for name, kind in table.columns.items()}
-    found: list[MarginalItem] = []
-    for check in plan.image_checks:
-        if rules is not None and check.name not in rules:
-            continue
-        for quantity in quantities(check, types):
-            for edge in (quantity.low, quantity.high):
-                if edge is not None:
-                    for row in _beside(lake, plan, check, quantity.sql, edge):
-                        found.append(MarginalItem(check.name, quantity.label, edge, *row))
-    lake.execute("DROP TABLE marginal_fates")
-    return found
+    thresholds = [
+        _Threshold(check, quantity.label, quantity.sql, edge)
+        for check in plan.image_checks
+        if rules is None or check.name in rules
+        for quantity in quantities(check, types)
+        for edge in (quantity.low, quantity.high)
+        if edge is not None
+    ]
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE marginal_kept AS SELECT n FROM cut_capped WHERE NOT past AND "
+        "coalesce(state, '') = '' AND n NOT IN (SELECT n FROM cut_textless)"
+    )
+    with lake.without_tables():
+        of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if _is_early(each.check)]))
+    beside = [next(of_facts) if _is_early(each.check) else _of_texts(lake, plan, each) for each in thresholds]
+    lake.execute("DROP TABLE marginal_kept")
+    urls = _urls(lake, {image_id: shard for rows in beside for _, image_id, shard, _ in rows})
+    return [
+        MarginalItem(each.check.name, each.label, each.edge, value, image_id, urls.get(image_id, ""), fate)
+        for each, rows in zip(thresholds, beside, strict=True)
+        for value, image_id, shard, fate in rows
+    ]
 
 
-def _beside(lake: Lake, plan: Plan, check: Check, quantity: str, edge: float) -> list[tuple]:
-    """Return (value, image_id, url, dropped_by) of the images nearest ``edge``, those below it first."""
+def _is_early(check: Check) -> bool:
+    """Return whether the facts have every column that the rule reads."""
+    return check.stage < Stage.CAPTION
+
+
+def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold]) -> list[list[_Beside]]:
+    """Return the images nearest each threshold of an early rule, in one pass over the facts.
+
+    Arrays hold a byte per image, and the quantities of IMAGES_AT_ONCE images.
+    """
+    if not thresholds:
+        return []
+    is_kept = np.zeros(lake.query("SELECT count(*) FROM facts.images")[0][0], bool)
+    is_kept[lake.table("SELECT n FROM marginal_kept")["n"].to_numpy()] = True
+    rules = image_checks(plan)
+    first_failed = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {at}" for at, check in enumerate(rules))
+    columns = ", ".join(f"CAST({each.sql} AS DOUBLE) AS q{place}" for place, each in enumerate(thresholds))
+    nearest: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0), np.zeros(0, np.uint32))] * (2 * len(thresholds))
+    for start in range(0, len(is_kept), IMAGES_AT_ONCE):
+        block = lake.table(
+            f"SELECT CAST(rowid AS UINTEGER) AS n, CAST(CASE {first_failed} ELSE -1 END AS SMALLINT) AS failed, "
+            f"{columns} FROM facts.images WHERE rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1}"
+        )
+        n, failed = block["n"].to_numpy(), block["failed"].to_numpy()
+        for place, each in enumerate(thresholds):
+            is_decided = is_kept[n] | (failed == rules.index(each.check))
+            value = block[f"q{place}"].to_numpy()
+            sides = (value < each.edge, value >= each.edge)
+            for side, is_beside in enumerate(sides, 2 * place):
+                at = np.flatnonzero(is_decided & is_beside)
+                values, numbers = nearest[side]
+                nearest[side] = _nearest(np.append(values, value[at]), np.append(numbers, n[at]), side % 2 == 0)
+    return _with_ids(lake, thresholds, nearest)
+
+
+def _nearest(values: np.ndarray, numbers: np.ndarray, below: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the NEAREST largest (``below`` a threshold) or smallest values with their images, and all equal to these.
+
+    Of equal values the smallest image ids are shown, and these are not known here.
+    """
+    if len(values) <= NEAREST:
+        return values, numbers
+    place = len(values) - NEAREST if below else NEAREST - 1
+    last = np.partition(values, place)[place]
+    is_near = values >= last if below else values <= last
+    return values[is_near], numbers[is_near]
+
+
+def _with_ids(
+    lake: Lake, thresholds: Sequence[_Threshold], nearest: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> list[list[_Beside]]:
+    """Look up the ids of the nearest images, and return NEAREST a side, by value and then by id."""
+    sides = [np.full(len(numbers), side, np.int32) for side, (_, numbers) in enumerate(nearest)]
+    found = {
+        "side": np.concatenate(sides),
+        "value": np.concatenate([values for values, _ in nearest]),
+        "n": np.concatenate([numbers for _, numbers in nearest]),
+    }
+    lake.execute("CREATE OR REPLACE TEMP TABLE marginal_near (side INTEGER, value DOUBLE, n UINTEGER)")
+    lake.insert("marginal_near", pa.table(found))
+    rows = lake.query(
+        "SELECT side, value, image_id, shard, if(k.n IS NULL, NULL, '') FROM marginal_near m "
+        "JOIN facts.images i ON i.rowid = m.n LEFT JOIN marginal_kept k ON k.n = m.n QUALIFY row_number() OVER "
+        f"(PARTITION BY side ORDER BY if(side % 2 = 0, -value, value), image_id) <= {NEAREST} "
+        "ORDER BY side, if(side % 2 = 0, -value, value), image_id"
+    )
+    lake.execute("DROP TABLE marginal_near")
+    beside: list[list[_Beside]] = [[] for _ in thresholds]
+    for side, value, image_id, shard, kept in rows:
+        rule = thresholds[side // 2].check.name
+        beside[side // 2].append((value, image_id, shard, rule if kept is None else kept))
+    return beside
+
+
+def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold) -> list[_Beside]:
+    """Return the images nearest a threshold of a rule on generated texts, whose scores are not in the facts."""
+    check, rule = threshold.check, quoted(threshold.check.name)
+    fates = (
+        f"SELECT n, {rule} AS fate FROM cut_capped WHERE NOT past AND state = {rule} "
+        "UNION ALL SELECT n, '' FROM marginal_kept"
+    )
+    joins = []
+    for table in plan.image_tables[1:]:
+        if table.table in check.tables and table.stage >= Stage.CAPTION:
+            columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
+            rows = f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256')}"
+            joins.append(f" LEFT JOIN ({rows}) {table.table} ON {table.table}.sha256 = i.sha256")
     values = (
-        f"SELECT i.image_id, dropped_by, CAST({quantity} AS DOUBLE) AS value FROM facts.images i "
-        f"JOIN marginal_fates f ON f.n = i.rowid AND f.dropped_by IN ('', {quoted(check.name)}){_late(plan, check)}"
+        f"SELECT CAST({threshold.sql} AS DOUBLE) AS value, i.image_id, i.shard, fate FROM facts.images i "
+        f"JOIN ({fates}) f ON f.n = i.rowid{''.join(joins)}"
     )
     sides = (("<", "DESC"), (">=", "ASC"))
     parts = " UNION ALL ".join(
-        f"(FROM v WHERE value {sign} {edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {NEAREST})"
+        f"(FROM v WHERE value {sign} {threshold.edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {NEAREST})"
         for sign, order in sides
     )
-    rows = lake.query(f"WITH v AS ({values}) {parts}")
-    ids = ", ".join(quoted(image_id) for image_id, _, _ in rows) or "NULL"
-    urls = dict(lake.query(f"SELECT image_id, url FROM images WHERE image_id IN ({ids})"))
-    return [(value, image_id, urls.get(image_id) or "", fate) for image_id, fate, value in rows]
+    return lake.query(f"WITH v AS ({values}) {parts}")
 
 
-def _late(plan: Plan, check: Check) -> str:
-    """Return SQL that joins the scores of generated texts that the rule reads; the facts have all earlier ones."""
-    if check.stage < Stage.CAPTION:
-        return ""
-    late = [each for each in plan.image_tables[1:] if each.table in check.tables and each.stage >= Stage.CAPTION]
-    joins = []
-    for table in late:
-        columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
-        rows = f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256')}"
-        joins.append(f" LEFT JOIN ({rows}) {table.table} ON {table.table}.sha256 = i.sha256")
-    return "".join(joins)
+def _urls(lake: Lake, shards: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of images, by id; ``shards`` has each image's shard, by which files are chosen."""
+    if not shards:
+        return {}
+    ids, among = (", ".join(map(quoted, sorted(set(each)))) for each in (shards, shards.values()))
+    rows = lake.query(f"SELECT image_id, url FROM images WHERE shard IN ({among}) AND image_id IN ({ids})")
+    return {image_id: url or "" for image_id, url in rows}

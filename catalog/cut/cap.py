@@ -6,6 +6,7 @@ An image counts as passing while it is unknown whether it passes the rules on ge
 import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.generated import with_first_text
 from pairmill.catalog.recipe.plan import Plan
 
 # SQL window over the images of a cluster in hash order. In a lake of 10M images, the chance that two of these 64-bit
@@ -24,19 +25,25 @@ def balance(lake: Lake, plan: Plan) -> int:
     depend on the number of generated texts. ``past``: the cluster was full before this image; always false without a
     cluster.
     """
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_ranked AS SELECT s.n, cluster, draw, state, value, "
-        f"row_number() OVER ({DRAWN}) AS place, count(*) OVER (PARTITION BY cluster) AS size, "
-        f"count(*) FILTER (coalesce(state, '') = '') OVER ({DRAWN} {BEFORE}) AS passed "
-        "FROM cut_survivors s LEFT JOIN cut_late l ON l.n = s.n"
+    if with_first_text(plan):
+        late, passed = "state, value", f"count(*) FILTER (coalesce(state, '') = '') OVER ({DRAWN} {BEFORE})"
+        images = "cut_survivors LEFT JOIN cut_late USING (n)"
+    else:
+        late, passed, images = "'' AS state, '' AS value", f"row_number() OVER ({DRAWN}) - 1", "cut_survivors"
+    ranked = (
+        f"SELECT n, cluster, draw, {late}, row_number() OVER ({DRAWN}) AS place, "
+        f"count(*) OVER (PARTITION BY cluster) AS size, {passed} AS passed FROM {images}"
     )
     settings = plan.recipe.balance
-    cap = settings.cap or (_solved(lake, settings.target) if settings.target else 0)
+    cap = settings.cap or 0
+    if settings.target and not cap:
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_ranked AS {ranked}")
+        ranked, cap = "FROM cut_ranked", _solved(lake, settings.target)
     past = f"cluster IS NOT NULL AND passed >= {cap_of(plan, cap)}" if settings.is_on else "false"
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM cut_ranked"
+        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked}); "
+        "DROP TABLE IF EXISTS cut_ranked"
     )
-    lake.execute("DROP TABLE cut_ranked")
     return cap
 
 

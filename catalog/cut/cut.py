@@ -7,6 +7,8 @@ the same dataset as full generation. Images past a full cluster are dropped by `
 
 The result is in temporary views of this connection:
 
+- ``cut_fates(n, dropped_by)``: all images by number, for counts;
+
 - ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``cluster`` is set for
   those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed
   by ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
@@ -22,18 +24,21 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.cap import balance, cap_of
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
-from pairmill.catalog.cut.texts import assign_texts, choose_best, group_keepers
+from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
 
 Made = TypeVar("Made")
+IMAGES_AT_ONCE = 2_000_000
 
 
 def cut(lake: Lake, plan: Plan) -> int:
@@ -42,7 +47,10 @@ def cut(lake: Lake, plan: Plan) -> int:
 
 
 def survivors(lake: Lake, plan: Plan) -> None:
-    """Create the table ``cut_survivors(n, picture, cluster, draw)`` of images that reach the rules on generated texts.
+    """Create the table ``cut_survivors`` of images that reach the rules on generated texts.
+
+    Columns: ``n``, ``picture``, ``cluster`` and ``draw`` as in the facts; ``best``, the number of the sentence that an
+    image gets if other images use none.
 
     Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
@@ -60,18 +68,14 @@ def _rebuilding_damaged(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Pl
 
 
 def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
-    """Create ``cut_survivors``, ``cut_dropped`` and ``cut_best``; return the keepers of sentences (`group_keepers`)."""
+    """Create ``cut_survivors`` and ``cut_dropped``; return the keepers of sentences (`group_keepers`)."""
     facts.attach(lake, plan)
-    keep = passed(image_checks(plan))
-    lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
-    _exact_duplicates(lake, keep)
-    _duplicates(lake, keep)
-    keepers = group_keepers(lake, plan)
-    choose_best(lake, plan, _alive(keep), keepers)
-    lake.execute(
-        f"INSERT INTO cut_dropped SELECT n, 'no_text', NULL FROM {_alive(keep)} WHERE n NOT IN (SELECT n FROM cut_best)"
-    )
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_survivors AS SELECT n, picture, cluster, draw FROM {_alive(keep)}")
+    with lake.without_tables():
+        keep = passed(image_checks(plan))
+        lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
+        _drop_copies(lake, keep)
+        keepers = group_keepers(lake, plan)
+        _drop_textless(lake, keep, best_sentences(lake, plan, keepers))
     return keepers
 
 
@@ -79,38 +83,29 @@ def _cut(lake: Lake, plan: Plan) -> int:
     """Run all steps of the cut in order; return the applied cap."""
     keepers = _survivors(lake, plan)
     judge(lake, plan)
-    cap = balance(lake, plan)
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
-        "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
-    )
-    assign_texts(lake, plan, keepers)
-    _decisions(lake, plan, cap)
+    with lake.without_tables():
+        cap = balance(lake, plan)
+        lake.execute(
+            "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
+            "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
+        )
+        assign_texts(lake, plan, keepers)
+        _decisions(lake, plan, cap)
+    lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
     return cap
 
 
-def _alive(keep: str) -> str:
-    """Return SQL for the images that pass ``keep`` and that no step has dropped so far."""
-    return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped))"
+def _drop_copies(lake: Lake, keep: str) -> None:
+    """Keep one occurrence of each repeated image, and then the best of each duplicate group.
 
-
-def _exact_duplicates(lake: Lake, keep: str) -> None:
-    """Keep one occurrence of each repeated image, chosen by its content in the document.
-
-    Most images occur once; only the others are ranked. The image id, which depends on the location, decides only
-    between occurrences with the same texts at the same position.
+    Of the occurrences of an image, the one to keep is chosen by its content in the document. The image id, which
+    depends on the location, decides only between occurrences with the same texts at the same position. The best of a
+    group has most pixels, then most bytes, then the smallest sha256. Other images, which are most, are not ranked.
     """
-    shown = f"SELECT * FROM {_alive(keep)} WHERE repeated"
-    _keep_first(lake, "exact_duplicate", shown, "picture", "occurrence, image_id")
-
-
-def _duplicates(lake: Lake, keep: str) -> None:
-    """Keep the best of each duplicate group: most pixels, then most bytes, then smallest sha256.
-
-    Images in no group are not affected.
-    """
-    _keep_first(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
-                "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256")  # fmt: skip
+    alive = f"SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped)"
+    _keep_first(lake, "exact_duplicate", f"{alive} AND repeated", "picture", "occurrence, image_id")
+    best = "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256"
+    _keep_first(lake, "duplicate", f"{alive} AND group_id IS NOT NULL", "group_id", best)
 
 
 def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
@@ -122,21 +117,48 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
     )
 
 
-def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
-    """Create the view ``cut_images`` over the results of all steps; ids, values and reasons are resolved on reading."""
-    checks = image_checks(plan)
-    keep = passed(checks)
+def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
+    """Create ``cut_survivors`` of the images that have a sentence; drop the others by ``no_text``.
+
+    ``best`` has the number of the sentence to assign by the number of the picture, or NOBODY.
+    """
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
+        "CREATE OR REPLACE TEMP TABLE cut_survivors "
+        "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"
     )
+    images = lake.query("SELECT count(*) FROM facts.images")[0][0]
+    for start in range(0, images, IMAGES_AT_ONCE):
+        found = lake.table(
+            "SELECT CAST(rowid AS UINTEGER) AS n, picture, cluster, draw FROM facts.images WHERE "
+            f"rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1} AND {keep} "
+            "AND rowid NOT IN (SELECT n FROM cut_dropped)"
+        )
+        sentence = best[found["picture"].to_numpy()]
+        has_text = pa.array(sentence != NOBODY)
+        lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(has_text))
+        textless = found.filter(pc.invert(has_text)).select(["n"])
+        if textless.num_rows:
+            lake.insert("cut_dropped", textless.append_column("rule", pa.array(["no_text"] * textless.num_rows)))
+
+
+def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
+    """Create the views ``cut_fates`` and ``cut_images`` over the results of all steps.
+
+    Ids, values and reasons are resolved on reading; ``cut_fates`` resolves none, and counts in a quarter of the time.
+    """
+    checks = image_checks(plan)
     by_rules = (
-        "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster, failed FROM "
         f"(SELECT rowid AS n, image_id, sha256, {decided(checks)}, {failed(checks)} AS failed FROM facts.images "
-        f"WHERE ({keep}) IS NOT TRUE)"
+        f"WHERE ({passed(checks)}) IS NOT TRUE)"
     )
-    by_others = (
-        "SELECT f.n, i.image_id, i.sha256, f.rule, coalesce(b.image_id, ''), NULL, 0 FROM cut_dropped f "
-        "JOIN facts.images i ON i.rowid = f.n LEFT JOIN facts.images b ON b.rowid = f.better"
+    fate = (
+        "CASE WHEN past THEN 'balance' WHEN coalesce(state, '') <> '' THEN state "
+        "WHEN t.n IS NOT NULL THEN 'max_uses' ELSE '' END"
+    )
+    with_fate = "cut_capped c LEFT JOIN cut_textless t ON t.n = c.n"
+    lake.execute(
+        f"CREATE OR REPLACE TEMP VIEW cut_fates AS SELECT n, dropped_by FROM {by_rules} "
+        f"UNION ALL SELECT n, rule FROM cut_dropped UNION ALL SELECT c.n, {fate} FROM {with_fate}"
     )
     place = "'cluster=' || c.cluster || ' place=' || c.place || ' of ' || c.size"
     if plan.recipe.balance.target:
@@ -144,10 +166,12 @@ def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     elif own := plan.recipe.balance.lower_caps:
         lower = f"c.cluster IN ({', '.join(map(str, own))})"
         place += f" || if({lower}, ' cap=' || {cap_of(plan, cap, 'c.cluster')}, '')"
-    survivors = (
-        "SELECT c.n, i.image_id, i.sha256, CASE WHEN past THEN 'balance' WHEN coalesce(state, '') <> '' THEN state "
-        "WHEN t.n IS NOT NULL THEN 'max_uses' ELSE '' END, "
-        f"CASE WHEN NOT past AND coalesce(state, '') <> '' THEN c.value ELSE coalesce({place}, '') END, c.cluster, 0 "
-        "FROM cut_capped c JOIN facts.images i ON i.rowid = c.n LEFT JOIN cut_textless t ON t.n = c.n"
+    value = f"CASE WHEN NOT past AND coalesce(state, '') <> '' THEN c.value ELSE coalesce({place}, '') END"
+    lake.execute(
+        "CREATE OR REPLACE TEMP VIEW cut_images AS SELECT n, image_id, sha256, dropped_by, dropped_value, "
+        f"CAST(NULL AS INTEGER) AS cluster, failed FROM {by_rules} UNION ALL "
+        "SELECT f.n, i.image_id, i.sha256, f.rule, coalesce(b.image_id, ''), NULL, 0 FROM cut_dropped f "
+        "JOIN facts.images i ON i.rowid = f.n LEFT JOIN facts.images b ON b.rowid = f.better UNION ALL "
+        f"SELECT c.n, i.image_id, i.sha256, {fate}, {value}, c.cluster, 0 FROM {with_fate} "
+        "JOIN facts.images i ON i.rowid = c.n"
     )
-    lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_images AS {by_rules} UNION ALL {by_others} UNION ALL {survivors}")

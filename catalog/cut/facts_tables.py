@@ -1,10 +1,10 @@
 """Build the tables of facts, which identify images and sentences by integers instead of 32 hex digits.
 
-- ``images(image_id, sha256, picture, repeated, occurrence, group_id, cluster, draw, ...)``: the current occurrences,
-  with the columns that rules read. ``draw`` is 64 bits of sha256(sha256 || seed), by which the cap ranks the images of
-  a cluster: it depends on content alone, so a renamed folder yields the same draw. ``picture`` is a number per sha256;
-  ``repeated`` says that several occurrences share it. For these, ``occurrence`` is 64 bits of a hash of the alt text
-  and position, followed by 64 bits of the released address; NULL for others.
+- ``images(image_id, sha256, shard, picture, repeated, occurrence, group_id, cluster, draw, ...)``: the current
+  occurrences, with the columns that rules read. ``draw`` is 64 bits of sha256(sha256 || seed), by which the cap ranks
+  the images of a cluster: it depends on content alone, so a renamed folder yields the same draw. ``picture`` is a
+  number per sha256; ``repeated`` says that several occurrences share it. For these, ``occurrence`` is 64 bits of a hash
+  of the alt text and position, followed by 64 bits of the released address; NULL for others.
 - ``contents(key)``: a sentence's number is its ``rowid``, in the order of ``content``, so that ties break alike by
   either; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
 - ``sentences(sentence, gone, duplicates, repeats, ...)``: the columns that rules on sentences read. ``gone``: no
@@ -43,7 +43,7 @@ _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 KeyOf = Callable[[str], str]  # maps SQL of an id to SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 8  # incremented when the columns change: no cut reads facts of another layout
+LAYOUT = 9  # incremented when the columns change: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -101,7 +101,7 @@ def fill(lake: Lake, plan: Plan) -> None:
 def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     """Write ``making.images``; ``counted`` is SQL of the occurrences that are not superseded."""
     images, scores = plan.image_tables[0], score_tables(plan)[0]
-    names = ["image_id", "sha256", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
+    names = ["image_id", "sha256", "shard", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
     names += _kept(images, plan.image_checks)
     of = key_of("sha256")
     joins = "".join(_joined(plan, table, of, "sha256") for table in scores)

@@ -8,13 +8,13 @@ from pairmill.catalog.recipe.plan import Plan
 def judge(lake: Lake, plan: Plan) -> None:
     """Create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)`` that have generated texts.
 
-    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown.
+    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown. The table is empty
+    for a recipe that generates no text.
     """
     columns = "n UINTEGER, state VARCHAR, value VARCHAR"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_late ({columns})")
     begun = generated.with_first_text(plan)
     if not begun:
-        lake.execute("INSERT INTO cut_late SELECT n, '', '' FROM cut_survivors")
         return
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT s.n FROM cut_survivors s "
@@ -36,6 +36,7 @@ def sentences(plan: Plan, among: str) -> str:
     if not plan.recipe.fuse:
         return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
     return (
-        f"SELECT b.n, c.text FROM cut_best b SEMI JOIN {among} a ON a.n = b.n JOIN facts.contents k ON k.rowid = b.s "
+        f"SELECT b.n, c.text FROM cut_survivors b SEMI JOIN {among} a ON a.n = b.n "
+        "JOIN facts.contents k ON k.rowid = b.best "
         "JOIN sentence_content c ON facts.key_of(c.content) = k.key"
     )

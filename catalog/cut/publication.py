@@ -218,7 +218,7 @@ def content_digest(lake: Lake) -> str:
 
 def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     """Return (rule, images in, images dropped) in the order in which the cut applies the rules."""
-    dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY dropped_by"))
+    dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_fates GROUP BY dropped_by"))
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
     used_up = ["max_uses"] if plan.recipe.association.max_uses else []

@@ -28,35 +28,52 @@ ANY_NUMBER = 2**32 - 1
 NOBODY = 2**32 - 1
 
 
-def choose_best(lake: Lake, plan: Plan, images: str, keepers: np.ndarray) -> None:
-    """Create ``cut_best(n, s)``: the keeper of the best candidate of each image, whatever other images use.
+def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
+    """Return for each picture, by number, the keeper of its best candidate, whatever other images use.
 
-    ``images(n, picture)`` is SQL. Images that have fewer candidates with a keeper than the recipe's `at_least` get no
-    row.
+    (n,) uint32; NOBODY if the picture has fewer candidates with a keeper than the recipe's `at_least`. Candidates are
+    read place by place, best first: most pictures are decided by their first ones.
     """
     at_least = plan.recipe.association.at_least
-    lake.execute("CREATE OR REPLACE TEMP TABLE cut_best (n UINTEGER, s UINTEGER)")
-    _offer(lake, f"SELECT n, sentences FROM {candidates(plan)} JOIN {images} USING (picture)")
-    for offers in _blocks(lake, "n, sentences"):
-        _, s, image = _passing(offers, keepers)
-        rows, first, found = np.unique(image, return_index=True, return_counts=True)
-        rows, first = rows[found >= at_least], first[found >= at_least]
-        lake.insert("cut_best", pa.table({"n": offers["n"].to_numpy()[rows], "s": s[first]}))
-    lake.execute("DROP TABLE cut_offers")
+    pictures = lake.query("SELECT coalesce(max(picture), -1) + 1 FROM facts.images")[0][0]
+    best = np.full(pictures, NOBODY, np.uint32)
+    for batch in lake.blocks(f"SELECT picture, sentences FROM {candidates(plan)}", rows=IMAGES_AT_ONCE):
+        lists, picture = batch["sentences"], batch["picture"].to_numpy()
+        offered, bounds = lists.values.to_numpy(), lists.offsets.to_numpy()
+        at, end = bounds[:-1].copy(), bounds[1:]
+        first, found = np.full(len(picture), NOBODY, np.uint32), np.zeros(len(picture), np.uint16)
+        undecided = np.flatnonzero(at < end)
+        while len(undecided):
+            sentence = keepers[offered[at[undecided]]]
+            passes = sentence != NOBODY
+            is_first = passes & (found[undecided] == 0)
+            first[undecided[is_first]] = sentence[is_first]
+            found[undecided] += passes
+            at[undecided] += 1
+            undecided = undecided[(found[undecided] < at_least) & (at[undecided] < end[undecided])]
+        enough = found >= at_least
+        best[picture[enough]] = first[enough]
+    return best
 
 
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
-    """Create ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures are distinct.
+    """Create ``cut_given(n, s, similarity, place)`` for the images of ``cut_kept(n, picture)``: the texts of each.
 
-    An image to which `max_uses` leaves fewer sentences than `at_least` gets none; no other image gets those instead.
+    The pictures are distinct. An image to which `max_uses` leaves fewer sentences than `at_least` gets none, and is in
+    ``cut_textless(n)``; no other image gets those instead.
     """
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_given ({given})")
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_contested ({given}, score DOUBLE)")
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE cut_given ({given}); "
+        f"CREATE OR REPLACE TEMP TABLE cut_contested ({given}, score DOUBLE); "
+        "CREATE OR REPLACE TEMP TABLE cut_contenders (n UINTEGER)"
+    )
     ranks = "similarities" if plan.recipe.association.rank_by is None else "ranks"
-    offered = f"n, sentences, similarities, {ranks} AS ranks"
-    _offer(lake, f"SELECT {offered} FROM {candidates(plan)} JOIN cut_kept USING (picture)")
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities, {ranks} AS ranks "
+        f"FROM {candidates(plan)} JOIN cut_kept USING (picture)"
+    )
     wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
         given = keepers[_flat(offers["sentences"])]
@@ -67,15 +84,26 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
         losing = np.zeros(offers.num_rows, bool)
         losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
         lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])).drop_columns("score"))
-        lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
+        if losing.any():
+            lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
+            lake.insert("cut_contenders", offers.select(["n"]).filter(pa.array(losing)))
     lake.execute("DROP TABLE cut_offers")
     del wanted
-    _assign_contested(lake, top_k, max_uses)
+    if lake.query("SELECT 1 FROM cut_contenders LIMIT 1"):
+        _assign_contested(lake, top_k, max_uses)
+    lake.execute("DROP TABLE cut_contenders; DROP TABLE cut_contested")
     if (at_least := plan.recipe.association.at_least) > 1:
         few = f"SELECT n FROM cut_given GROUP BY n HAVING count(*) < {at_least}"
         lake.execute(f"DELETE FROM cut_given WHERE n IN ({few})")
     lake.execute(
-        "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
+        "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
+    )
+
+
+def assigned_texts() -> str:
+    """Return SQL for (image_id, place, content, text, similarity) of ``cut_given``."""
+    return (
+        "SELECT i.image_id, g.place, s.content, s.text, g.similarity "
         "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
         "JOIN sentence_content s ON facts.key_of(s.content) = c.key"
     )
@@ -123,11 +151,6 @@ def surviving(plan: Plan) -> str:
     return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
 
 
-def _offer(lake: Lake, rows: str) -> None:
-    """Create the table ``cut_offers`` of a query: a row an image, with its candidates' numbers and similarities."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_offers AS {rows}")
-
-
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
     """Yield ``cut_offers`` in batches of IMAGES_AT_ONCE rows; other statements may run in between."""
     rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
@@ -172,32 +195,28 @@ def _flat(lists: pa.ChunkedArray) -> np.ndarray:
 
 
 def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
-    """Assign sentences to the images of ``cut_contested``, pair by pair."""
+    """Assign sentences to the images of ``cut_contenders``, pair by pair of ``cut_contested``."""
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY sha256) - 1 AS image "
-        "FROM (SELECT DISTINCT n FROM cut_contested) JOIN facts.images i ON i.rowid = n"
+        "CREATE OR REPLACE TEMP TABLE cut_ordered AS SELECT n, row_number() OVER (ORDER BY sha256) - 1 AS image "
+        "FROM cut_contenders JOIN facts.images i ON i.rowid = n"
     )
-    images, sentences = lake.query(
-        "SELECT (SELECT count(*) FROM cut_contenders), (SELECT count(*) FROM facts.contents)"
-    )[0]
+    counts = "SELECT (SELECT count(*) FROM cut_ordered), (SELECT count(*) FROM facts.contents)"
+    images, sentences = lake.query(counts)[0]
     wants, room = np.full(images, top_k, np.uint32), np.full(sentences, max_uses, np.uint32)
     ordered = (
-        "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_contenders USING (n) "
+        "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_ordered USING (n) "
         "ORDER BY score DESC, image, place"
     )
     taken = []
     for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
         hits = _greedy(batch["image"].to_numpy(), batch["s"].to_numpy(), wants, room)
         taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits)))
-    lake.execute("DELETE FROM cut_contested")
-    if taken:
-        rows = pa.Table.from_batches(taken)
-        lake.insert("cut_contested", rows.append_column("score", rows["similarity"]))
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_taken AS FROM cut_given WHERE false")
+    lake.insert("cut_taken", pa.Table.from_batches(taken))
     lake.execute(
         "INSERT INTO cut_given BY NAME SELECT n, s, similarity, row_number() OVER (PARTITION BY n ORDER BY place) AS "
-        "place FROM cut_contested"
+        "place FROM cut_taken; DROP TABLE cut_taken; DROP TABLE cut_ordered"
     )
-    lake.execute("DROP TABLE cut_contenders; DROP TABLE cut_contested")
 
 
 def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> np.ndarray:

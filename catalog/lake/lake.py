@@ -57,6 +57,8 @@ class Lake:
         self._changed: set[str] = set()  # tables changed by the current transaction
         self._largest = 0
         self._threads = 1
+        self._catalog = "lake"  # the attached catalog in which statements find tables
+        self._finds_tables = True
         self.checksums = Checksums(self, metadata, location)
         self.reload_tables()
 
@@ -114,7 +116,8 @@ class Lake:
     def check_tables_of(self, sql: str) -> None:
         """Verify the files of every table named in ``sql``, once per process. Raise Damaged."""
         with self._lock:
-            self.checksums.check_tables_of(sql)
+            if self._finds_tables:
+                self.checksums.check_tables_of(sql)
 
     def check_files(self, table: str) -> None:
         """Verify the files of ``table``, once per process, for callers that open them by path. Raise Damaged."""
@@ -210,9 +213,27 @@ class Lake:
         with self._lock:
             try:
                 self._run(lambda: attach_pinned(self.connection, self._location, name))
+                self._catalog = name
                 yield name
             finally:
+                self._catalog = "lake"
                 self._run(lambda: detach_pinned(self.connection, name))
+
+    @contextmanager
+    def without_tables(self) -> Iterator[None]:
+        """Let the body's statements find temporary tables and attached files only, not the lake's tables.
+
+        DuckDB looks for each function and each dropped table in the lake first, for which DuckLake reads its newest
+        snapshot: a small statement takes 4 CPU ms, and 0.5 in the body; `insert` takes 20 and 3.5.
+        """
+        with self._lock:
+            try:
+                self._run(lambda: self.connection.execute("USE memory"))
+                self._finds_tables = False
+                yield
+            finally:
+                self._finds_tables = True
+                self._run(lambda: self.connection.execute(f"USE {self._catalog}"))
 
     def staging(self, table: str, run_id: str) -> str:
         """Return the folder or S3 prefix (no slash at the end) for a run's files of ``table``; create it if local."""

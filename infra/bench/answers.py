@@ -7,6 +7,7 @@ funnel, and the images nearest each threshold. The two versions that are compare
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -28,12 +29,24 @@ def main() -> None:
     """Make the lake, and measure."""
     options = parser(__doc__)
     options.add_argument("--images", type=int, default=1_000_000)
+    options.add_argument("--made", type=Path, help="folder to make the lake in, or that has it already")
     given = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder, create_or_open(Path(folder) / "lake") as lake:
-        fill(lake, given.images)
-        _publish(lake, given.images)
-        rows = _measure(lake, given)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(given.made or folder) / f"lake-{given.images}"
+        if not (path.parent / f"{path.name}.done").exists():
+            _make(path, given.images)
+        with create_or_open(path) as lake:
+            rows = _measure(lake, given)
     finish("answers", rows, given)
+
+
+def _make(path: Path, n: int) -> None:
+    """Make a lake of ``n`` images and two versions; a file beside the lake says that it is complete."""
+    shutil.rmtree(path, ignore_errors=True)
+    with create_or_open(path) as lake:
+        fill(lake, n)
+        _publish(lake, n)
+    (path.parent / f"{path.name}.done").touch()
 
 
 def _publish(lake: Lake, n: int) -> None:
