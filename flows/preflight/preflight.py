@@ -144,7 +144,7 @@ def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, sampling: Sampling) ->
     for check in plan.image_checks:
         for each in quantities(check, {}):
             if each.over in SIMILARITIES and not each.under and each.low is not None:
-                matches = plan.scorer("match_candidates")
+                matches = plan.scorer("matches")
                 by_rule[check.name] = similar_units(lake, found, matches, each.low, sampling.by_document)
     return by_rule
 

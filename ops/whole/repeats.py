@@ -54,19 +54,17 @@ def repeats_range(seen: np.ndarray, share: float) -> tuple[float, float]:
 def still_none(seen: np.ndarray, share: float) -> float:
     """Return the chance that an item with none in the sample has none in the whole either, 0 to 1.
 
-    A picture without a similar sentence in the sample may have one in the whole: as `repeats`, by a mixture of sizes,
-    here from 0 on.
+    A picture without a similar sentence in the sample may have one in the whole. The items with none are taken to
+    become fewer from the sample to the whole by the factor by which they do from a part of the sample to all of it,
+    where the part has the same share of its units. A mixture of sizes, as in `repeats`, does not tell those that have
+    none from those that have few.
 
     Args:
         seen: For each item, how many units of the sample have one, int (n,), 0 or more.
         share: The share of the units that the sample has.
     """
-    times, counts = np.unique(seen, return_counts=True)
-    if share >= 1 or not len(times) or times[0]:
-        return 1.0
-    sizes = np.concatenate([[0], _sizes(int(np.ceil(2 * times[-1] / share)) + 2)])
-    weights = _fitted(_binomial(times, sizes, share), counts)
-    return float(weights[0] / (weights @ (1 - share) ** sizes))
+    none = (seen == 0).sum()
+    return float(none / ((1 - share) ** seen).sum()) if none and share < 1 else 1.0
 
 
 def _fitted(chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
