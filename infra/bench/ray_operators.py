@@ -303,8 +303,7 @@ def _cpu_seconds() -> float:
 
 def _compared(what: str, unit: str, ours: float, operators: float, target: str, met: bool, note: str = "") -> Row:
     """Return a row that compares the stage with the operators."""
-    ratio = round(ours / operators, 3) if operators else None
-    return Row(what, unit, ours, operators, "operators", ratio, target=target, met=met, note=note)
+    return Row(what, unit, ours, operators, "operators", round(ours / operators, 3), target=target, met=met, note=note)
 
 
 def measured(rounds: int) -> list[Row]:
