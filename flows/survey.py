@@ -4,6 +4,7 @@ If centroids must be trained first, the steps that depend on them have no identi
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from pairmill.ops.read.source import SourceError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.waves import WAVE, cost, next_wave
 from pairmill.tasks.publish import publish
+from pairmill.tasks.relate.balance import cluster_survivors
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.session import Session
@@ -126,7 +128,9 @@ def _survey_step(step: Step, session: Session) -> Any:
     elif step is next_wave:
         return seen.waves == 0 and _survey_wave(seen)
     elif step is not publish:
-        step(seen)
+        # A step that cuts attaches the facts, which no transaction admits.
+        with nullcontext() if step is cluster_survivors else seen.lake.one_snapshot_if_small():
+            step(seen)
         if len(seen.found) == before and seen.unresolved and _wanted(seen):
             seen.saw(seen.step.replace("_", " "), 0, 0)
 

@@ -29,6 +29,12 @@ class MissingScore:
 
 def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
     """Return the declared scores that items let through by the rules lack, in the order of the plan."""
+    with lake.one_snapshot_if_small():
+        return _missing_scores(lake, plan)
+
+
+def _missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
+    """Return what `missing_scores` does."""
     found = []
     for score in plan.scores:
         if not score.op or score.stage not in RUN_AT[score.of]:

@@ -11,6 +11,11 @@ from pairmill.flows.version_clip import version_clip
 from pairmill.tasks.out.concepts import Concept
 from pairmill.tasks.out.concepts import concepts as count
 
+LEGEND = (
+    "pictures: kept, by CLIP; texts: pairs that name it; dropped: by CLIP, most by this rule (dropped_by_rule).\n"
+    "alone: of these, the ones that fail no other rule; half of them come back if the rule's threshold is `looser`."
+)
+
 
 def concepts(args: Namespace) -> int:
     """Print one row per name."""
@@ -18,5 +23,10 @@ def concepts(args: Namespace) -> int:
     with create_or_open(args.lake, read_only=True) as lake:
         dataset = datasets.find(lake, args.dataset)
         found = count(lake, dataset, names, version_clip(lake, dataset)[0].embed_texts)
-    show([field.name for field in fields(Concept)], [astuple(each) for each in found], args.format)
+    rows = [astuple(each) for each in found]
+    if args.format == "table":
+        rows = [tuple("·" if value is None else value for value in row) for row in rows]
+    show([field.name for field in fields(Concept)], rows, args.format)
+    if args.format == "table":
+        print(LEGEND)
     return 0

@@ -15,7 +15,7 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.digest import file_stamp
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.metadata import Metadata
-from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
@@ -121,7 +121,7 @@ def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None
 READER = """
 import sys
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 last = 0
 print("ready", flush=True)
 while last < int(sys.argv[2]):
@@ -460,3 +460,23 @@ def test_a_rule_that_overflows_on_some_rows_is_told_as_a_mistake_in_one_line(lak
     with pytest.raises(BadQuery, match="Overflow") as told:
         lake.query("SELECT n * n FROM (VALUES (9223372036854775807)) rows (n) -- a rule\n")
     assert "\n" not in str(told.value)
+
+
+def test_statements_without_the_tables_find_temporary_tables_alone_and_check_no_file(lake: Lake) -> None:
+    lake.execute("CREATE OR REPLACE TEMP TABLE few AS SELECT 1 AS n")
+    with lake.pinned() as pinned:
+        with lake.without_tables():
+            assert lake.query("SELECT count(*) AS images FROM few") == [(1,)]
+            with pytest.raises(BadQuery, match="images does not exist"):
+                lake.query("SELECT count(*) FROM images")
+        assert lake.query("SELECT current_catalog()") == [(pinned,)]
+        assert lake.query("SELECT count(*) FROM images")
+    assert lake.query("SELECT current_catalog(), (SELECT count(*) >= 0 FROM images)") == [("lake", True)]
+
+
+def test_asking_whether_there_is_a_lake_makes_none(tmp_path: Path) -> None:
+    with pytest.raises(PairmillError, match="there is no lake at"):
+        check_is_lake(str(tmp_path / "lake"))
+    assert not list(tmp_path.iterdir())
+    create_or_open(tmp_path / "lake").close()
+    check_is_lake(str(tmp_path / "lake"))

@@ -82,6 +82,8 @@ def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
     texts = "lower(concat_ws(' ', text1, text2, text3))"
     sql = f"SELECT count(*) FROM pairs WHERE version = 1 AND regexp_matches({texts}, '\\bpeacocks?\\b')"
     assert told[0]["texts"] == rows(curated, sql)[0][0]
+    table = tell("concepts", str(tmp_path / "names.txt"), *place[:-2])
+    assert "NULL" not in table and "half of them come back if the rule's threshold is `looser`" in table
     with pm.open(curated) as lake, pytest.raises(PairmillError, match="two names or more"):
         lake.concepts("demo", ["crab"])
 
