@@ -25,7 +25,6 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.cap import balance, cap_of
@@ -134,9 +133,9 @@ def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
             "AND rowid NOT IN (SELECT n FROM cut_dropped)"
         )
         sentence = best[found["picture"].to_numpy()]
-        has_text = pa.array(sentence != NOBODY)
-        lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(has_text))
-        textless = found.filter(pc.invert(has_text)).select(["n"])
+        has_text = sentence != NOBODY
+        lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(pa.array(has_text)))
+        textless = found.filter(pa.array(~has_text)).select(["n"])
         if textless.num_rows:
             lake.insert("cut_dropped", textless.append_column("rule", pa.array(["no_text"] * textless.num_rows)))
 

@@ -51,6 +51,7 @@ def run_all(folder: Path, env: dict[str, str], *words: str) -> subprocess.Comple
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # beside other tests on a slow machine 600 s did not do
 @pytest.mark.parametrize("without", [REFUSED, REFUSED + CARRIED], ids=["carried", "bare"])
 def test_every_row_is_rehearsed_on_a_machine_without_the_pipelines_libraries(tmp_path: Path, without: tuple[str, ...]):
     env = bare_machine(tmp_path, without)

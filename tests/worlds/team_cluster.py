@@ -13,17 +13,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import asyncpg
 import psutil
 
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.with_prefect.local_prefect import answers
 from pairmill.flows.with_prefect.processes import Child, start, wait_for
 from tests.worlds.elsewhere import free_port
 
 RAY = ("ray.scripts.scripts", "start", "--block", "--disable-usage-stats")
-UP_SECONDS = 240.0
+UP_SECONDS, ATTEMPTS = 240.0, 3
 
 
 @dataclass
@@ -36,16 +38,29 @@ class RayNodes:
     nodes: dict[str, Child]
 
     def add(self, name: str, cpus: int, **more: str) -> None:
-        """Start a node and wait until it has joined; ``more`` are variables of its environment."""
+        """Start a node and wait until it has joined; ``more`` are variables of its environment.
+
+        Ray gives a node 30 s to start, which are too few on a busy machine: it has ATTEMPTS.
+        """
+        for attempt in range(ATTEMPTS):
+            child = self._start(name, self.folder / f"{name}{attempt or ''}", cpus, more)
+            try:
+                return wait_for(child, partial(_has_started, child), UP_SECONDS)
+            except PairmillError:
+                self.kill(name)
+                if attempt + 1 == ATTEMPTS:
+                    raise
+
+    def _start(self, name: str, own: Path, cpus: int, more: dict[str, str]) -> Child:
+        """Start a node whose home and files are in the folder ``own``."""
         begun = ["--head", "--include-dashboard=false", "--port", self.address.partition(":")[2]]
         joining = ["--address", self.address] if self.nodes else begun
-        own = self.folder / name
         own.mkdir()
         command = [*RAY, *joining, "--num-cpus", str(cpus), "--temp-dir", str(own / "ray"),
                    "--object-store-memory", str(200_000_000)]  # fmt: skip
         environment = {"HOME": str(own), "RAY_ADDRESS": "", **self.token, **more}
         self.nodes[name] = child = start(f"ray {name}", command, environment, own, own)
-        wait_for(child, lambda: "Ray runtime started" in child.log.read_text(errors="replace"), UP_SECONDS)
+        return child
 
     def kill(self, name: str) -> None:
         """End a node and all its processes at once, as a lost machine does."""
@@ -58,6 +73,11 @@ class RayNodes:
                     each.kill()
             psutil.wait_procs(family, timeout=60)
         child.process.wait(60)
+
+
+def _has_started(child: Child) -> bool:
+    """Return whether Ray says that a node has joined."""
+    return "Ray runtime started" in child.log.read_text(errors="replace")
 
 
 @contextmanager
