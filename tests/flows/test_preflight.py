@@ -13,6 +13,7 @@ from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
 from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.read.source import open_source
+from pairmill.ops.whole.repeats import still_none
 from tests.worlds.commands import Tell
 from tests.worlds.generated import world
 from tests.worlds.line import rows
@@ -112,6 +113,15 @@ def test_a_sampled_source_reads_its_units_and_a_share_of_their_documents():
     assert [unit.uri for unit in some.units()] == units[:2] and some.uri == source.uri
     none = sample_of(source, UnitSample(frozenset(units), len(units), 1e-9))
     assert [found for unit in none.units() for found in none.read(unit)] == []
+
+
+def test_items_with_none_become_fewer_in_the_whole_as_from_a_part_of_the_sample_to_all_of_it():
+    rng = np.random.default_rng(5)
+    whole = rng.negative_binomial(0.6, 0.15, 5_000)  # some pictures have many similar sentences, most have few
+    sample = rng.binomial(whole, 0.3)
+    came = (whole == 0).sum() / (sample == 0).sum()
+    assert still_none(sample, 0.3) == pytest.approx(came, abs=0.2) and came < 0.7  # linear would be 1
+    assert still_none(np.zeros(9, int), 0.3) == still_none(sample, 1.0) == 1.0
 
 
 def test_clusters_keep_their_size_in_the_sample():
