@@ -59,7 +59,7 @@ test: setup lint
 test-browser: setup
 	$(BIN)/pytest -n 0 -m browser tests/flows/browse
 
-# What takes long: kills in every stage, the line on Ray, the commands of README and infra/docs, the demo world's truth.
+# What takes long: kills in every stage, machines of a Ray cluster, the commands of README and infra/docs, the demo world's truth.
 test-slow: setup
 	$(PYTEST) -m slow
 
