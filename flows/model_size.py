@@ -98,7 +98,7 @@ class ModelSize(BaseModel):
 
     @model_validator(mode="after")
     def _has_a_card(self) -> Self:
-        """Validate that a model with an accelerator has a GPU."""
+        """Refuse an ``accelerator`` (a kind of GPU) for a model that has no GPU."""
         if self.accelerator and self.gpus == 0:
             raise ValueError(f"gpus=0 keeps it on CPUs, and accelerator={self.accelerator} asks for a GPU; give one")
         return self

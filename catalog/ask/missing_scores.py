@@ -34,7 +34,7 @@ def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
 
 
 def _missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
-    """Return what `missing_scores` does."""
+    """Return the missing scores; the caller keeps the lake at one snapshot if that is cheaper."""
     found = []
     for score in plan.scores:
         if not score.op or score.stage not in RUN_AT[score.of]:

@@ -27,7 +27,7 @@ def _tell(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
-    """What one cluster told. The tests may run in several processes."""
+    """What a cluster's script printed; the cluster is started once for all test processes."""
     return json.loads((made_once("mixed-nodes", _tell) / "told.json").read_text())
 
 
