@@ -1,4 +1,7 @@
-"""Alerts about our runs, each seen to arrive at a loopback receiver of a real Prefect server's webhook."""
+"""Alerts about our runs, each seen to arrive at a loopback receiver of a real Prefect server's webhook.
+
+Prefect sends each at least once: it calls a webhook again if the answer was late, as on a loaded machine.
+"""
 
 import json
 import os
@@ -79,7 +82,7 @@ def client(prefect_api: str) -> Iterator[SyncPrefectClient]:
 
 @pytest.mark.slow  # 40 s: a Prefect server, and runs that end in each way
 @pytest.mark.timeout(600)
-def test_each_alert_arrives_once_for_our_runs_and_for_no_other(client: SyncPrefectClient, tmp_path: Path) -> None:
+def test_each_alert_arrives_for_our_runs_and_for_no_other(client: SyncPrefectClient, tmp_path: Path) -> None:
     assert alerts.install(client) == []  # nobody wants alerts
     with receiver() as (url, bodies):
         Webhook(url=url, allow_private_urls=True).save(alerts.BLOCK, overwrite=True)  # pyright: ignore[reportArgumentType]
@@ -91,25 +94,23 @@ def test_each_alert_arrives_once_for_our_runs_and_for_no_other(client: SyncPrefe
         )
         assert "Traceback" not in done.stderr.partition("ended")[0], done.stderr
         deadline = time.monotonic() + 120
-        while len(_of_these(bodies)) < len(alerts.ALERTS) and time.monotonic() < deadline:
+        while len({body["alert"] for body in _of_these(bodies)}) < len(alerts.ALERTS) and time.monotonic() < deadline:
             time.sleep(0.5)
         time.sleep(3)  # for an alert too many
     bodies = _of_these(bodies)
-    assert sorted((body["alert"], body["run"], body["message"]) for body in bodies) == [
-        ("at a limit", "ours Stopped", "8 hours"),
-        ("crashed", "ours Crashed", "gone"),
-        ("failed", "ours Failed", 'no "source"'),
-        ("quarantined much", "ours Quarantined", _message(bodies, "quarantined much")),
-        ("stalled", "ours Stalled", _message(bodies, "stalled")),
-    ]
+    assert {(body["alert"], body["run"]) for body in bodies} == {
+        ("at a limit", "ours Stopped"),
+        ("crashed", "ours Crashed"),
+        ("failed", "ours Failed"),
+        ("quarantined much", "ours Quarantined"),
+        ("stalled", "ours Stalled"),
+    }
+    # The other two may still run when their alert is sent.
+    ended = {body["alert"]: body["message"] for body in bodies if body["alert"] in ("at a limit", "crashed", "failed")}
+    assert ended == {"at a limit": "8 hours", "crashed": "gone", "failed": 'no "source"'}
     assert {body["report"] for body in bodies} == {"", "caption: worker process 7 had 'a'"}
 
 
 def _of_these(bodies: list[dict]) -> list[dict]:
     """Return the alerts about runs of RUNS: other tests end runs of theirs at the same server."""
     return [body for body in bodies if body["run"].startswith(("ours ", "theirs "))]
-
-
-def _message(bodies: list[dict], alert: str) -> str:
-    """Return the message of the run of an alert: it may still run when its alert is sent."""
-    return next(body["message"] for body in bodies if body["alert"] == alert)

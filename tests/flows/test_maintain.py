@@ -116,7 +116,7 @@ def test_free_pages_of_a_catalog_are_returned_and_the_lake_stays_sealed(
         with connect("sqlite_scanner") as reader:
             reader.execute(f"ATTACH '{tmp_path}/lake/catalog.sqlite' AS held (TYPE sqlite, READ_ONLY)")
             reader.execute("BEGIN; SELECT count(*) FROM held.pairmill_lease")
-            assert vacuum(writer).why in ("", "database is locked")
+            assert vacuum(writer).why in ("", "database is locked", "another process reads it")
         lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
     lake.close()
     assert (tmp_path / "lake/catalog.sqlite").stat().st_size < 2_000_000
