@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
-from pairmill.ops.models.model_digest import hub_is_reachable, resolve
+from pairmill.ops.models.model_digest import hub_is_reachable, on_s3, resolve
 from pairmill.ops.models.model_error import ModelError, NotDownloaded
+from pairmill.ops.models.s3_folder import listed
 
 FILES = ("open_clip:", "hf:", "spacy:")
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -46,6 +47,10 @@ def _findings(spec: str) -> Iterator[Finding]:
 
 def _files(spec: str) -> Finding:
     """Return whether the model's files are here, or whether a run could download them."""
+    if place := on_s3(spec):
+        found = listed(spec, *place)
+        first = "on this machine" if found.copy.is_dir() else f"the first run copies {found.size / 1e9:.1f} GB"
+        return Finding("ok", f"{spec}: {first}")
     try:
         with _offline():
             resolve(spec)

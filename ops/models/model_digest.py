@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from pairmill.ops.models.model_error import ModelError, NotDownloaded
+from pairmill.ops.models.s3_folder import S3, s3_folder
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
@@ -29,15 +30,15 @@ SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 FORMS = (
     "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER' or "
-    "'spacy:NAME_OR_FOLDER'"
+    "'spacy:NAME_OR_FOLDER' (a FOLDER may be s3://BUCKET/PREFIX)"
 )
 
 
 def resolve(spec: str) -> Path:
-    """Return the file or folder with the weights of ``spec``, downloaded into the hub's cache if necessary.
+    """Return the file or folder with the weights of ``spec``, downloaded into a cache if the hub or S3 has them.
 
-    The result is a folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. spaCy pipelines
-    are never downloaded. Raises ModelError with the remedy.
+    The result is a folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. spaCy's own
+    pipelines are never downloaded. Raises ModelError with the remedy.
     """
     family, _, name = spec.partition(":")
     if not name or family not in ("open_clip", "hf", "spacy"):
@@ -117,10 +118,20 @@ def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
     """List the (name, file) pairs that count for the digest, sorted by name."""
     if path.is_file():
         return [("weights", path)]
-    patterns = ("*",) if spec.startswith("spacy:") else MODEL_FILES
-    found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
+    found = {file for pattern in _patterns(spec) for file in path.rglob(pattern) if file.is_file()}
     named = ((file.relative_to(path).as_posix(), file) for file in found)
     return sorted((name, file) for name, file in named if name not in SPACY_ABOUT)
+
+
+def on_s3(spec: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the S3 prefix of a spec and the patterns of its files; None for a spec of this machine or the hub."""
+    place = spec.partition(":")[2].removeprefix("local-dir:")
+    return (place, _patterns(spec)) if place.startswith(S3) else None
+
+
+def _patterns(spec: str) -> tuple[str, ...]:
+    """Return the patterns of the names of files that count for the digest."""
+    return ("*",) if spec.startswith("spacy:") else MODEL_FILES
 
 
 @lru_cache(maxsize=4096)
@@ -131,11 +142,11 @@ def _file_hash(path: str, size: int, mtime_ns: int) -> str:
 
 
 def _local_folder(spec: str, name: str) -> Path:
-    """Return an existing folder with weights, in the working folder or the installation.
+    """Return an existing folder with weights, in the working folder or the installation, or the copy of one on S3.
 
     Raises ModelError if it is missing or has none.
     """
-    folder = Path(name).expanduser()
+    folder = s3_folder(spec, name, MODEL_FILES) if name.startswith(S3) else Path(name).expanduser()
     folder = folder if folder.is_dir() or not (INSTALLED / folder).is_dir() else INSTALLED / folder
     if not folder.is_dir():
         raise ModelError(f"model '{spec}': no folder {folder.absolute()}; correct the path, or use --models demo")
@@ -151,7 +162,9 @@ def _spacy_folder(spec: str, name: str) -> Path:
             f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"', or take out the rules "
             "that need it"
         )
-    if name.isidentifier() and not Path(name).is_dir():
+    if name.startswith(S3):
+        folders = [s3_folder(spec, name, _patterns(spec))]
+    elif name.isidentifier() and not Path(name).is_dir():
         package = find_spec(name)
         if package is None or package.origin is None:
             raise ModelError(

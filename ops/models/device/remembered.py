@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from pairmill.ops.models.machine_cache import alone, cache_folder
 
 Found = TypeVar("Found")
 
@@ -20,20 +20,15 @@ def remembered(name: str, key: tuple[str, ...], find: Callable[[], Found], is_va
     the others wait for a file lock and then read its result. An unreadable cache file counts as empty, and so does a
     value that is not valid. A folder that cannot be written is ignored.
     """
-    entry, file = " ".join(key), _folder() / name
+    entry, file = " ".join(key), cache_folder() / name
     if entry in (known := _known(file, is_valid)):
         return known[entry]
-    with _alone(file.with_suffix(".lock")):
+    with alone(file.with_suffix(".lock")):
         if entry in (known := _known(file, is_valid)):
             return known[entry]
         found = find()
         _write(file, {**_known(file, is_valid), entry: found})
     return found
-
-
-def _folder() -> Path:
-    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
 
 
 def _known(file: Path, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
@@ -54,17 +49,3 @@ def _write(file: Path, known: dict[str, Any]) -> None:
         new.replace(file)
     except OSError:
         new.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold an exclusive file lock during the body; without a lock file that can be opened, run the body unlocked."""
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        held = lock.open("w")
-    except OSError:
-        yield
-        return
-    with held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield

@@ -1,0 +1,28 @@
+"""Find the folder for what this machine's processes compute or fetch once, and let one of them work at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``; it may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold an exclusive lock on the file ``lock`` during the body; without one that can be opened, run it unlocked."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = lock.open("w")
+    except OSError:
+        yield
+        return
+    with held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
