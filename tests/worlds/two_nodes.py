@@ -8,7 +8,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,11 +21,18 @@ from ray.cluster_utils import Cluster
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect import fetch as fetching
+from pairmill.tasks.collect.fetch import FetchPictures
+from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
+from tests.worlds.shared import new_lake
 from tests.worlds.sleeping_model import note, noted
+from tests.worlds.web import LOOPBACK, Handler, Manner, photograph, web
 
 
 def here() -> str:
@@ -130,8 +140,6 @@ def rounds(out: str, where: Placement) -> dict:
 
 def noted_in(out: str) -> list[str]:
     """Return the log of model loads."""
-    from pathlib import Path
-
     return noted(Path(out), "loads")
 
 
@@ -168,6 +176,49 @@ def refused(out: str, where: Placement) -> dict:
     return {"said": "", "seconds": time.monotonic() - started}
 
 
+@dataclass(frozen=True)
+class NotedFetch(FetchPictures):
+    """Fetch that logs where each item is fetched."""
+
+    folder: str = ""
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        note(self.folder, "fetched", here().split(" ")[0])
+        return super().__call__(item)
+
+
+def fetched(out: str, names: dict[str, str]) -> dict:
+    """Fetch 1,200 addresses of one host by workers of both nodes; return the nodes and the most open connections."""
+    noting = patch.object(fetching, "FetchPictures", partial(NotedFetch, folder=out))
+    with web() as server, noting:
+        server.manners["/a.jpg"] = picture_after(0.02)
+        folder = Path(out) / "list"
+        folder.mkdir()
+        urls = [server.url(f"/a.jpg?{n}") for n in range(1200)]  # six work items
+        pq.write_table(
+            pa.table({"url": urls, "caption": [f"A picture, number {url}." for url in urls]}), folder / "a.parquet"
+        )
+        recipe = load_recipe("demo", {"fetch.retries": "0", "fetch.per_host": "5"})
+        compute = Compute.model_validate({"ray": "auto", "allow_addresses": list(LOOPBACK)})
+        with session(recipe, [str(folder)], str(new_lake(Path(out) / "lake")), compute) as held:
+            ingest(held)
+            fetching.fetch(held)
+            ((n,),) = held.lake.query("SELECT count(*) FROM fetched WHERE reason = ''")
+        nodes = {names[node] for node in noted(Path(out), "fetched")}
+        return {"pictures": n, "nodes": sorted(nodes), "most open": server.most_open}
+
+
+def picture_after(seconds: float) -> Manner:
+    """Answer with a picture after a while."""
+    data = photograph()
+
+    def answer(handler: Handler) -> None:
+        time.sleep(seconds)
+        handler.answer(200, data)
+
+    return answer
+
+
 def main(out: str) -> None:
     """Run all scenarios and print their results."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": False})
@@ -176,6 +227,7 @@ def main(out: str) -> None:
     names = {node_of(cluster.head_node): "the node without a GPU", node_of(first): "the node with a GPU"}
     where = Placement(ray_address="auto", models={"clip": ModelPool(feeders=1)})
     told: dict[str, Any] = {"table": table(out, where, names)}
+    told["fetched"] = fetched(out, names)
     told["rounds"] = rounds(out, where)
     too_much = Placement(ray_address="auto", models={"clip": ModelPool(gpus=4, feeders=1)})
     told["refused"] = refused(out, too_much)
