@@ -14,6 +14,7 @@ from pathlib import Path
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.curate import curate_steps
+from pairmill.flows.outcome import outcome
 from pairmill.flows.run_start import session
 from pairmill.flows.settings import Compute, load_recipe
 from pairmill.tasks.run.placement import SmallRounds
@@ -65,8 +66,16 @@ def curate(
 
 
 def curated_lake() -> Path:
-    """Return the lake of one undisturbed run over the small world, made once a test run. Read it or copy it."""
-    return made_once("curated-lake", lambda place: curate(place, pages(), settings=small_settings()))
+    """Return the lake of one undisturbed run over the small world, made once a test run. Read it or copy it.
+
+    It has its report, as after the command: each answer about a copy would write it again, for 2 CPU s.
+    """
+
+    def make(place: Path) -> None:
+        curate(place, pages(), settings=small_settings())
+        outcome(str(place), "demo")
+
+    return made_once("curated-lake", make)
 
 
 def snapshot(lake: Path) -> tuple:
