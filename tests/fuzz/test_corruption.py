@@ -27,6 +27,6 @@ def test_no_command_that_reads_gives_anything_wrong_on_a_lake_with_one_damaged_f
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_no_command_gives_anything_wrong_on_sixteen_lakes_with_one_damaged_file_each(tmp_path: Path):
+def test_no_command_gives_anything_wrong_on_ten_lakes_with_one_damaged_file_each(tmp_path: Path):
     """`make fuzz` runs every command on each of its 700 lakes."""
-    attack(tmp_path, times=16, seed=1, dear_every=4)
+    attack(tmp_path, times=10, seed=1, dear_every=5)
