@@ -21,25 +21,43 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
-# Test files by CPU seconds over both tiers. A long file that starts last would keep one core busy and the other idle.
-LONGEST_FIRST = (
-    "demo/test_truth", "flows/test_served_captioner", "fuzz/test_corruption", "test_readme", "endure/test_chaos",
-    "endure/test_crash_clones", "flows/test_planted_secrets", "flows/test_flows_at_a_server", "flows/test_gate",
-    "flows/test_alerts", "flows/test_takedown", "flows/test_check", "flows/test_schedule", "flows/test_up",
-    "flows/test_recaption_prefect", "flows/test_resume", "flows/test_killed_states", "tasks/test_vocabulary",
-    "tasks/test_waiting", "tasks/test_two_nodes", "flows/test_recaption", "flows/test_generation", "flows/test_balance",
-    "flows/test_run", "flows/test_http_captions", "flows/test_retry", "flows/test_several_captioners",
-    "flows/test_foreign_score", "tasks/test_superseding", "tasks/test_superseding_tables",
-    "tasks/test_sentence_duplicates",
-    "flows/test_commands_read", "catalog/test_wanted", "catalog/test_cut", "catalog/test_facts", "catalog/test_lake",
-    "tasks/test_calibrate", "tasks/test_export", "tasks/test_report", "tasks/test_released_address",
+# Test files that take a minute or more, the longest first. One that starts last would keep one worker busy, others idle.
+LONGEST = (
+    "test_readme", "flows/test_served_captioner", "flows/test_up", "endure/test_chaos", "bench/test_gpu_benches",
+    "flows/test_taken_artifacts", "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
+    "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
+    "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run", "tasks/test_report",
+    "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets", "flows/test_killed_recaption",
+    "tasks/test_superseding", "flows/test_recaption", "flows/test_maintain", "flows/test_killed_states",
+    "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
+    "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences", "ops/read/test_s3_unwell",
+    "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance", "tasks/test_superseding_tables",
+    "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate", "flows/test_schedule",
 )  # fmt: skip
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the test files that take longest."""
-    place = {f"tests/{name}.py": n for n, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal the longest test files to the workers, each of which begins with its own.
+
+    xdist gives each worker the next of as many equal parts of the list; who is done takes from the end of another's.
+    """
+    place = {f"tests/{name}.py": n for n, name in enumerate(LONGEST)}
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    begun: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    rest: list[pytest.Item] = []
+    for item in sorted(items, key=lambda item: place.get(_file(item), len(place))):
+        at = place.get(_file(item))
+        (rest if at is None else begun[at % workers]).append(item)
+    dealt: list[pytest.Item] = []
+    for n, part in enumerate(begun):
+        room = max(0, (len(items) - len(dealt)) // (workers - n) - len(part))
+        dealt += [*part, *rest[:room]]
+        del rest[:room]
+    items[:] = [*dealt, *rest]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:
