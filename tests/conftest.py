@@ -21,18 +21,19 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
-# Test files that take a minute or more, the longest first. One that starts last would keep one worker busy, others idle.
+# Test files that take a minute or more, the longest first. One that starts last would keep one worker busy alone.
 LONGEST = (
     "test_readme", "flows/test_served_captioner", "flows/test_up", "endure/test_chaos", "bench/test_gpu_benches",
     "flows/test_taken_artifacts", "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
     "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
-    "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run", "tasks/test_report",
-    "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets", "flows/test_killed_recaption",
-    "tasks/test_superseding", "flows/test_recaption", "flows/test_maintain", "flows/test_killed_states",
-    "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
+    "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run",
+    "tasks/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",
+    "flows/test_killed_recaption", "tasks/test_superseding", "flows/test_recaption", "flows/test_maintain",
+    "flows/test_killed_states", "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
     "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences", "ops/read/test_s3_unwell",
-    "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance", "tasks/test_superseding_tables",
-    "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate", "flows/test_schedule",
+    "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance",
+    "tasks/test_superseding_tables", "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate",
+    "flows/test_schedule",
 )  # fmt: skip
 
 
