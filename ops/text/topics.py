@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 NAME = re.compile(r"[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
@@ -91,23 +92,21 @@ def allocate(
     Returns:
         Expected word counts by text and topic, (texts, topics), and by word and topic, (words, topics).
     """
-    text, word, n = counts[:, 0], counts[:, 1], counts[:, 2:].astype(np.float64)
+    in_text, in_word = (_summing(counts[:, column], counts[:, 2], n) for column, n in enumerate(shape))
+    text, word = counts[:, 0], counts[:, 1]
     part = np.random.default_rng(seed).dirichlet(np.ones(n_topics), len(counts))
     for _ in range(rounds):
-        of_text, of_word = _sums(text, part * n, shape[0]), _sums(word, part * n, shape[1])
+        of_text, of_word = in_text @ part, in_word @ part
         sizes = of_word.sum(0)
         part = (of_word[word] - part + ETA) / (sizes - part + ETA * shape[1]) * (of_text[text] - part + ALPHA)
         part /= part.sum(1, keepdims=True)
-    return _sums(text, part * n, shape[0]), _sums(word, part * n, shape[1])
+    return in_text @ part, in_word @ part
 
 
-def _sums(keys: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
-    """Sum rows by key: (m, k) to (n, k)."""
-    order = np.argsort(keys, kind="stable")
-    present, starts = np.unique(keys[order], return_index=True)
-    found = np.zeros((n, rows.shape[1]))
-    found[present] = np.add.reduceat(rows[order], starts, axis=0)
-    return found
+def _summing(keys: np.ndarray, weights: np.ndarray, n: int) -> csr_array:
+    """Return the matrix (n, m) that sums the rows of an (m, k) array by key in 0…n-1, each times its weight."""
+    rows = np.arange(len(keys))
+    return csr_array((weights.astype(np.float64), (keys, rows)), shape=(n, len(keys)))
 
 
 def names(text: str) -> set[str]:
