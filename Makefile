@@ -63,10 +63,12 @@ test-browser: setup
 test-slow: setup
 	$(PYTEST) -m slow
 
-# Every property again, with five times the examples, and 200 histories of runs, which take two hours of CPU time: before a
-# release, and when a property's code has changed. Not in CI.
+# Every property again, with five times the examples, and 200 histories of runs, which take two hours of CPU time; captions
+# by vLLM, which is 6 GB; a team's cluster that loses a machine. Before a release, and when its code has changed; not in CI.
 test-full: setup
 	$(PYTEST) -m hypothesis --hypothesis-profile full
+	PAIRMILL_VLLM=1 $(BIN)/pytest -n 0 tests/flows/test_served_captioner.py -k vllm
+	PAIRMILL_TEAM_CLUSTER=1 $(BIN)/pytest -n 0 tests/flows/test_team_cluster.py
 
 # Every format that is read, mutated for ten minutes, then every command on 500 lakes of which one file is damaged (200 of
 # killed runs too), 300 copies of a lake that is being written, 10,000 rules; the bounded forms of all are in the tests.

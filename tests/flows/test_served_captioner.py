@@ -92,6 +92,7 @@ def test_transformers_serve_gives_the_dataset_of_the_model_in_the_process(pages:
     assert {row[0] for row in rows(tmp_path / "http", "SELECT agreement FROM probes")} == {1.0}
 
 
+@pytest.mark.skipif("PAIRMILL_VLLM" not in os.environ, reason="`make test-full` installs vLLM: 6 GB, and 5 minutes")
 def test_vllm_gives_the_texts_of_the_model_in_the_process(pages: Path, settings: dict[str, str], tmp_path: Path):
     captioner = save_vlm(tmp_path / "captioner", "idefics3", width=64)
     alone = {"fuse": "null", "images.pair_similarity.keep": "true", "captioners.0.max_tokens": "12"}

@@ -86,7 +86,7 @@ def lacking(lake: Path, environment: dict[str, str]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.skipif("PAIRMILL_TEAM_CLUSTER" not in os.environ, reason="set PAIRMILL_TEAM_CLUSTER: 10 minutes or more")
+@pytest.mark.skipif("PAIRMILL_TEAM_CLUSTER" not in os.environ, reason="`make test-full` runs it: 10 minutes or more")
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_team_gets_the_dataset_of_one_machine_although_a_machine_is_lost_and_one_joins(
