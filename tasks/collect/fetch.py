@@ -24,6 +24,7 @@ from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import quarantine
 from pairmill.tasks.run.session import Session
+from pairmill.tasks.run.stage import cpu_workers
 
 if TYPE_CHECKING:
     from pairmill.ops.fetch.fetcher import Fetcher
@@ -62,7 +63,7 @@ def most_workers(session: Session, n_items: int) -> int:
     """
     settings = session.recipe.fetch
     assert settings is not None
-    return max(1, min(n_items, session.placement.n_workers, settings.per_host, settings.connections))
+    return max(1, min(n_items, cpu_workers(session.placement), settings.per_host, settings.connections))
 
 
 def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:

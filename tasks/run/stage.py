@@ -51,6 +51,13 @@ def _not_shown(text: str) -> None:
     return None
 
 
+def cpu_workers(placement: Placement) -> int:
+    """Return the most workers without a GPU that run at once: on this machine, or on the cluster as it is now."""
+    if placement.workers or not placement.is_cluster:
+        return placement.n_workers
+    return max(1, sum(int(node.cpus // placement.cpus_per_worker) for node in started(placement)))
+
+
 class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 

@@ -199,7 +199,9 @@ def fetched(out: str, names: dict[str, str]) -> dict:
             pa.table({"url": urls, "caption": [f"A picture, number {url}." for url in urls]}), folder / "a.parquet"
         )
         recipe = load_recipe("demo", {"fetch.retries": "0", "fetch.per_host": "5"})
-        compute = Compute.model_validate({"ray": "auto", "allow_addresses": list(LOOPBACK)})
+        compute = Compute.model_validate(
+            {"ray_address": "auto", "small_rounds": "ray", "allow_addresses": list(LOOPBACK)}
+        )
         with session(recipe, [str(folder)], str(new_lake(Path(out) / "lake")), compute) as held:
             ingest(held)
             fetching.fetch(held)
