@@ -13,6 +13,7 @@ from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.datasets import FunnelStep
 from pairmill.catalog.ask.unit_outcomes import (
     UnitOutcomes,
+    capped_clusters,
     known_contents,
     n_documents,
     similar_units,
@@ -126,7 +127,8 @@ def _run(
         n_units = _n_units(lake, found, sampling)
         similar = _similar(lake, session.plan, found, sampling)
         rules = [step.rule for step in steps if step.kind == "image"]
-        sample = CountedSample(found, rules, n_units, sampling.share, both, similar)
+        clusters = capped_clusters(lake, dataset, session.plan.scorer("balance_clusters"))
+        sample = CountedSample(found, rules, n_units, sampling.share, both, similar, clusters)
         yields = forecast_yield(sample)
         workers = compute.placement().n_workers
         is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())

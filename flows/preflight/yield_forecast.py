@@ -3,7 +3,8 @@
 A rule's drops grow with the units. Duplicates do not, and are estimated from the repeats of contents between units
 (`ops.whole.repeats`). A rule that asks for a similar sentence drops a smaller share of more pictures, because there are
 more sentences to choose from; that share is estimated from the number of units in which a picture has one. The steps
-after these drop the share that they drop in the sample, of what is left.
+after these drop the share that they drop in the sample, of what is left. A cap's drops come from the sizes of clusters,
+of which the sample has few, so that they vary as much as these do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pairmill.ops.whole.cluster_sample import Range, counted, jackknife
 from pairmill.ops.whole.repeats import repeats, repeats_range, still_none
 
 COPIES = ("exact_duplicate", "duplicate")
+CAP = "balance"
 IN_LAKE = "in_the_lake"
 
 
@@ -58,6 +60,7 @@ class CountedSample:
         known: Contents that the lake has already: their pictures are dropped before all steps.
         similar: For each rule that asks for a similar sentence, in how many units a picture has one, int (n,). Of
             the pictures that such a rule drops in the sample, some find a sentence in the whole.
+        clusters: For each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class CountedSample:
         share: float,
         known: frozenset[str] = frozenset(),
         similar: Mapping[str, np.ndarray] | None = None,
+        clusters: np.ndarray | None = None,
     ) -> None:
         self.rules = [*([IN_LAKE] if known else []), *rules]
         self.n_units, self.share = n_units, share
@@ -86,6 +90,7 @@ class CountedSample:
             rule: (self.rules.index(rule), ~np.isin(fates, self.rules[: self.rules.index(rule)]), seen)
             for rule, seen in (similar or {}).items()
         }
+        self._clusters = np.zeros((0, 2)) if clusters is None else clusters
         self._keys = [np.unique(keys, return_inverse=True)[1] for keys in (found.content, found.group)]
 
     @property
@@ -124,6 +129,17 @@ class CountedSample:
             left -= dropped
             drops.append(dropped)
         return drops, left, grown
+
+    def capped_error(self) -> float:
+        """Return the half interval of what the cap drops that few clusters cause, as a share of it, at most 1.
+
+        0 if no cluster of the sample is capped.
+        """
+        reach, dropped = self._clusters.T
+        if not dropped.any():
+            return 0.0
+        (found,) = jackknife(lambda weights: np.array([weights @ dropped / (weights @ reach)]), len(reach), self.share)
+        return min(1.0, (found.high - found.value) / found.value)
 
     def after_copies(self, copies: float, is_linear: bool = False) -> float:
         """Return the pairs that are left if ``copies`` pictures are dropped as duplicates.
@@ -184,8 +200,23 @@ def forecast_yield(sample: CountedSample) -> YieldForecast:
         drop.widened(drop.low, totals[place] / sample.share) if place in raised else drop.within(totals[place], np.inf)
         for place, drop in enumerate(drops)
     ]
-    pairs = _pairs(sample, found[-2], limits[1])
+    few = _of_few_clusters(sample, found)
+    if few:
+        place = sample.rules.index(CAP)
+        drops[place] = _beside(drops[place], few).within(totals[place], np.inf)
+    pairs = _beside(_pairs(sample, found[-2], limits[1]), few).within(0, np.inf)
     return YieldForecast(pictures, _steps(sample, pictures, drops), pairs, n_bytes)
+
+
+def _of_few_clusters(sample: CountedSample, found: Sequence[Range]) -> float:
+    """Return the half interval, in pictures, of what the cap drops, as far as the few clusters cause it."""
+    return sample.capped_error() * found[1 + sample.rules.index(CAP)].value if CAP in sample.rules else 0.0
+
+
+def _beside(of_units: Range, half: float) -> Range:
+    """Return the range with a second, independent half interval."""
+    low, high = (float(np.hypot(each - of_units.value, half)) for each in (of_units.low, of_units.high))
+    return Range(of_units.value - low, of_units.value, of_units.value + high)
 
 
 def _pairs(sample: CountedSample, found: Range, copies: tuple[float, float]) -> Range:

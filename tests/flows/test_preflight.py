@@ -78,6 +78,32 @@ def test_what_comes_lies_inside_for_each_rule_and_the_pairs():
     assert min(inside.values()) >= 16, inside
 
 
+def test_what_a_cap_drops_varies_as_the_sizes_of_the_few_clusters_of_a_sample():
+    inside, narrower = 0, 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        sizes = rng.gamma(4, 10, 60).astype(int) + 1  # of the whole's clusters, of which the sample has 12
+        reach, dropped = sizes[:12], np.maximum(0, sizes[:12] - 35)
+        fate = np.concatenate(
+            [np.repeat(["", "balance"], [n - over, over]) for n, over in zip(reach, dropped, strict=True)]
+        )
+        content = np.arange(len(fate)).astype(str)
+        unit = rng.permutation(len(fate)) // 4
+        names = tuple(map(str, range(unit.max() + 1)))
+        sample = UnitOutcomes(names, unit, fate, content, content, np.full(len(fate), 1000))
+        rules = ["exact_duplicate", "duplicate", "no_text", "balance"]
+        clusters = np.stack([reach, dropped], axis=1).astype(float)
+        found, without = (
+            forecast_yield(CountedSample(sample, rules, len(names), 0.2, clusters=each)) for each in (clusters, None)
+        )
+        came = np.maximum(0, sizes - 35).sum() / sizes.sum() * len(fate) / 0.2
+        drop, plain = found.steps[-1].dropped, without.steps[-1].dropped
+        inside += drop.low <= came <= drop.high
+        narrower += plain.high - plain.low < drop.high - drop.low
+        assert found.pairs.high - found.pairs.low > without.pairs.high - without.pairs.low
+    assert inside >= 16 and narrower == 20
+
+
 def test_a_sample_of_all_units_is_no_forecast_but_a_count():
     whole = outcomes(3)
     found = forecast(whole, 1.0, 0)
