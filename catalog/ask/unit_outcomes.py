@@ -42,10 +42,9 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
         by_document: Whether documents stand for units.
     """
     unit = _unit(by_document)
-    key = f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
     found = lake.table(
         f'SELECT {unit} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "group", '
-        f"i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {key}) c "
+        f"i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) c "
         "ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
         f"LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer = {quoted(groups)}) g "
         "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
@@ -62,12 +61,11 @@ def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
 
     ``clusters`` is the digest of the scorer of the clusters.
     """
-    key = f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
     rows = lake.query(
         "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i "
-        f"JOIN (SELECT item_id, dropped_by FROM decisions WHERE {key} AND dropped_by IN ('', 'balance')) d "
+        f"JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) d "
         f"ON d.item_id = i.image_id JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c "
-        "ON c.key = i.sha256 GROUP BY c.cluster ORDER BY c.cluster"
+        "ON c.key = i.sha256 WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster"
     )
     return np.array(rows, np.float64).reshape(-1, 2)
 
@@ -85,6 +83,11 @@ def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by
     )
     counts = dict(rows)
     return np.array([counts.get(content, 0) for content in found.content.tolist()], np.int64)
+
+
+def _decided(dataset: Dataset) -> str:
+    """Return SQL that selects a version's decisions on images."""
+    return f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
 
 
 def _unit(by_document: bool) -> str:

@@ -131,9 +131,9 @@ class CountedSample:
         return drops, left, grown
 
     def capped_error(self) -> float:
-        """Return the half interval of what the cap drops that few clusters cause, as a share of it, at most 1.
+        """Return the half interval of the cap's drops relative to them, 0 to 1, as far as clusters differ in size.
 
-        0 if no cluster of the sample is capped.
+        The sample has few clusters, so their sizes are uncertain. 0 if the cap drops nothing in the sample.
         """
         reach, dropped = self._clusters.T
         if not dropped.any():
@@ -209,12 +209,12 @@ def forecast_yield(sample: CountedSample) -> YieldForecast:
 
 
 def _of_few_clusters(sample: CountedSample, found: Sequence[Range]) -> float:
-    """Return the half interval, in pictures, of what the cap drops, as far as the few clusters cause it."""
+    """Return `capped_error` in pictures of the whole; 0 for a recipe without a cap."""
     return sample.capped_error() * found[1 + sample.rules.index(CAP)].value if CAP in sample.rules else 0.0
 
 
 def _beside(of_units: Range, half: float) -> Range:
-    """Return the range with a second, independent half interval."""
+    """Return the range with an independent error of half interval ``half`` added, as the root of the squares' sum."""
     low, high = (float(np.hypot(each - of_units.value, half)) for each in (of_units.low, of_units.high))
     return Range(of_units.value - low, of_units.value, of_units.value + high)
 

@@ -1,4 +1,4 @@
-"""Find the folder for what this machine's processes compute or fetch once, and let one of them work at a time."""
+"""Locate the cache folder that the processes of a machine share, and lock its entries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``; it may not exist yet."""
+    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``. It may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
 
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``lock`` during the body; without one that can be opened, run it unlocked."""
+    """Hold an exclusive lock on the file ``lock`` during the body. If it cannot be opened, run the body without it."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = lock.open("w")

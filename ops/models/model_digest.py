@@ -35,7 +35,7 @@ FORMS = (
 
 
 def resolve(spec: str) -> Path:
-    """Return the file or folder with the weights of ``spec``, downloaded into a cache if the hub or S3 has them.
+    """Return the local file or folder with the weights of ``spec``; download a model of the hub or S3 to a cache first.
 
     The result is a folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. spaCy's own
     pipelines are never downloaded. Raises ModelError with the remedy.
@@ -124,7 +124,7 @@ def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
 
 
 def on_s3(spec: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the S3 prefix of a spec and the patterns of its files; None for a spec of this machine or the hub."""
+    """Return (S3 prefix, patterns of file names) of a model that lies on S3; None for any other spec."""
     place = spec.partition(":")[2].removeprefix("local-dir:")
     return (place, _patterns(spec)) if place.startswith(S3) else None
 

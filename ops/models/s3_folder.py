@@ -1,4 +1,4 @@
-"""Copy a model's folder from S3 to this machine's cache, once for all of its processes.
+"""Copy a model's folder from S3 to the cache that all processes of a machine share.
 
 A copy is whole or absent. Its name stands for the names, sizes and etags of the objects, so that a replaced model is
 copied anew, beside the former one. Copies stay until somebody deletes them, as the hub's do.
@@ -48,7 +48,7 @@ class S3Folder:
 
 @cache
 def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
-    """Return this machine's copy of the files below ``uri`` whose names match ``patterns``; make it if there is none.
+    """Copy the files below ``uri`` whose names match ``patterns`` to the cache, unless it has them; return the folder.
 
     A process lists the folder once. Of several processes one copies, and the others wait for it.
 

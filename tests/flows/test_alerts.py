@@ -1,6 +1,6 @@
-"""Alerts about our runs, each seen to arrive at a loopback receiver of a real Prefect server's webhook.
+"""Check that a real Prefect server sends each alert about our runs to a webhook on loopback.
 
-Prefect sends each at least once: it calls a webhook again if the answer was late, as on a loaded machine.
+Prefect sends an alert at least once: if the answer is late, as on a loaded machine, it calls the webhook again.
 """
 
 import json

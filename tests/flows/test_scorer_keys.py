@@ -1,4 +1,4 @@
-"""A scorer is asked for by a key that a step of a run uses: any other key gives '', which matches no row."""
+"""Check that code asks for scorers by keys that runs set: `Plan.scorer` returns '' for others, which matches no row."""
 
 import re
 from pathlib import Path

@@ -66,9 +66,9 @@ def curate(
 
 
 def curated_lake() -> Path:
-    """Return the lake of one undisturbed run over the small world, made once a test run. Read it or copy it.
+    """Return a lake with one finished run over the small world and its report. Read it, or change a copy.
 
-    It has its report, as after the command: each answer about a copy would write it again, for 2 CPU s.
+    It is made once a test run. Without the report each copy would write one when asked for its outcome, for 2 CPU s.
     """
 
     def make(place: Path) -> None:

@@ -188,7 +188,7 @@ class NotedFetch(FetchPictures):
 
 
 def fetched(out: str, names: dict[str, str]) -> dict:
-    """Fetch 1,200 addresses of one host by workers of both nodes; return the nodes and the most open connections."""
+    """Fetch 1,200 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
     noting = patch.object(fetching, "FetchPictures", partial(NotedFetch, folder=out))
     with web() as server, noting:
         server.manners["/a.jpg"] = picture_after(0.02)
@@ -211,7 +211,7 @@ def fetched(out: str, names: dict[str, str]) -> dict:
 
 
 def picture_after(seconds: float) -> Manner:
-    """Answer with a picture after a while."""
+    """Return a behaviour of the web server: wait ``seconds``, then answer with a picture."""
     data = photograph()
 
     def answer(handler: Handler) -> None:

@@ -1,4 +1,4 @@
-"""Models whose folder lies on S3: copied once to a machine, whole, and anew when they are replaced."""
+"""Check models on S3: a machine has one complete copy, and makes a new one when the model was replaced."""
 
 import shutil
 from collections import namedtuple
