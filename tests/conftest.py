@@ -5,6 +5,7 @@ on a busy machine.
 """
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 
@@ -20,6 +21,9 @@ from tests.worlds import shared
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
+
+# Ray's workers have the lowest priority but four; beside two other test processes they would get next to no CPU.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Test files that take a minute or more, the longest first. One that starts last would keep one worker busy alone.
 LONGEST = (

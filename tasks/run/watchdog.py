@@ -57,12 +57,15 @@ class Watchdog:
     def look(self, workers: Sequence[Hung]) -> None:
         """End the workers with work in hand if nothing was finished for ``minutes``.
 
-        Raises PairmillError, with all reports, at the ``most``-th time.
+        The time during which no worker has work in hand does not count: a first row may come after a long wait for a
+        machine. Raises PairmillError, with all reports, at the ``most``-th time.
         """
-        if not self.minutes or time.monotonic() - self._since < 60 * self.minutes:
+        if not self.minutes:
             return
         hung = [worker for worker in workers if worker.in_hand()]
         if not hung:
+            self._since = time.monotonic()
+        if time.monotonic() - self._since < 60 * self.minutes:
             return
         held = "; ".join(worker.in_hand() for worker in hung)
         self.reports.append(f"nothing was finished for {self.minutes:g} minutes: {held}")

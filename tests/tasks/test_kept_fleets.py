@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def _tell(folder: Path) -> None:
     """Run the steps on a new cluster and write what they told."""
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=420)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1800)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"two rounds"')]
     assert lines, done.stderr[-3000:]
     (folder / "told.json").write_text(lines[0])

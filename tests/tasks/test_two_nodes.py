@@ -17,7 +17,7 @@ PROGRAM = "import sys; from tests.worlds.two_nodes import main; main(sys.argv[1]
 def _tell(folder: Path) -> None:
     """Run the scenarios on a new cluster and write what they told."""
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=420)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1800)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"table"')]
     assert lines, done.stderr[-3000:]
     (folder / "told.json").write_text(lines[0])

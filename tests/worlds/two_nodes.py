@@ -199,11 +199,13 @@ def fetched(out: str, names: dict[str, str]) -> dict:
             pa.table({"url": urls, "caption": [f"A picture, number {url}." for url in urls]}), folder / "a.parquet"
         )
         recipe = load_recipe("demo", {"fetch.retries": "0", "fetch.per_host": "5"})
+        lake = str(new_lake(Path(out) / "lake"))
+        with session(recipe, [str(folder)], lake, Compute()) as held:
+            ingest(held)
         compute = Compute.model_validate(
             {"ray_address": "auto", "small_rounds": "ray", "allow_addresses": list(LOOPBACK)}
         )
-        with session(recipe, [str(folder)], str(new_lake(Path(out) / "lake")), compute) as held:
-            ingest(held)
+        with session(recipe, [str(folder)], lake, compute) as held:
             fetching.fetch(held)
             ((n,),) = held.lake.query("SELECT count(*) FROM fetched WHERE reason = ''")
         nodes = {names[node] for node in noted(Path(out), "fetched")}
