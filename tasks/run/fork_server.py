@@ -10,7 +10,7 @@ from multiprocessing import forkserver
 from types import ModuleType
 
 from pairmill.catalog.terms.backend import declared_backends
-from pairmill.tasks.run.remains import sweep
+from pairmill.tasks.run import remains
 from pairmill.tasks.run.worker import ONE_THREAD
 
 # Two of the libraries look for a GPU when they are imported. Initialising CUDA there would break CUDA in every fork;
@@ -49,7 +49,8 @@ def start_fork_server() -> None:
     Forked workers share what the server has imported. The server is started only when there is work: a run without work
     would pay for the imports too.
     """
-    sweep()
+    remains.sweep()
+    remains.hold()
     multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
     with one_thread_each(WITHOUT_CUDA):
         forkserver.ensure_running()

@@ -7,19 +7,29 @@ import sys
 from pathlib import Path
 
 STARTED = """
-import multiprocessing, os, sys
+import multiprocessing, os, signal, sys
 from multiprocessing import forkserver
-from pairmill.tasks.run.remains import sweep
+from pairmill.tasks.run.remains import hold, sweep
 
-if __name__ == "__main__":
+def fork():
     sweep()
+    hold()
     forkserver.set_forkserver_preload([])
     forkserver.ensure_running()
     process = multiprocessing.get_context("forkserver").Process(target=abs, args=(1,))
     process.start()
     process.join()
     print("ready", process.exitcode, flush=True)
-    sys.stdin.read()
+
+if __name__ == "__main__":
+    fork()
+    for line in sys.stdin:
+        server = forkserver._forkserver._forkserver_pid
+        os.kill(server, signal.SIGKILL)
+        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+        print("killed", flush=True)
+        sys.stdin.readline()
+        fork()
 """
 
 
@@ -29,8 +39,17 @@ def started(folder: Path) -> subprocess.Popen:
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     run = subprocess.Popen([sys.executable, str(script)], env=environment, **pipes)
-    assert run.stdout and run.stdout.readline() == "ready 0\n"
+    assert told(run) == "ready 0"
     return run
+
+
+def told(run: subprocess.Popen, line: str = "") -> str:
+    """Send a line if there is one; return the next line that the run prints."""
+    assert run.stdin and run.stdout
+    if line:
+        run.stdin.write(f"{line}\n")
+        run.stdin.flush()
+    return run.stdout.readline().strip()
 
 
 def test_the_next_start_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(tmp_path: Path):
@@ -43,9 +62,11 @@ def test_the_next_start_removes_what_a_killed_one_left_and_nothing_of_one_that_r
     killed.send_signal(signal.SIGKILL)
     killed.wait(30)
     assert (tmp_path / left).exists()
+    assert told(alive, "kill your fork server") == "killed"
     after = started(tmp_path)
     assert not (tmp_path / left).exists()
     assert (tmp_path / kept).exists() and (tmp_path / "pymp-mine").exists()
+    assert told(alive, "fork again") == "ready 0"
     for run in (alive, after):
         run.communicate(timeout=30)
     assert [path.name for path in tmp_path.glob("pymp-*")] == ["pymp-mine"]
