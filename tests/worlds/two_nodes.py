@@ -200,7 +200,7 @@ def fetched(out: str, names: dict[str, str]) -> dict:
         )
         recipe = load_recipe("demo", {"fetch.retries": "0", "fetch.per_host": "5"})
         lake = str(new_lake(Path(out) / "lake"))
-        with session(recipe, [str(folder)], lake, Compute()) as held:
+        with session(recipe, [str(folder)], lake, Compute.model_validate({})) as held:
             ingest(held)
         compute = Compute.model_validate(
             {"ray_address": "auto", "small_rounds": "ray", "allow_addresses": list(LOOPBACK)}
