@@ -10,6 +10,7 @@ import duckdb
 
 from pairmill.catalog.lake.digest import file_digest, file_stamp
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.error import PairmillError
 
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
@@ -98,5 +99,5 @@ def _remember(file: str, stamp: str) -> None:
 
 
 def _memory() -> Path:
-    """Return the path of the cache file, below XDG_CACHE_HOME or ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill" / "extensions.json"
+    """Return the path of the cache file."""
+    return machine_cache.folder() / "extensions.json"

@@ -7,10 +7,7 @@ Later processes map the cached arrays: 8 bytes a picture, and 3 kB for a vector 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms import machine_cache
+from pairmill.catalog.terms.error import BadRecipe
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 
@@ -116,20 +114,15 @@ def decoded(file: Path, decode: Decode) -> np.ndarray:
 def cached(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
     """Return an array, from this machine's cache if a process has computed it for the same ``key``.
 
-    One process computes it while the others wait.
-
-    Raises:
-        PairmillError: The cache's folder belongs to another user.
+    One process computes it while the others wait. Where the cache cannot be written, each computes it for itself.
     """
-    folder = Path(tempfile.gettempdir()) / f"pairmill-benchmarks-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PairmillError(f"{folder} belongs to another user. Set TMPDIR to a folder of your own.")
-    file = folder / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
-    with (folder / f"{file.stem}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    file = machine_cache.folder() / "benchmarks" / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
+    with machine_cache.alone(file.with_suffix(".lock")):
         if not file.exists():
-            unfinished = file.with_suffix(".unfinished.npy")
-            np.save(unfinished, compute(), allow_pickle=False)
-            unfinished.replace(file)
+            made, unfinished = compute(), file.with_suffix(".unfinished.npy")
+            try:
+                np.save(unfinished, made, allow_pickle=False)
+                unfinished.replace(file)
+            except OSError:
+                return made
     return np.load(file, mmap_mode="r", allow_pickle=False)

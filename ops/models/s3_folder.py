@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from pairmill.ops.models.machine_cache import alone, cache_folder
+from pairmill.catalog.terms import machine_cache
 from pairmill.ops.models.model_error import ModelError
 
 S3 = "s3://"
@@ -43,7 +43,9 @@ class S3Folder:
     @property
     def copy(self) -> Path:
         """The folder of this machine's copy; it may not exist yet."""
-        return cache_folder() / "models" / hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
+        return (
+            machine_cache.folder() / "models" / hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
+        )
 
 
 @cache
@@ -58,7 +60,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
     found = listed(spec, uri, patterns)
     if found.copy.is_dir():
         return found.copy
-    with alone(found.copy.with_suffix(".lock")):
+    with machine_cache.alone(found.copy.with_suffix(".lock")):
         if not found.copy.is_dir():
             _copied(spec, found, patterns)
     return found.copy

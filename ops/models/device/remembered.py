@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pairmill.ops.models.machine_cache import alone, cache_folder
+from pairmill.catalog.terms import machine_cache
 
 Found = TypeVar("Found")
 
@@ -20,10 +20,10 @@ def remembered(name: str, key: tuple[str, ...], find: Callable[[], Found], is_va
     the others wait for a file lock and then read its result. An unreadable cache file counts as empty, and so does a
     value that is not valid. A folder that cannot be written is ignored.
     """
-    entry, file = " ".join(key), cache_folder() / name
+    entry, file = " ".join(key), machine_cache.folder() / name
     if entry in (known := _known(file, is_valid)):
         return known[entry]
-    with alone(file.with_suffix(".lock")):
+    with machine_cache.alone(file.with_suffix(".lock")):
         if entry in (known := _known(file, is_valid)):
             return known[entry]
         found = find()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def cache_folder() -> Path:
-    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``. It may not exist yet."""
+def folder() -> Path:
+    """Return this user's cache folder, ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``. It may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
 
 
