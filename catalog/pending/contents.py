@@ -58,18 +58,19 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     lake.execute("DROP TABLE seen")
 
 
-def drawn_units(lake: Lake, seed: str, most: int) -> tuple[int, list[tuple[str, int]]]:
+def drawn_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, list[tuple[str, int]]]:
     """Draw new units of ``listed`` at random: return their number, and (uri, bytes) of the first ``most`` drawn.
 
     Any first units of the result are a random sample without replacement in which each format has its share: a format's
-    units are ranked by sha256(uri || seed), and the formats merged in proportion to their numbers.
+    units are ranked by sha256(address || seed), and the formats merged in proportion to their numbers. The address is
+    that below ``source``, so that the same files elsewhere give the same sample.
     """
     new = "SELECT uri, size, kind FROM listed WHERE is_new AND detail IS NULL"
     n = lake.query(f"SELECT count(*) FROM ({new})")[0][0]
-    place = (
-        "(row_number() OVER (PARTITION BY kind ORDER BY sha256(uri || ?)) - 0.5) / count(*) OVER (PARTITION BY kind)"
-    )
-    return n, lake.query(f"SELECT uri, size FROM ({new}) ORDER BY {place}, uri LIMIT ?", (seed, most))
+    drawn = "sha256(if(starts_with(uri, ?), substr(uri, length(?) + 1), uri) || ?)"
+    place = f"(row_number() OVER (PARTITION BY kind ORDER BY {drawn}) - 0.5) / count(*) OVER (PARTITION BY kind)"
+    asked = (source, source, seed, most)
+    return n, lake.query(f"SELECT uri, size FROM ({new}) ORDER BY {place}, uri LIMIT ?", asked)
 
 
 def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:

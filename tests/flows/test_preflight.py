@@ -1,6 +1,7 @@
 """`pairmill preflight` forecasts a run from a sample of units: what comes lies inside, and the lake stays as it was."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 
 from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending import contents
 from pairmill.flows.preflight.draw import Drawn, Sampling, scaled, sized
 from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
 from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
 from pairmill.flows.settings import load_recipe
-from pairmill.ops.read.source import open_source
+from pairmill.ops.read.source import open_source, row_of
 from pairmill.ops.whole.repeats import still_none
+from pairmill.tasks.collect.listing import listed
 from tests.worlds.commands import Tell
 from tests.worlds.generated import world
 from tests.worlds.line import rows
@@ -139,6 +142,22 @@ def test_a_sampled_source_reads_its_units_and_a_share_of_their_documents():
     assert [unit.uri for unit in some.units()] == units[:2] and some.uri == source.uri
     none = sample_of(source, UnitSample(frozenset(units), len(units), 1e-9))
     assert [found for unit in none.units() for found in none.read(unit)] == []
+
+
+def test_the_same_files_in_another_folder_give_the_same_sample(tmp_path: Path):
+    original = world(seed=12, documents=8)
+    copy = shutil.copytree(original, tmp_path / "another place" / "pages")
+    drawn, read = [], []
+    with create_or_open(tmp_path / "lake") as lake:
+        for folder in (original, copy):
+            source = open_source(str(folder))
+            contents.list_units(lake, map(row_of, listed(source)), {}, {})
+            n, units = contents.drawn_units(lake, source.uri, "7", 5)
+            drawn.append([uri.removeprefix(source.uri) for uri, _ in units])
+            half = sample_of(source, UnitSample(frozenset(uri for uri, _ in units), n, 0.5, "7"))
+            read.append({found.uri.removeprefix(source.uri) for unit in half.units() for found in half.read(unit)})
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 5
+    assert read[0] == read[1] and 0 < len(read[0]) < 5
 
 
 def test_items_with_none_become_fewer_in_the_whole_as_from_a_part_of_the_sample_to_all_of_it():
