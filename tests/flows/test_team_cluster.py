@@ -25,7 +25,7 @@ from tests.worlds.line import curate, snapshot
 from tests.worlds.s3 import upload
 from tests.worlds.team_cluster import prefect_on_postgres, ray_nodes
 
-SECONDS = 900
+SECONDS = 2400
 ON_RAY = {
     "ingest",
     "score_images",
@@ -88,7 +88,7 @@ def lacking(lake: Path, environment: dict[str, str]) -> dict[str, list[str]]:
 
 @pytest.mark.skipif("PAIRMILL_TEAM_CLUSTER" not in os.environ, reason="`make test-full` runs it: 10 minutes or more")
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 def test_a_team_gets_the_dataset_of_one_machine_although_a_machine_is_lost_and_one_joins(
     bucket: Any, postgres: str, tmp_path: Path
 ):
