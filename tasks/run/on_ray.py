@@ -50,6 +50,7 @@ class Fleet:
 
         self.show = show
         self._left_out, self._notes = set[str](), list[str]()
+        self._unfit: Exception | None = None
         self._job, self._jobs, self._rounds = b"", 0, 0
         self._waiting = Waiting(asked, lambda text: self.show(text))
         self._room = ResourceWait(asked, patience, self._waiting)
@@ -92,6 +93,8 @@ class Fleet:
             if made is not None and waiting.pop(name, None):
                 self._queue.finish.remote(name)
                 watchdog.saw(-1)
+                if not waiting:  # a short round ends between two looks
+                    self._see_left_out()
                 yield with_notes(made, (*self._take_notes(), *watchdog.take()))
 
     def close(self) -> None:
@@ -114,21 +117,25 @@ class Fleet:
         self._room.look()
         if lost := ray.get(self._queue.requeue_lost.remote()):
             LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
-        left_out: Any = ray.get(self._queue.left_out.remote())
-        for node, (host, error) in left_out.items():
-            self._leave_out(node, host, pickle.loads(error))
+        self._see_left_out()
+        if self._unfit:
+            raise self._unfit
         rows, held = ray.get(self._queue.progress.remote())
         watchdog.saw(rows)
         watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
 
-    def _leave_out(self, node: str, host: str, error: Exception) -> None:
-        """Go on without a machine that the model does not fit. Raises ``error`` if no other has the resources."""
-        if node in self._left_out:
-            return
-        self._left_out.add(node)
-        if not self._room.leave_out(node):
-            raise error
-        self._notes.append(f"machine {host} is left out, and others do its work: {error}")
+    def _see_left_out(self) -> None:
+        """Go on without the machines that the model does not fit; keep the error if no other has the resources."""
+        import ray
+
+        left_out: Any = ray.get(self._queue.left_out.remote())
+        for node in left_out.keys() - self._left_out:
+            host, error = left_out[node][0], pickle.loads(left_out[node][1])
+            self._left_out.add(node)
+            if self._room.leave_out(node):
+                self._notes.append(f"machine {host} is left out, and others do its work: {error}")
+            else:
+                self._unfit = error
 
     def _take_notes(self) -> tuple[str, ...]:
         """Return the notes that were not yet taken."""

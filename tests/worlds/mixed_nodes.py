@@ -29,13 +29,19 @@ WHERE = Placement(ray_address="auto")
 
 @dataclass(frozen=True)
 class Large(OnGpu):
-    """Model job whose model has no room on the machines named in the log ``no-room``; it logs its feeders' threads."""
+    """Model job whose model has no room on the machines named in the log ``no-room``; it logs its feeders' threads.
+
+    Machines that have room wait until one had none.
+    """
 
     def load(self) -> None:
         super().load()
         if (node := here().split()[0]) in noted(Path(self.folder), "no-room"):
             note(self.folder, "failed-loads", node)
             raise UnfitDevice("model 'large' does not fit the GPU: its weights take 40.0 GB, and 15.0 GB are free")
+        until = time.monotonic() + 300
+        while not noted(Path(self.folder), "failed-loads") and time.monotonic() < until:
+            time.sleep(0.1)
 
     def prepare(self, piece: Piece) -> Piece:
         node, process, _ = here().split()
