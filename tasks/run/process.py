@@ -268,7 +268,7 @@ class _RunningProcess:
         """Describe the process and the keys of its leases, '' if no order has begun: it may be importing still."""
         with self._lock:
             holds = [hold for hold, _ in self._holds.values() if hold.keys != ()]
-        if not holds or self.is_over():
+        if not holds or self._ended.is_set():  # is_over() would take the exit code from the thread that waits for it
             return ""
         keys = list(dict.fromkeys(key for hold in holds for key in hold.keys or ()))
         more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
