@@ -36,9 +36,8 @@ ON_RAY = {
     "associate",
     "cluster_survivors",
     "caption",
-    "tag",
     "fuse",
-}  # all tasks with workers
+}  # all tasks that start workers: tags are made by CLIP's, which the captions' scores have left
 
 START = """
 import json, sys
