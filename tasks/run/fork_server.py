@@ -49,10 +49,10 @@ def start_fork_server() -> None:
     Forked workers share what the server has imported. The server is started only when there is work: a run without work
     would pay for the imports too.
     """
-    remains.sweep()
-    remains.hold()
     multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
     with one_thread_each(WITHOUT_CUDA):
+        remains.sweep()
+        remains.hold()
         forkserver.ensure_running()
 
 
