@@ -43,9 +43,8 @@ class S3Folder:
     @property
     def copy(self) -> Path:
         """The folder of this machine's copy; it may not exist yet."""
-        return (
-            machine_cache.folder() / "models" / hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
-        )
+        name = hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
+        return machine_cache.folder() / "models" / name
 
 
 @cache

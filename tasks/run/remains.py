@@ -24,10 +24,9 @@ def hold() -> None:
         return
     new = folder / f"{HOLDER}-{os.getpid()}"
     with suppress(OSError):  # a file system without locks: the folder is never removed by another process
-        number = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _held[folder] = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(_held[folder], fcntl.LOCK_EX | fcntl.LOCK_NB)
         new.rename(folder / HOLDER)  # locked before others can see it
-        _held[folder] = number
 
 
 def sweep() -> None:

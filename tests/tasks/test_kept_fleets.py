@@ -12,13 +12,13 @@ from tests.worlds.shared import made_once
 
 PROGRAM = "import sys; from tests.worlds.kept_fleets import main; main(sys.argv[1])"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first waits for the cluster
 
 
 def _tell(folder: Path) -> None:
     """Run the steps on a new cluster and write what they told."""
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1800)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1700)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"two rounds"')]
     assert lines, done.stderr[-3000:]
     (folder / "told.json").write_text(lines[0])

@@ -11,13 +11,15 @@ import pytest
 
 from tests.worlds.shared import made_once
 
+pytestmark = pytest.mark.timeout(1800)  # the first test waits for the cluster
+
 PROGRAM = "import sys; from tests.worlds.two_nodes import main; main(sys.argv[1])"
 
 
 def _tell(folder: Path) -> None:
     """Run the scenarios on a new cluster and write what they told."""
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1800)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1700)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"table"')]
     assert lines, done.stderr[-3000:]
     (folder / "told.json").write_text(lines[0])
