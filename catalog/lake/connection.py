@@ -99,5 +99,5 @@ def _remember(file: str, stamp: str) -> None:
 
 
 def _memory() -> Path:
-    """Return the path of the cache file."""
+    """Return the file that lists the extension files whose digests were verified."""
     return machine_cache.folder() / "extensions.json"

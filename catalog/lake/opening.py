@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.lake import comments, empty, schema, score_tables, seal, snapshot, spill
+from pairmill.catalog.lake import comments, empty, half_written, schema, score_tables, seal, snapshot, spill
 from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.durable import make_folder
@@ -72,6 +72,7 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
     """Connect to an existing lake without attaching it. Raise PairmillError if there is none."""
     if location.on_postgres or Path(location.metadata).is_file():
         connection = _connected(location, read_only=True)
+        half_written.roll_back(connection, location)
         metadata = Metadata(connection, location, read_only=True)
         if metadata.has_lake():
             return connection, metadata
@@ -249,8 +250,8 @@ def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillErr
 def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int | None = None) -> Lake:
     """Open the lake at a folder or lake.yaml. A writer creates a missing lake and migrates an older one.
 
-    A reader needs an existing lake, is never blocked by a writer and changes nothing. It sees
-    the tables as of snapshot ``at``; None is the newest at each statement.
+    A reader needs an existing lake, is never blocked by a writer and changes nothing, but it rolls back what a power
+    cut left half written. It sees the tables as of snapshot ``at``; None is the newest at each statement.
 
     Raises:
         PairmillError: With the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are

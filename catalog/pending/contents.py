@@ -62,8 +62,8 @@ def drawn_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, lis
     """Draw new units of ``listed`` at random: return their number, and (uri, bytes) of the first ``most`` drawn.
 
     Any first units of the result are a random sample without replacement in which each format has its share: a format's
-    units are ranked by sha256(address || seed), and the formats merged in proportion to their numbers. The address is
-    that below ``source``, so that the same files elsewhere give the same sample.
+    units are ranked by sha256(address || seed), and the formats merged in proportion to their numbers. Addresses are
+    relative to that of the ``source``, so that the same files in another folder give the same sample.
     """
     new = "SELECT uri, size, kind FROM listed WHERE is_new AND detail IS NULL"
     n = lake.query(f"SELECT count(*) FROM ({new})")[0][0]

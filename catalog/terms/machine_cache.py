@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """Return this user's cache folder, ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``. It may not exist yet."""
+    """Return the folder of this user's caches, which may not exist yet.
+
+    It is ``$XDG_CACHE_HOME/pairmill``, or ``~/.cache/pairmill`` if that variable is not set.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
 
 

@@ -51,7 +51,7 @@ class SampledSource(Source):
                 yield found
 
     def _is_drawn(self, uri: str) -> bool:
-        """Return whether a document is in the sample, by the hash of its address below the source."""
+        """Return whether a document is drawn, by the hash of its address relative to the source."""
         share, address = self.sample.documents, uri.removeprefix(self.uri)
         return share >= 1 or int(text_id(address, self.sample.seed)[:13], 16) < share * 16**13
 

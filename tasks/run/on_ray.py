@@ -125,7 +125,10 @@ class Fleet:
         watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
 
     def _see_left_out(self) -> None:
-        """Go on without the machines that the model does not fit; keep the error if no other has the resources."""
+        """Start no more actors on machines whose GPU has no room for the model, and note each machine.
+
+        If no other machine has the resources, the error is kept in ``_unfit``.
+        """
         import ray
 
         left_out: Any = ray.get(self._queue.left_out.remote())

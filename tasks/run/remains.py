@@ -1,8 +1,8 @@
-"""Remove the temporary folders of `multiprocessing` that killed runs have left.
+"""Remove the temporary folders that `multiprocessing` made for processes that were killed.
 
-A process has one such folder for as long as it lives, also after its fork server has died: the next fork server and the
-queues of other libraries bind their sockets in it. So each process holds a locked file in its folder, and a folder goes
-when nobody holds the lock.
+A process needs its folder until it ends: each fork server, and the queues of other libraries, make their sockets there.
+A process therefore locks a file in its folder. The operating system ends the lock with the process, and a folder whose
+file is not locked is removed.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ _held: dict[Path, int] = {}
 
 
 def hold() -> None:
-    """Keep this process' temporary folder of `multiprocessing` until the process ends."""
+    """Lock this process's folder, so that no other process removes it."""
     folder = Path(get_temp_dir())
     if folder in _held:
         return
@@ -30,14 +30,14 @@ def hold() -> None:
 
 
 def sweep() -> None:
-    """Remove the held folders of processes that have ended. What has no `HOLDER` is not ours."""
+    """Remove the folders of processes that have ended. A folder without the file HOLDER is not ours, and stays."""
     for held in Path(tempfile.gettempdir()).glob(f"pymp-*/{HOLDER}"):
         if held.parent not in _held and _is_free(held):
             shutil.rmtree(held.parent, ignore_errors=True)
 
 
 def _is_free(held: Path) -> bool:
-    """Return whether no process holds the lock. False for files of other users."""
+    """Return whether the process that locked the file has ended. False if the file is another user's."""
     try:
         number = os.open(held, os.O_RDWR)
     except OSError:

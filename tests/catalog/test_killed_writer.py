@@ -44,6 +44,15 @@ with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer
     print("done", flush=True)
     time.sleep(600)
 """
+HALF_WRITTEN = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 5")  # pages, so that the change reaches the file before its COMMIT
+connection.execute("BEGIN")
+connection.execute("DELETE FROM ducklake_column")
+connection.execute("CREATE TABLE ducklake_other AS SELECT randomblob(1000000) AS data")
+os._exit(9)
+"""
 READER = """
 import sys
 from pairmill.catalog.lake.opening import create_or_open
@@ -70,6 +79,18 @@ def killed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 def answers(place: Path, read_only: bool) -> list[list[tuple]]:
     with create_or_open(place, read_only) as lake:
         return [lake.query(sql) for sql in ASKED]
+
+
+def test_a_reader_rolls_back_a_change_of_the_catalog_that_was_never_committed(tmp_path: Path):
+    place = new_lake(tmp_path / "lake")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:
+        writer.commit([partition(lake, "p", ["a", "b"], writer.begin("step"))])
+    before, journal = answers(place, read_only=True), place / "catalog.sqlite-journal"
+    seal.remove(locate(str(place)))  # as every change of a catalog does first
+    assert subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(place / "catalog.sqlite")]).returncode == 9
+    assert journal.stat().st_size
+    assert answers(place, read_only=True) == before and len(before[0]) == 2
+    assert not journal.exists()
 
 
 def flipped(path: Path, chance: random.Random) -> None:

@@ -44,7 +44,7 @@ def started(folder: Path) -> subprocess.Popen:
 
 
 def told(run: subprocess.Popen, line: str = "") -> str:
-    """Send a line if there is one; return the next line that the run prints."""
+    """Send a line to the script, if one is given; return the line that it prints next."""
     assert run.stdin and run.stdout
     if line:
         run.stdin.write(f"{line}\n")

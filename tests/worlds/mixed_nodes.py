@@ -29,9 +29,9 @@ WHERE = Placement(ray_address="auto")
 
 @dataclass(frozen=True)
 class Large(OnGpu):
-    """Model job whose model has no room on the machines named in the log ``no-room``; it logs its feeders' threads.
+    """Model job that cannot load its model on the machines named in the log ``no-room``.
 
-    Machines that have room wait until one had none.
+    On all other machines, loading waits for the first such failure. The job logs the threads that prepare its batches.
     """
 
     def load(self) -> None:
