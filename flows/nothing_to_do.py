@@ -3,6 +3,8 @@
 A run reads its request (recipe, sources, settings), its inputs (`flows.run_inputs`) and the lake
 (`catalog.write.finished`). If any of them is unknown, the run runs. The check only reads: it takes no lease, adds no
 row to ``runs`` and no snapshot, and works on a read-only disk.
+
+A run of which only settings of the cut differ from the last completed one skips the steps that do not read them.
 """
 
 import hashlib
@@ -29,6 +31,10 @@ if TYPE_CHECKING:  # a skipped run imports none of them
 # Limits decide whether a run completes, and metrics who watches it; not what a completed run did.
 LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
           "quarantine_alert", "metrics"}  # fmt: skip
+
+
+# Settings that no step reads before texts are generated.
+OF_THE_CUT = {"balance": ("cap", "target", "fewer"), "association": ("max_uses",)}
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,14 @@ def asked_of_pending(recipe: Recipe) -> str:
     return _digest(["pending", recipe.record()])
 
 
+def asked_of_measuring(recipe: Recipe) -> str:
+    """Return the digest of what the steps before any text is generated read of a recipe."""
+    record = recipe.record()
+    for part, names in OF_THE_CUT.items():
+        record[part] = {name: value for name, value in record[part].items() if name not in names}
+    return _digest(["measured", record, recipe.balance.is_on])
+
+
 def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...] | None:
     """Return the lasting notes of the recipe's last run if that run left no work; None if work may be pending.
 
@@ -91,8 +105,41 @@ def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
         return None
 
 
+def was_measured(question: RunRequest, uri: str) -> bool:
+    """Return whether a completed run over the lake measured for the same part of the request and the same inputs."""
+    from pairmill.catalog.write import measured  # imports Arrow, which a skipped run does not need
+
+    with suppress(PairmillError, *OPENING_ERRORS):
+        return bool(question.inputs) and measured.was_measured(
+            uri, asked_of_measuring(question.recipe), question.inputs
+        )
+    return False
+
+
+def take_over_measured(question: RunRequest, session: "Session") -> bool:
+    """Return whether the steps before any text is generated have no work, by the last completed run.
+
+    The session then gets the scorers and the notes with which they would leave it.
+    """
+    from pairmill.catalog.write.measured import recall_measured  # imports Arrow, which a skipped run does not need
+
+    if not question.inputs:
+        return False
+    found = recall_measured(session.writer, asked_of_measuring(question.recipe), question.inputs)
+    if found is None:
+        return False
+    for table, digest in found.scorers.items():
+        session.plan = session.plan.with_scorer(table, digest)
+    for note in found.notes:
+        session.note(note)
+    session.measured_notes = found.notes
+    return True
+
+
 def keep(question: RunRequest, session: "Session", published: "Published") -> None:
     """Record the result of a completed run, unless an input has changed since the run began."""
+    from pairmill.catalog.write.measured import Measured, remember_measured
+
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         dataset = (published.name, published.version, session.lasting_notes)
         found = [
@@ -100,3 +147,5 @@ def keep(question: RunRequest, session: "Session", published: "Published") -> No
         ]
         with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
             remember(session.writer, *found)
+            measured = asked_of_measuring(question.recipe), question.inputs, session.plan.scorers
+            remember_measured(session.writer, Measured(*measured, session.measured_notes))

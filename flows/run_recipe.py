@@ -1,4 +1,7 @@
-"""Run a recipe in this process: answer from the last completed run if nothing has changed, else curate and record."""
+"""Run a recipe in this process: answer from the last completed run if nothing has changed, else curate and record.
+
+If only the cut's settings have changed, only the cut and what follows from it is done.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,12 +62,14 @@ def curate_anew(
     def completed(ended: "Session") -> None:
         nothing_to_do.keep(request, ended, found[0])
 
-    uris, checked = checked_run(request.recipe, request.sources, compute)
+    were_read = nothing_to_do.was_measured(request, lake)
+    uris, checked = checked_run(request.recipe, request.sources, compute, were_read)
     with create_or_open(lake) as opened:
         with session_on(opened, checked, compute, "curate", uris, completed) as session:
             session.notes += notes
             begin(session)
-            found.append(curate_steps(session, run_step))
+            is_measured = nothing_to_do.take_over_measured(request, session)
+            found.append(curate_steps(session, run_step, is_measured))
         published = found[0]
         shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)

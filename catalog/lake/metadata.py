@@ -30,6 +30,10 @@ FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY K
 FINISHED = "pairmill_finished"
 FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
 dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHAR)"""
+# Created with its first row; see catalog.write.measured.
+MEASURED = "pairmill_measured"
+MEASURED_TABLE = f"""CREATE TABLE IF NOT EXISTS {MEASURED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
+scorers VARCHAR, notes VARCHAR, finished VARCHAR)"""
 # Created with its first row; see catalog.write.version_names.
 VERSION_NAMES = "pairmill_version_names"
 VERSION_NAMES_TABLE = f"""CREATE TABLE IF NOT EXISTS {VERSION_NAMES} (dataset VARCHAR, name VARCHAR, version INTEGER,
@@ -132,22 +136,14 @@ class Metadata:
 
     def has_lake(self) -> bool:
         """Return whether the database has DuckLake's tables."""
-        return self._has("ducklake_metadata")
+        return self.has("ducklake_metadata")
 
     def has_checksums(self) -> bool:
         """Return whether the database has the table of file digests, which the first opening for writing creates."""
-        return self._has("pairmill_files")
+        return self.has("pairmill_files")
 
-    def has_finished(self) -> bool:
-        """Return whether the database has a record of any completed run."""
-        return self._has(FINISHED)
-
-    def has_version_names(self) -> bool:
-        """Return whether the database has the table of version names, which the first name creates."""
-        return self._has(VERSION_NAMES)
-
-    def _has(self, table: str) -> bool:
-        """Return whether the database has ``table``."""
+    def has(self, table: str) -> bool:
+        """Return whether the database has ``table``, one of those that their first row creates."""
         return self._has_columns("1", table)
 
     def _has_columns(self, columns: str, table: str) -> bool:

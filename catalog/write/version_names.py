@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 def version_names(lake: Lake) -> dict[tuple[str, int], list[str]]:
     """Return the names by dataset and version, sorted."""
     found: dict[tuple[str, int], list[str]] = defaultdict(list)
-    if lake.metadata.has_version_names():
+    if lake.metadata.has(VERSION_NAMES):
         for dataset, version, name in lake.metadata.read(f"SELECT dataset, version, name FROM {VERSION_NAMES}"):
             found[dataset, version].append(name)
     return {key: sorted(names) for key, names in found.items()}
@@ -36,7 +36,7 @@ def name_version(lake: Lake, dataset: str, version: int, name: str) -> None:
             f"'{name}' cannot name a version: write a letter, then letters, digits, '.', '_' or '-', 63 at most, "
             "as in release-1."
         )
-    if not lake.metadata.has_version_names():
+    if not lake.metadata.has(VERSION_NAMES):
         lake.metadata.write(VERSION_NAMES_TABLE)
     row = f"{quoted(dataset)}, {quoted(name)}, {version}, {quoted(datetime.now(UTC).isoformat())}"
 

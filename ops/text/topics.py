@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 NAME = re.compile(r"[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
@@ -92,21 +91,29 @@ def allocate(
     Returns:
         Expected word counts by text and topic, (texts, topics), and by word and topic, (words, topics).
     """
-    in_text, in_word = (_summing(counts[:, column], counts[:, 2], n) for column, n in enumerate(shape))
     text, word = counts[:, 0], counts[:, 1]
+    weights = counts[:, 2:].astype(np.float64)
+    by_word = np.argsort(word, kind="stable")
     part = np.random.default_rng(seed).dirichlet(np.ones(n_topics), len(counts))
+
+    def sums() -> tuple[np.ndarray, np.ndarray]:
+        expected = part * weights
+        return _sums(text, expected, shape[0]), _sums(word[by_word], expected[by_word], shape[1])
+
     for _ in range(rounds):
-        of_text, of_word = in_text @ part, in_word @ part
+        of_text, of_word = sums()
         sizes = of_word.sum(0)
         part = (of_word[word] - part + ETA) / (sizes - part + ETA * shape[1]) * (of_text[text] - part + ALPHA)
         part /= part.sum(1, keepdims=True)
-    return in_text @ part, in_word @ part
+    return sums()
 
 
-def _summing(keys: np.ndarray, weights: np.ndarray, n: int) -> csr_array:
-    """Return the matrix (n, m) that sums the rows of an (m, k) array by key in 0…n-1, each times its weight."""
-    rows = np.arange(len(keys))
-    return csr_array((weights.astype(np.float64), (keys, rows)), shape=(n, len(keys)))
+def _sums(keys: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
+    """Return the (n, k) sums of (m, k) ``rows`` by sorted key in 0…n-1, 0 for a key without rows."""
+    found = np.zeros((n, rows.shape[1]))
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    found[keys[first]] = np.add.reduceat(rows, first)
+    return found
 
 
 def names(text: str) -> set[str]:

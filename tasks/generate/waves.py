@@ -24,16 +24,19 @@ def next_wave(session: Session) -> bool:
     calibrate(session, "sentence", Stage.CAPTION)
     for use in (select_captions, select_tags, select_fusion):
         use(session)
-    cap = cut(session.lake, without_unset_thresholds(session.plan))
+    plan = without_unset_thresholds(session.plan)
+    cap = cut(session.lake, plan)
     before = session.plan
     # A threshold is measured on all images that would be kept without it, so that a killed run finds the same one.
     if not wanted.unknown(session.lake):
         calibrate_late(session)
     if session.plan is not before:
-        cap = cut(session.lake, without_unset_thresholds(session.plan))
+        plan = without_unset_thresholds(session.plan)
+        cap = cut(session.lake, plan)
     if session.waves:
         _keep_record(session)
     if not wanted.unknown(session.lake):
+        session.cut = plan, cap
         return False
     asked = wanted.select_wave(session.lake, session.plan, cap, session.waves + 1)
     session.waves += 1  # only now: a step that fails above is retried and must request this wave again

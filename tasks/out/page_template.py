@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.controls import visible
 from pairmill.tasks.out import charts
 
@@ -29,11 +30,27 @@ def render(name: str, **values: Any) -> str:
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_compiled_templates(),
     )
     environment.filters |= {"number": charts.number, "size": _size, "duration": _duration}
     style, script = ((FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", SCRIPT))
     parts = {"style": Markup(style), "script": Markup(script), "policy": page_policy()}
     return environment.get_template(name).render(**parts, **values)
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Return the machine's cache of compiled templates, None without a folder to write to.
+
+    Compiling takes 8 % of the CPU time of a small report. Jinja checks the template's text; the environment's options
+    stand in this file, whose digest is part of the names.
+    """
+    folder = machine_cache.folder() / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    return jinja2.FileSystemBytecodeCache(str(folder), f"{digest}-%s") if os.access(folder, os.W_OK) else None
 
 
 def page_policy() -> str:

@@ -23,11 +23,14 @@ def counted(out: Path, pages: Path, lake: Path, settings: dict[str, str]) -> tup
     return found["duckdb"], found["metadata"], found["commits"]
 
 
-def test_a_run_over_a_copied_lake_asks_little_and_commits_that_it_ran(
+def test_a_run_over_a_copied_lake_and_one_with_another_cap_ask_little(
     curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ) -> None:
     statements, metadata, commits = counted(tmp_path / "counts", pages, curated_copy, settings)
-    assert statements <= 410 and metadata <= 200 and commits <= 4, (statements, metadata, commits)
+    assert statements <= 250 and metadata <= 130 and commits <= 6, (statements, metadata, commits)
+    other_cap = settings | {"balance.cap": "2"}
+    statements, metadata, commits = counted(tmp_path / "counts", pages, curated_copy, other_cap)
+    assert statements <= 278 and metadata <= 240 and commits <= 7, (statements, metadata, commits)
 
 
 @pytest.mark.slow

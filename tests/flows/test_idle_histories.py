@@ -1,13 +1,17 @@
 """Over histories of changes, a run that is answered by an earlier one says what it would have said by running.
 
+So does a run that skips the steps before the cut, because only settings of the cut are new.
+
 `make test` tries one history, `make test-full` 200. One takes 20 to 30 CPU s, since every step of it is a run.
 """
 
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -75,7 +79,8 @@ class History:
         page.write_text(page.read_text(encoding="utf-8") + f"<p>Something new, number {self.random.random()}.</p>")
 
     def set(self) -> None:
-        self.settings = {"balance.cap": str(self.random.choice((1, 2, 3)))}
+        caps = {"1", "2", "4"} - {self.settings.get("balance.cap", "")}
+        self.settings = {"balance.cap": self.random.choice(sorted(caps))}
 
     def rule(self) -> None:
         self.settings = {"images.short_side.keep": f"least(width, height) >= {self.random.choice((64, 100, 5000))}"}
@@ -128,17 +133,28 @@ class History:
             self.damaged[0].write_bytes(self.damaged[1])
             self.damaged = None
 
-    def told(self, patch: pytest.MonkeyPatch, runs: bool) -> tuple[int, list[str], bool]:
-        """Run the command; return its status, its lines but those with seconds, and whether it was answered."""
+    def told(self, patch: pytest.MonkeyPatch, runs: bool) -> tuple[int, list[str], str]:
+        """Run the command; return its status, its lines but those with seconds, and 'answered', 'cut' or ''.
+
+        With ``runs`` it goes through all steps, whatever earlier runs did.
+        """
         answered: list[bool] = []
-        answer = nothing_to_do.answer
+        cut: list[bool] = []
+        answer, take_over = nothing_to_do.answer, nothing_to_do.take_over_measured
 
         def asked(*args):
             found = None if runs else answer(*args)
             answered.append(found is not None)
             return found
 
+        def taken(*args):
+            cut.append(not runs and take_over(*args))
+            return cut[-1]
+
         patch.setattr(nothing_to_do, "answer", asked)
+        patch.setattr(nothing_to_do, "take_over_measured", taken)
+        if runs:
+            patch.setattr(nothing_to_do, "was_measured", lambda *_: False)
         patch.setattr(Display, "EVERY_SECONDS", 1e9)  # on a busy machine a step that takes long says so meanwhile
         arguments = ["run", str(self.recipe), "--source", str(self.pages), "--lake", str(self.lake), "--workers", "1"]
         arguments += [each for key, value in self.settings.items() for each in ("--set", f"{key}={value}")]
@@ -146,7 +162,17 @@ class History:
         status = main(arguments)
         said = self.capsys.readouterr()
         lines = [line for line in said.out.splitlines() + said.err.splitlines() if " items, " not in line]
-        return status, lines, answered == [True]
+        return status, lines, "answered" if answered == [True] else "cut" if cut == [True] else ""
+
+    def twin(self, folder: Path) -> "History":
+        """Return the same history with a copy of its lake."""
+        made = copy(self)
+        made.lake = shutil.copytree(self.lake, folder, dirs_exist_ok=True)
+        return made
+
+    def dataset(self) -> list[tuple]:
+        with create_or_open(self.lake, read_only=True) as lake:
+            return lake.query("SELECT version, content_digest, recipe FROM datasets ORDER BY version")
 
 
 def _die(session: object) -> None:
@@ -168,19 +194,24 @@ def test_an_answer_says_what_a_run_would_say(
     model = Path(settings["models.clip"].removeprefix("open_clip:local-dir:"))
     history = History(tmp_path, pages, model, seed, capsys)
     happened: list[str] = []
-    n_answered = 0
-    for event in [History.nothing, History.nothing, *history.random.choices(EVENTS, k=STEPS)]:
+    ways: Counter[str] = Counter()
+    first = [History.nothing, History.nothing, History.set]
+    for n, event in enumerate([*first, *history.random.choices(EVENTS, k=STEPS)]):
         event(history)
         happened.append(event.__name__)
+        twin = history.twin(tmp_path / f"twin-{n}")
         with pytest.MonkeyPatch.context() as patch:
-            *told, is_answered = history.told(patch, runs=False)
-        if is_answered:
-            n_answered += 1
+            status, lines, way = history.told(patch, runs=False)
+        ways[way] += 1
+        if way:
             with pytest.MonkeyPatch.context() as patch:
-                *ran, _ = history.told(patch, runs=True)
-            assert told == ran, happened
+                ran, said, _ = (twin if way == "cut" else history).told(patch, runs=True)
+            said = [line.replace(str(twin.lake), str(history.lake)) for line in said]
+            assert (status, lines) == (ran, said), happened
+            assert way == "answered" or history.dataset() == twin.dataset(), happened
         history.mend()
-    assert n_answered, happened  # the second of them is: nothing happened since the first
+        shutil.rmtree(twin.lake)
+    assert ways["answered"] and ways["cut"], happened  # by the first three
     with capsys.disabled():
         if IS_FULL:
-            print(f"\nseed {seed}: {n_answered} of {len(happened)} answered: {' '.join(happened)}")
+            print(f"\nseed {seed}: {dict(ways)} of {len(happened)}: {' '.join(happened)}")
