@@ -33,8 +33,8 @@ LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minut
           "quarantine_alert", "metrics"}  # fmt: skip
 
 
-# Settings that no step reads before texts are generated.
-OF_THE_CUT = {"balance": ("cap", "target", "fewer"), "association": ("max_uses",)}
+# Settings that no step before the waves of texts reads, by section.
+CUT_ALONE = {"balance": ("cap", "target", "fewer"), "association": ("max_uses",)}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def asked_of_pending(recipe: Recipe) -> str:
 def asked_of_measuring(recipe: Recipe) -> str:
     """Return the digest of what the steps before any text is generated read of a recipe."""
     record = recipe.record()
-    for part, names in OF_THE_CUT.items():
+    for part, names in CUT_ALONE.items():
         record[part] = {name: value for name, value in record[part].items() if name not in names}
     return _digest(["measured", record, recipe.balance.is_on])
 
