@@ -138,7 +138,7 @@ def take_over_measured(question: RunRequest, session: "Session") -> bool:
 
 def keep(question: RunRequest, session: "Session", published: "Published") -> None:
     """Record the result of a completed run, unless an input has changed since the run began."""
-    from pairmill.catalog.write.measured import Measured, remember_measured
+    from pairmill.catalog.write.measured import Measurement, remember_measured
 
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         dataset = (published.name, published.version, session.lasting_notes)
@@ -148,4 +148,4 @@ def keep(question: RunRequest, session: "Session", published: "Published") -> No
         with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
             remember(session.writer, *found)
             measured = asked_of_measuring(question.recipe), question.inputs, session.plan.scorers
-            remember_measured(session.writer, Measured(*measured, session.measured_notes))
+            remember_measured(session.writer, Measurement(*measured, session.measured_notes))

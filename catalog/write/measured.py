@@ -22,7 +22,7 @@ KEPT = 20
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What the measuring steps of a completed run left.
 
     Attributes:
@@ -38,7 +38,7 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
-def remember_measured(writer: Writer, measured: Measured) -> None:
+def remember_measured(writer: Writer, measured: Measurement) -> None:
     """Cache what was measured with the state of the lake; replace an equal request. Call it last, under the lease.
 
     Raises LeaseLost if another process took the lease over.
@@ -69,7 +69,7 @@ def was_measured(uri: str, asked: str, inputs: str) -> bool:
     return has_row(uri, MEASURED, f"asked = {quoted(asked)} AND inputs = {quoted(inputs)}")
 
 
-def recall_measured(writer: Writer, asked: str, inputs: str) -> Measured | None:
+def recall_measured(writer: Writer, asked: str, inputs: str) -> Measurement | None:
     """Return what was measured for the same request and inputs, if the lake has not changed since, else None.
 
     The caller holds the lease, so the answer stays true until it writes itself. Unchanged means: no table that a run
@@ -87,4 +87,4 @@ def recall_measured(writer: Writer, asked: str, inputs: str) -> Measured | None:
     among = ", ".join(map(quoted, sorted(digests)))
     if lake.query(f"SELECT count(DISTINCT digest) FROM scorers WHERE digest IN ({among})")[0][0] != len(digests):
         return None
-    return Measured(asked, inputs, scorers, tuple(json.loads(rows[0][3])))
+    return Measurement(asked, inputs, scorers, tuple(json.loads(rows[0][3])))

@@ -17,7 +17,7 @@ from infra.endure.fault_kinds import Victim
 from pairmill.flows.command.cli import main
 from pairmill.tasks.run import stage
 
-ACTOR = "_Supervisor"  # in the title of the process of an actor
+ACTOR = "MapWorker(MapBatches(pairmill model"  # in the title of the process of an actor
 PATIENCE_SECONDS = 300
 
 

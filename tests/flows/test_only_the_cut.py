@@ -12,7 +12,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import measured
 from pairmill.catalog.write.lease import Writer, writing
-from pairmill.catalog.write.measured import Measured, recall_measured, remember_measured
+from pairmill.catalog.write.measured import Measurement, recall_measured, remember_measured
 from pairmill.flows import curate, nothing_to_do
 from tests.worlds.shared import copied
 
@@ -75,7 +75,7 @@ CHANGED: dict[str, Callable[[Lake, Writer], object]] = {
 }
 
 
-def remember(writer: Writer, found: Measured) -> None:
+def remember(writer: Writer, found: Measurement) -> None:
     for table in writer.lake.tables:  # in a copy, files that no run has read have no stamp
         writer.lake.check_files(table)
     remember_measured(writer, found)
@@ -85,7 +85,7 @@ def remember(writer: Writer, found: Measured) -> None:
 def test_what_was_measured_holds_until_the_lake_changes(curated_copy: Path, what: str):
     with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
         scorers = dict(lake.query("SELECT name, digest FROM scorers"))
-        found = Measured("asked", "inputs", scorers, ("a note",))
+        found = Measurement("asked", "inputs", scorers, ("a note",))
         remember(writer, found)
         CHANGED[what](lake, writer)
         assert recall_measured(writer, "asked", "inputs") == (found if what == "nothing" else None)
@@ -94,7 +94,7 @@ def test_what_was_measured_holds_until_the_lake_changes(curated_copy: Path, what
 
 def test_a_scorer_that_no_commit_registered_has_the_steps_run(curated_copy: Path):
     with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
-        remember(writer, Measured("asked", "inputs", {"clusters": "of no commit"}))
+        remember(writer, Measurement("asked", "inputs", {"clusters": "of no commit"}))
         assert recall_measured(writer, "asked", "inputs") is None
 
 
@@ -102,5 +102,5 @@ def test_of_many_measurings_the_newest_are_kept(curated_copy: Path, monkeypatch:
     monkeypatch.setattr(measured, "KEPT", 2)
     with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
         for name in "abc":
-            remember(writer, Measured(name, "inputs", dict(lake.query("SELECT name, digest FROM scorers LIMIT 1"))))
+            remember(writer, Measurement(name, "inputs", dict(lake.query("SELECT name, digest FROM scorers LIMIT 1"))))
         assert [recall_measured(writer, name, "inputs") is not None for name in "abc"] == [False, True, True]

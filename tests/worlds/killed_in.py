@@ -20,8 +20,7 @@ from pairmill.catalog.lake.checksums import Checksums
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.write import commit
 from pairmill.flows.command.cli import main
-from pairmill.tasks import publish
-from pairmill.tasks.generate import caption_all
+from pairmill.tasks.generate import caption_all, waves
 from pairmill.tasks.out import caption_export, export, webdataset_tars
 from tests.worlds.line import kill
 
@@ -66,7 +65,7 @@ def arm(state: str) -> None:
         arm_recaption(state)
         return
     if state == "lease":
-        publish.cut = killing(lambda *_: True, publish.cut)
+        waves.cut = killing(lambda *_: True, waves.cut)
     elif state == "publish":
         Lake.insert = killing(lambda _, table, *__: table == "datasets", Lake.insert, after=True)
     elif state == "digests":
