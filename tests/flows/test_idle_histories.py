@@ -30,7 +30,7 @@ from tests.worlds.shared import new_lake
 
 IS_FULL = profile().max_examples >= FULL
 SEEDS = range(200) if IS_FULL else range(1)
-STEPS = 6 if IS_FULL else 3
+STEPS = 6 if IS_FULL else 2
 RECIPE = """
 name: small
 models: {{clip: "open_clip:local-dir:{model}"}}
