@@ -9,6 +9,7 @@ from infra.endure.bad_proxy import BUSY, BadProxy
 from infra.endure.readers_and_writers import beside_each_other
 
 
+@pytest.mark.timeout(1800)  # a guard: 600 s were too few on two busy cores at half of their speed
 @pytest.mark.slow  # two runs that are interrupted, two that go on; `make chaos` has 44
 def test_what_a_fault_interrupts_the_next_run_ends_as_it_would(tmp_path: Path):
     trial = chaos.Chaos(tmp_path, documents=6, seed=4)
@@ -25,6 +26,7 @@ def test_readers_and_writers_beside_each_other_lose_nothing_and_meet_no_error(tm
         assert row["turns"] >= 2, row
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.slow  # two runs and two maintenances
 def test_two_nights_of_a_soak_end_with_every_item_accounted_for(tmp_path: Path):
     passed, wrong = soak.soak(tmp_path, 2, documents=4, seed=3)

@@ -23,7 +23,7 @@ from tests.worlds.line import curate, rows
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_vlm import save_vlm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # a guard: 453 s on busy cores
 CAPTIONER = ROOT / "infra/demo/models/captioner"
 TEXTS = "SELECT sha256, text, status FROM captions ORDER BY sha256"
 # In the versions of ours where both have a package.
