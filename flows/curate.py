@@ -27,7 +27,7 @@ RunStep = Callable[[Callable[[Session], Any], Session], Any]
 def curate_steps(session: Session, run_step: RunStep, is_measured: bool = False) -> Published:
     """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task.
 
-    ``is_measured`` skips the steps before any text is generated: see `nothing_to_do.take_over_measured`.
+    ``is_measured`` skips the measuring steps: see `nothing_to_do.take_over_measured`.
     """
     if not is_measured:
         before = set(session.notes)
@@ -41,7 +41,7 @@ def curate_steps(session: Session, run_step: RunStep, is_measured: bool = False)
 
 
 def measure_steps(session: Session, run_step: RunStep) -> None:
-    """Run the steps before any text is generated."""
+    """Run the measuring steps: all steps before any text is generated."""
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)

@@ -70,7 +70,7 @@ def asked_of_pending(recipe: Recipe) -> str:
 
 
 def asked_of_measuring(recipe: Recipe) -> str:
-    """Return the digest of what the steps before any text is generated read of a recipe."""
+    """Return the digest of the settings that the measuring steps read; these come before any text is generated."""
     record = recipe.record()
     for part, names in CUT_ALONE.items():
         record[part] = {name: value for name, value in record[part].items() if name not in names}
@@ -106,7 +106,7 @@ def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
 
 
 def was_measured(question: RunRequest, uri: str) -> bool:
-    """Return whether a completed run over the lake measured for the same part of the request and the same inputs."""
+    """Return whether any completed run over the lake at ``uri`` had the same settings for measuring, and inputs."""
     from pairmill.catalog.write import measured  # imports Arrow, which a skipped run does not need
 
     with suppress(PairmillError, *OPENING_ERRORS):
@@ -117,9 +117,9 @@ def was_measured(question: RunRequest, uri: str) -> bool:
 
 
 def take_over_measured(question: RunRequest, session: "Session") -> bool:
-    """Return whether the steps before any text is generated have no work, by the last completed run.
+    """Return whether the measuring steps can be skipped: the last completed run left them no work.
 
-    The session then gets the scorers and the notes with which they would leave it.
+    If so, give the session the scorers and notes that they would give it.
     """
     from pairmill.catalog.write.measured import recall_measured  # imports Arrow, which a skipped run does not need
 

@@ -1,6 +1,6 @@
-"""Run a recipe in this process: answer from the last completed run if nothing has changed, else curate and record.
+"""Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead.
 
-If only the cut's settings have changed, only the cut and what follows from it is done.
+If only settings of the cut have changed, the measuring steps are skipped.
 """
 
 from collections.abc import Callable, Sequence

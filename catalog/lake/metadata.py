@@ -143,7 +143,7 @@ class Metadata:
         return self.has("pairmill_files")
 
     def has(self, table: str) -> bool:
-        """Return whether the database has ``table``, one of those that their first row creates."""
+        """Return whether the database has ``table``. Some tables are only created for their first row."""
         return self._has_columns("1", table)
 
     def _has_columns(self, columns: str, table: str) -> bool:

@@ -19,6 +19,8 @@ from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE, Metadata
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which a lookup does not need
 
 KEPT = 100
@@ -75,12 +77,20 @@ def remember(writer: "Writer", *finished: Finished) -> None:
         for each in finished
     ]
     writer.check()  # after reading the state: changes by a later lease holder lead to another state
-    if not metadata.has(FINISHED):
-        metadata.write(FINISHED_TABLE)
-    metadata.replace(FINISHED, "asked", pa.Table.from_pylist(rows))
-    newest = f"SELECT asked FROM {FINISHED} ORDER BY finished DESC LIMIT {KEPT}"
-    if metadata.read(f"SELECT count(*) FROM {FINISHED}")[0][0] > KEPT:
-        metadata.write(f"DELETE FROM {FINISHED} WHERE asked NOT IN ({newest})")
+    store(metadata, FINISHED, FINISHED_TABLE, pa.Table.from_pylist(rows), KEPT)
+
+
+def store(metadata: Metadata, table: str, create: str, rows: "pa.Table", kept: int) -> None:
+    """Insert rows with the columns ``asked`` and ``finished``; replace equal requests, and keep the newest ``kept``.
+
+    ``create`` is the statement that creates the table if it is missing.
+    """
+    if not metadata.has(table):
+        metadata.write(create)
+    metadata.replace(table, "asked", rows)
+    if metadata.read(f"SELECT count(*) FROM {table}")[0][0] > kept:
+        newest = f"SELECT asked FROM {table} ORDER BY finished DESC LIMIT {kept}"
+        metadata.write(f"DELETE FROM {table} WHERE asked NOT IN ({newest})")
 
 
 def recall(lake: Lake, asked: str) -> Finished | None:
@@ -109,7 +119,9 @@ def is_cached(uri: str, asked: str) -> bool:
 
 
 def has_row(uri: str, table: str, condition: str) -> bool:
-    """Return whether a table of the metadata database has a row; False without the lake or the table.
+    """Return whether ``table`` in the metadata database of the lake at ``uri`` has a row that meets ``condition``.
+
+    False if there is no lake, or no such table yet.
 
     Reads the metadata database alone: attaching the lake takes 0.12 CPU s, which most new requests save. Raises
     PairmillError and DuckDB's errors.

@@ -1,7 +1,7 @@
-"""Cache what the steps before any text is generated left at the end of a completed run: their scorers and notes.
+"""Cache the scorers and notes of a completed run's measuring steps: the steps before any text is generated.
 
-As long as nothing that they read has changed they have no work, whatever the settings that only the cut reads. A run
-with another cap then skips them, which are a quarter of its CPU time in a lake of 72 documents.
+While nothing that these steps read has changed, they have no work. A run of which only a setting of the cut is new,
+such as the cap, then skips them: a quarter of its CPU time in a lake of 72 documents.
 
 The cache is a table of the metadata database, as that of `finished`. Its rows may be deleted at any time.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.metadata import MEASURED, MEASURED_TABLE
-from pairmill.catalog.write.finished import has_row, state
+from pairmill.catalog.write.finished import has_row, state, store
 from pairmill.catalog.write.lease import Writer
 
 KEPT = 20
@@ -53,16 +53,13 @@ def remember_measured(writer: Writer, measured: Measurement) -> None:
         "finished": datetime.now(UTC).isoformat(),
     }
     writer.check()  # after reading the state: changes by a later lease holder lead to another state
-    if not metadata.has(MEASURED):
-        metadata.write(MEASURED_TABLE)
-    metadata.replace(MEASURED, "asked", pa.Table.from_pylist([row]))
-    newest = f"SELECT asked FROM {MEASURED} ORDER BY finished DESC LIMIT {KEPT}"
-    if metadata.read(f"SELECT count(*) FROM {MEASURED}")[0][0] > KEPT:
-        metadata.write(f"DELETE FROM {MEASURED} WHERE asked NOT IN ({newest})")
+    store(metadata, MEASURED, MEASURED_TABLE, pa.Table.from_pylist([row]), KEPT)
 
 
 def was_measured(uri: str, asked: str, inputs: str) -> bool:
-    """Return whether a completed run over the lake at ``uri`` measured for this request and inputs, whatever changed.
+    """Return whether any completed run over the lake at ``uri`` had this request and these inputs.
+
+    The lake may have changed since: only `recall_measured` tells whether the measuring steps may be skipped.
 
     Raises PairmillError and DuckDB's errors.
     """
@@ -70,7 +67,7 @@ def was_measured(uri: str, asked: str, inputs: str) -> bool:
 
 
 def recall_measured(writer: Writer, asked: str, inputs: str) -> Measurement | None:
-    """Return what was measured for the same request and inputs, if the lake has not changed since, else None.
+    """Return the measurement of the last run with this request and these inputs; None if the lake has changed since.
 
     The caller holds the lease, so the answer stays true until it writes itself. Unchanged means: no table that a run
     reads has changed, every file has its recorded stamp, and each scorer is registered.

@@ -39,7 +39,7 @@ def render(name: str, **values: Any) -> str:
 
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Return the machine's cache of compiled templates, None without a folder to write to.
+    """Return this machine's cache of compiled templates; None if its folder cannot be written to.
 
     Compiling takes 8 % of the CPU time of a small report. Jinja checks the template's text; the environment's options
     stand in this file, whose digest is part of the names.

@@ -134,9 +134,10 @@ class History:
             self.damaged = None
 
     def told(self, patch: pytest.MonkeyPatch, runs: bool) -> tuple[int, list[str], str]:
-        """Run the command; return its status, its lines but those with seconds, and 'answered', 'cut' or ''.
+        """Run the command; return its exit status, its lines without those that show seconds, and how it ran.
 
-        With ``runs`` it goes through all steps, whatever earlier runs did.
+        That is 'answered' (by an earlier run), 'cut' (without the measuring steps) or '' (all steps). With ``runs`` it
+        goes through all steps, whatever earlier runs did.
         """
         answered: list[bool] = []
         cut: list[bool] = []
@@ -165,7 +166,7 @@ class History:
         return status, lines, "answered" if answered == [True] else "cut" if cut == [True] else ""
 
     def twin(self, folder: Path) -> "History":
-        """Return the same history with a copy of its lake."""
+        """Return a copy of this history that writes to its own copy of the lake, in ``folder``."""
         made = copy(self)
         made.lake = shutil.copytree(self.lake, folder, dirs_exist_ok=True)
         return made
