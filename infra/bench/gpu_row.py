@@ -84,6 +84,8 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(1)  # on a busy machine more threads make small products ten times slower
+    from pairmill.ops.models.device.run_notes import take
+
     known = json.loads(options.known.read_text()) if options.known and options.known.exists() else {}
     row: dict[str, Any] = {"size": options.size, **machine(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     row |= {"command": f"python -m infra.bench.gpu_row {options.name} --size {options.size}", "measures": []}
@@ -92,6 +94,10 @@ def main() -> None:
         row["seconds"] = round(time.perf_counter() - started, 1)
         options.out.write_text(json.dumps(row))
         print(_line(row["measures"][-1]), flush=True)
+    row["notes"] = list(take())
+    options.out.write_text(json.dumps(row))
+    for each in row["notes"]:
+        print(f"  note: {each}", flush=True)
     os._exit(0)  # a process with a broken device may abort in its exit handlers
 
 

@@ -149,10 +149,12 @@ class Buffers:
         The keys and values of ``new`` are freed.
         """
         n = new.mask.shape[1]
-        self.said[slots] = self.decoder.pad
+        # By index_fill_, since `x[slots] = number` copies the number from the host, and waits for the device.
+        self.said.index_fill_(0, slots, self.decoder.pad)
         self.said[slots, 0] = new.first
         self.last[slots, 0] = new.first
-        self.count[slots], self.most[slots], self.place[slots] = 1, most, n + 1
+        for each, number in ((self.count, 1), (self.most, most), (self.place, n + 1)):
+            each.index_fill_(0, slots, number)
         self.positions[..., slots, :] = new.positions[..., -1:] + 1
         self.keep[slots] = torch.nn.functional.pad(new.mask.bool(), (1, self.length - n - 1))[:, None, None]
         self.done[slots] = self._ends(new.first) | (most <= 1)
@@ -186,7 +188,8 @@ class Buffers:
 
     def _step(self, window: Window) -> None:
         """Run the model for one token per row, and update the state in place; rows that have ended stay as they are."""
-        self.keep[self.rows, 0, 0, self.place] = True
+        # `keep[...] = True` would copy from the host, which no captured graph may hold.
+        self.keep.scatter_(3, self.place[:, None, None, None], True)
         found = self.decoder.next_tokens(self, window).masked_fill(self.done, self.decoder.pad)
         self.said[self.rows, torch.where(self.done, self.answer, self.count)] = found
         self.count.add_(~self.done)

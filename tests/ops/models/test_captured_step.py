@@ -43,10 +43,9 @@ class Waits(TorchDispatchMode):
             self.found.append(name)
             return 0
         made = func(*args, **(kwargs or {}))
-        if name in ("_to_copy", "copy_"):
-            tensors = [each for each in tree_leaves((args, kwargs, made)) if torch.is_tensor(each)]
-            if len({each.device.type for each in tensors}) > 1:
-                self.found.append(name)
+        tensors = [each for each in tree_leaves((args, kwargs, made)) if torch.is_tensor(each)]
+        if len({each.device.type for each in tensors}) > 1:
+            self.found.append(name)
         return made
 
 
