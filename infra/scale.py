@@ -28,6 +28,7 @@ DIMENSION = 1024  # EVA02-E-14-plus
 DOCUMENTS_A_SHARD = 1000
 ASSIGNED = 131_072  # vectors an index file
 HOUR = 3600
+GPU_RESULTS = ROOT / "bench" / "results" / "gpu.json"
 # Number of texts that a wave requests in a cluster that lacks r pictures, by the policies of infra/waves.py.
 ASKED_FOR = {
     "none": "r: nothing in excess",
@@ -54,21 +55,6 @@ ASSUMED = {
     "TFLOP of a picture, EVA02-E-14-plus": Assumed(2.24, "4.35 billion parameters x 257 tokens x 2"),
     "TFLOP of a sentence": Assumed(0.028, "0.7 billion parameters x 20 tokens, cut at the batch's longest, x 2"),
     "TFLOP of a sentence, GPT-2 large": Assumed(0.039, "0.77 billion parameters x 25 tokens x 2"),
-    "TFLOP of a caption's prompt": Assumed(
-        1.0, "one tile: 0.41 billion parameters x 729 patches x 2, and 1.7 billion x 120 tokens x 2"
-    ),
-    "TFLOP of a fused text's prompt": Assumed(0.86, "1.54 billion parameters x 280 tokens x 2"),
-    "GB that a step of captions reads": Assumed(
-        11, "1.7 billion weights, 256 rows of 150 tokens at 197 kB, 2 bytes each"
-    ),
-    "GB that a step of fused texts reads": Assumed(5.4, "1.54 billion weights, 256 rows of 310 tokens at 29 kB"),
-    "TB/s of one H200": Assumed(4.3, "copies on one, 2026-11-20"),
-    "share of that rate in a step": Assumed(0.5, "not measured"),
-    "texts decoded at once": Assumed(256, "fitted on the card; not measured"),
-    "share of the slots in use": Assumed(
-        0.91, "simulated, refilled as texts end (tests/ops/models/test_refill_on_a_card.py); 0.47 in fixed batches"
-    ),
-    "tokens of a text": Assumed(60, "median 55, at most 128"),
     "concentration of pass rates": Assumed(10, "how alike the pictures of a cluster are judged; see the waves below"),
     "ms to open a file and read its footer": Assumed(5, "local disk, cached; S3 takes 30 to 100"),
 }
@@ -157,14 +143,16 @@ def gpu_hours(n: float, each: str) -> float:
     return n * assumed(each) / assumed("TFLOP/s of one H200 in bf16") / HOUR
 
 
-def texts(n: float, of: str) -> float:
-    """Return the H200-hours of ``n`` texts (``of``: 'caption' or 'fused text'): of prefill, and of decoding steps."""
-    step = assumed(f"GB that a step of {of}s reads") / 1e3
-    step /= assumed("TB/s of one H200") * assumed("share of that rate in a step")
-    each = (
-        assumed("tokens of a text") * step / (assumed("texts decoded at once") * assumed("share of the slots in use"))
-    )
-    return gpu_hours(n, f"TFLOP of a {of}'s prompt") + n * each / HOUR
+def texts(n: float, row: str) -> float:
+    """Return the H200-hours of ``n`` texts by the rate that a row of the GPU benches measured.
+
+    Raises:
+        SystemExit: The row was not measured, or on another card.
+    """
+    found = json.loads(GPU_RESULTS.read_text(encoding="utf-8")).get(row, {})
+    if "H200" not in found.get("device", ""):
+        raise SystemExit(f"{GPU_RESULTS.name} has no row '{row}' of an H200; run python -m infra.bench.gpu_all there")
+    return n / found["measures"][0]["value"] / HOUR
 
 
 def assigning(n: float) -> float:
@@ -274,7 +262,7 @@ def recipe_table() -> str:
              "days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     for name, (pairs, cap) in RECIPES.items():
         n = pairs * described_for_one(cap)
-        captions, fused = texts(n, "caption"), texts(n, "fused text")
+        captions, fused = texts(n, "run_smolvlm"), texts(n, "run_fuser")
         whole = gpu + captions + fused
         lines.append(
             f"| `{name}` | {_n(n)} | {captions:,.0f} | {fused:,.0f} | {cpu:,.0f} | {whole:,.0f} | "

@@ -6,7 +6,9 @@ The share of the bound is of the whole: bytes, tower, prefill, decoding, and the
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,6 +25,7 @@ from infra.bench.gpu_texts import END, PAD, sentences, tokenizer
 from infra.bench.gpu_timing import Ceilings, ceilings, device, seconds
 
 FEEDERS, ROUNDS = 8, 8  # a row has ROUNDS times as many texts as slots
+HELD = 6_000_000_000  # bytes of prepared inputs
 # Qwen2.5-1.5B; prompts of caption, tags and sentence: log-normal, median 150 tokens.
 FUSER = Vlm(Tower(0, 0, 1, 0, 0, 1), Decoder(28, 1536, 12, 2, 8960, 151936), (512,), answer=128, prompt=150)
 TOY_FUSER = Vlm(Tower(0, 0, 1, 0, 0, 1), Decoder(2, 64, 4, 2, 128, 512), (6,), answer=12, prompt=9)
@@ -65,6 +68,42 @@ def _measured(job: Any, shape: Vlm, size: str, what: str) -> Iterator[Seen]:
     note = f"{slots} slots, {np.mean(job.lengths):.0f} tokens of a prompt, {np.mean(answers):.0f} of a text, "
     note += f"padding {padding:.3f}, {card.note()}"
     yield Seen(what, "texts/s", rows / took, rows / least, note)
+    fed, alone = apart(job, pieces)
+    yield Seen(f"{what}, prepared alone", "texts/s", fed, note=f"{FEEDERS} feeders, nothing on the device")
+    yield Seen(f"{what}, prepared before", "texts/s", alone, rows / least)
+
+
+def apart(job: Any, pieces: list[Any]) -> tuple[float, float]:
+    """Return the texts a second of the feeders without a device, then of the device without feeders.
+
+    Inputs take at most 6 GB of memory: of larger ones, only the first pieces are prepared.
+    """
+    from pairmill.ops.models.device.engine import Engine
+    from pairmill.ops.models.device.held_bytes import held_bytes
+
+    first = job.prepare(pieces[0])
+    few = pieces[: max(1, HELD // max(1, held_bytes(first)))]
+    with ThreadPoolExecutor(FEEDERS) as feeders:
+        list(feeders.map(job.prepare, few[:FEEDERS]))  # each thread's own processor
+        started = time.perf_counter()
+        ready = list(feeders.map(job.prepare, few))
+        fed = time.perf_counter() - started
+    engine = Engine(Prepared(job), FEEDERS)
+    took = seconds(lambda: engine.run(ready))
+    engine.close()
+    rows = sum(map(len, few))
+    return rows / fed, rows / took
+
+
+class Prepared:
+    """Engine job: the device's part of ``job``, for pieces that are prepared."""
+
+    def __init__(self, job: Any) -> None:
+        self.infer, self.advance, self.fetch = job.infer, job.advance, job.fetch
+
+    def prepare(self, piece: Any) -> Any:
+        """Return the piece unchanged."""
+        return piece
 
 
 def drawn(n: int, most: int) -> list[int]:

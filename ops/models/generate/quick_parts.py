@@ -15,12 +15,13 @@ PARTS = ("RMSNorm", "MLP")
 
 
 def compile_parts(model: Any) -> None:
-    """Compile the norms and feed-forward parts of a model, and share keys among query heads without repeating them.
+    """Compile a model's norms and feed-forward parts, lay out its tower's patches, share keys among query heads.
 
     Only parts are compiled: whole models have graph breaks where they read tensor values, and recompile for each layer
     of a cache. If nothing compiles (no C compiler, for example), note it and leave the parts as they are.
     """
     share_keys(model)
+    lay_out_patches(model)
     try:
         torch.compile(_plus_one)(torch.ones(8, device=model.device))
     except Exception as error:  # anything missing in the tool chain
@@ -34,6 +35,18 @@ def compile_parts(model: Any) -> None:
 def _plus_one(numbers: torch.Tensor) -> torch.Tensor:
     """Add 1: the smallest function that shows whether torch.compile works."""
     return numbers + 1
+
+
+def lay_out_patches(model: Any) -> None:
+    """Give a tower's layers patches whose channels lie side by side; results are bit-equal.
+
+    A convolution makes the patches with channels first. Transformers only swaps the strides, and torch keeps them from
+    layer to layer: SmolVLM2's residual additions and the copies that its norms need took 16 of the 70 ms of a prefill
+    of 25 pictures on an H200, where contiguous ones read and write 2 ms' worth of memory.
+    """
+    for part in model.modules():
+        if type(part).__name__.endswith("VisionEmbeddings"):
+            part.register_forward_hook(lambda _, __, patches: patches.contiguous())
 
 
 def share_keys(model: Any) -> None:

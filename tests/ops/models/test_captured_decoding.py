@@ -18,10 +18,11 @@ from transformers import (
 )
 
 from pairmill.ops.models.generate.captured_decoding import Decoder, NotCapturable, why_not_capturable
-from pairmill.ops.models.generate.quick_parts import grouped_attention, share_keys
+from pairmill.ops.models.generate.quick_parts import grouped_attention, lay_out_patches, share_keys
 from pairmill.ops.models.language import language_model_loaded
 from pairmill.ops.models.vision_language import vlm_loaded
 from tests.worlds.tiny import fill
+from tests.worlds.tiny_families import save_family
 from tests.worlds.tiny_vlm import save_vlm
 
 DEMO = Path(__file__).parents[3] / "infra" / "demo" / "models"
@@ -176,6 +177,20 @@ def test_heads_that_share_keys_attend_as_if_each_had_its_own():
         query, key.repeat_interleave(3, 1), value.repeat_interleave(3, 1), attn_mask=mask, scale=0.4
     )
     torch.testing.assert_close(grouped_attention(query, key, value, mask, 0.4), own.transpose(1, 2))
+
+
+def test_patches_laid_out_row_by_row_stay_so_and_change_no_feature(tmp_path: Path):
+    loaded = vlm_loaded.load(save_family(tmp_path, "smolvlm"), "fp32")
+    tower, pixels = loaded.model.model.vision_model, loaded.example()["pixel_values"].flatten(0, 1)
+    seen: list[bool] = []
+    for layer in tower.encoder.layers:
+        layer.register_forward_pre_hook(lambda _, given: seen.append(given[0].is_contiguous()))
+    with torch.inference_mode():
+        before = tower(pixels).last_hidden_state
+        assert not any(seen), "transformers lays them out itself: delete lay_out_patches"
+        lay_out_patches(loaded.model)
+        assert torch.equal(tower(pixels).last_hidden_state, before)
+    assert all(seen[len(seen) // 2 :])
 
 
 def test_sharing_keys_changes_no_answer():
