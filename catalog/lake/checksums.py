@@ -74,6 +74,7 @@ class Checksums:
         self.applies = not location.on_s3 and metadata.has_checksums()
         self._seen: dict[str, RecordedChecksum] = {}  # written by this process, or verified under a new stamp
         self._unlisted: set[str] = set()
+        self._small: bool | None = None
         self._doubtful: dict[str, dict[str, str]] = {}  # by table: files to hash, and the expected digest of each
         self._tables_of: dict[str, set[str]] = {}  # the tables behind each name of a table or view
         self._has_written = False
@@ -119,7 +120,7 @@ class Checksums:
         """
         if not self.applies:
             return False
-        whole = snapshot.most_files(self._lake.unchecked) <= LISTED_AT_ONCE
+        whole = self._is_small()
         return all(self._stands(table) for table in ([""] if whole else sorted(self._tables_of)))
 
     def _stands(self, table: str) -> bool:
@@ -190,9 +191,15 @@ class Checksums:
         self._keep()
         self._metadata.write(f"DELETE FROM pairmill_files WHERE path NOT IN ({_FILES})")
 
+    def _is_small(self) -> bool:
+        """Return whether the lake is listed whole; asked once a process."""
+        if self._small is None:
+            self._small = snapshot.is_small(self._lake.unchecked, LISTED_AT_ONCE)
+        return self._small
+
     def _list(self, table: str) -> None:
         """Stat the files of ``table``, or of all tables of a small lake, and collect those to hash before a read."""
-        whole = len(self._unlisted) > 1 and snapshot.most_files(self._lake.unchecked) <= LISTED_AT_ONCE
+        whole = len(self._unlisted) > 1 and self._is_small()
         files = snapshot.files(self._lake.unchecked, () if whole else (table,))
         by_table: dict[str, set[str]] = {}
         for name, *paths in files:

@@ -12,13 +12,16 @@ DATASETS = "SELECT version, content_digest FROM datasets WHERE name = 'demo' ORD
 
 
 class TrialWorld:
-    """Pages and models below ``folder``, made when they are first needed."""
+    """Pages and models below ``folder``, made when they are first needed.
 
-    def __init__(self, folder: Path, documents: int, seed: int = 13) -> None:
+    A shard has ``per_shard`` documents: of two, an interrupted run has done some of its shards.
+    """
+
+    def __init__(self, folder: Path, documents: int, seed: int = 13, per_shard: int = 2) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shared.PLACE = folder
         self.pages = generated.world(seed, documents)
-        self._settings = generated.small_settings()
+        self._settings = generated.small_settings() | {"ingest.documents_per_shard": str(per_shard)}
 
     def command(self, lake: Path | str, *more: str) -> list[str]:
         """Return the command line of a run that curates the pages into ``lake``."""
