@@ -77,13 +77,13 @@ def asked_of_measuring(recipe: Recipe) -> str:
     return _digest(["measured", record, recipe.balance.is_on])
 
 
-def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...] | None:
+def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, inputs: str) -> tuple[str, ...] | None:
     """Return the lasting notes of the recipe's last run if that run left no work; None if work may be pending.
 
     The sources are compared by their places, not by how they were written. Workers and machine are not compared.
     """
-    found = recall(lake, asked_of_pending(recipe))
-    return found.notes if found and found.inputs and found.inputs == inputs_digest(recipe, sources) else None
+    found = recall(lake, asked_of_pending(recipe)) if inputs else None
+    return found.notes if found and found.inputs == inputs else None
 
 
 def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
@@ -116,16 +116,16 @@ def was_measured(question: RunRequest, uri: str) -> bool:
     return False
 
 
-def take_over_measured(question: RunRequest, session: "Session") -> bool:
+def take_over_measured(recipe: Recipe, inputs: str, session: "Session") -> bool:
     """Return whether the measuring steps can be skipped: the last completed run left them no work.
 
-    If so, give the session the scorers and notes that they would give it.
+    If so, give the session the scorers and notes that they would give it. ``inputs`` is the digest of the run's inputs.
     """
     from pairmill.catalog.write.measured import recall_measured  # imports Arrow, which a skipped run does not need
 
-    if not question.inputs:
+    if not inputs:
         return False
-    found = recall_measured(session.writer, asked_of_measuring(question.recipe), question.inputs)
+    found = recall_measured(session.lake, asked_of_measuring(recipe), inputs)
     if found is None:
         return False
     for table, digest in found.scorers.items():

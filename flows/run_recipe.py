@@ -68,7 +68,7 @@ def curate_anew(
         with session_on(opened, checked, compute, "curate", uris, completed) as session:
             session.notes += notes
             begin(session)
-            is_measured = nothing_to_do.take_over_measured(request, session)
+            is_measured = nothing_to_do.take_over_measured(request.recipe, request.inputs, session)
             found.append(curate_steps(session, run_step, is_measured))
         published = found[0]
         shown = outcome_in(opened, f"{published.name}@{published.version}")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.metadata import MEASURED, MEASURED_TABLE
 from pairmill.catalog.write.finished import has_row, state, store
@@ -66,13 +67,12 @@ def was_measured(uri: str, asked: str, inputs: str) -> bool:
     return has_row(uri, MEASURED, f"asked = {quoted(asked)} AND inputs = {quoted(inputs)}")
 
 
-def recall_measured(writer: Writer, asked: str, inputs: str) -> Measurement | None:
+def recall_measured(lake: Lake, asked: str, inputs: str) -> Measurement | None:
     """Return the measurement of the last run with this request and these inputs; None if the lake has changed since.
 
-    The caller holds the lease, so the answer stays true until it writes itself. Unchanged means: no table that a run
-    reads has changed, every file has its recorded stamp, and each scorer is registered.
+    Under the lease the answer stays true until the caller writes itself. Unchanged means: no table that a run reads has
+    changed, every file has its recorded stamp, and each scorer is registered.
     """
-    lake = writer.lake
     if not lake.metadata.has(MEASURED):
         return None
     columns = "inputs, state, scorers, notes"

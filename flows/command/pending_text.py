@@ -12,6 +12,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.terminal import shown, table
 from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
 from pairmill.flows.progress_text import unit_of
+from pairmill.flows.run_inputs import inputs_digest
 
 if TYPE_CHECKING:
     from pairmill.flows.survey import Pending
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
     """Print the pending work of a recipe, counted by a survey unless nothing has changed since a completed run."""
     title = f"\npending for recipe {recipe.name}"
-    notes = notes_if_nothing_is_pending(lake, recipe, sources)
-    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources)
+    inputs = inputs_digest(recipe, sources)
+    notes = notes_if_nothing_is_pending(lake, recipe, inputs)
+    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources, inputs)
     pending = table(title, ["step"], ["pending"], ["", ""])
     for each in found:
         number = f"{each.rows:,}" if each.rows else "·"
@@ -33,7 +35,7 @@ def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Consol
         screen.print(f"[yellow]note:[/] {shown(note)}")
 
 
-def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
+def _survey(lake: Lake, recipe: Recipe, sources: list[str], inputs: str) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.without_pandas import work_without_pandas
     from pairmill.catalog.pending.imported_scores import with_imported
@@ -43,5 +45,5 @@ def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pendi
 
     work_without_pandas()
     plan, _ = identity.with_scorers(compile_plan(recipe))
-    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources])
+    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources], inputs)
     return seen.found, seen.notes

@@ -56,8 +56,8 @@ class Given:
     def is_known_to_status(self, **settings: str) -> bool:
         try:
             with create_or_open(self.lake, read_only=True) as lake:
-                asked = lake, self.question(**settings).recipe, [str(self.pages)]
-                return nothing_to_do.notes_if_nothing_is_pending(*asked) is not None
+                asked = self.question(**settings)
+                return nothing_to_do.notes_if_nothing_is_pending(lake, asked.recipe, asked.inputs) is not None
         except (PairmillError, *OPENING_ERRORS):
             return False
 

@@ -10,10 +10,14 @@ import yaml
 import pairmill as pm
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.write import measured
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.measured import Measurement, recall_measured, remember_measured
 from pairmill.flows import curate, nothing_to_do
+from pairmill.flows.run_inputs import inputs_digest
+from pairmill.flows.survey import survey
+from pairmill.tasks.run import identity
 from tests.worlds.shared import copied
 
 LAST = "SELECT version, content_digest, n_pairs, recipe FROM datasets WHERE name = 'demo' ORDER BY version DESC LIMIT 1"
@@ -45,6 +49,25 @@ def test_a_run_with_another_cap_only_cuts_and_gives_what_all_steps_give(
         assert one.query(newest)[0] == other.query(LAST)[0]
         assert one.query(FUNNEL)[: len(other.query(FUNNEL))] == other.query(FUNNEL)
         assert one.query("SELECT count(*) FROM captions") == other.query("SELECT count(*) FROM captions")
+
+
+def test_status_counts_the_work_of_another_cap_without_the_measuring_steps(
+    curated_copy: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    pm.run(recipe_of(settings, balance__cap=2), pages, curated_copy)
+    asked, sources = recipe_of(settings, balance__cap=30), [str(pages)]
+    question, inputs = nothing_to_do.asked_of_measuring(asked), inputs_digest(asked, sources)
+    with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
+        found = recall_measured(lake, question, inputs)
+        assert found is not None
+        lake.execute("DELETE FROM captions")  # as if the run's cap had left all pictures without one
+        remember(writer, found)
+    plan, _ = identity.with_scorers(compile_plan(asked))
+    with create_or_open(curated_copy, read_only=True) as lake:
+        whole = survey(lake, plan, sources)
+        monkeypatch.setattr(curate, "measure_steps", lambda *_: pytest.fail("a measuring step was counted"))
+        cut = survey(lake, plan, sources, inputs)
+    assert [each for each in cut.found if each.rows] == [each for each in whole.found if each.rows] != []
 
 
 SAME = {"balance__cap": 7, "balance__target": 50, "balance__fewer": {3: 1}, "association__max_uses": 5}
@@ -88,14 +111,14 @@ def test_what_was_measured_holds_until_the_lake_changes(curated_copy: Path, what
         found = Measurement("asked", "inputs", scorers, ("a note",))
         remember(writer, found)
         CHANGED[what](lake, writer)
-        assert recall_measured(writer, "asked", "inputs") == (found if what == "nothing" else None)
-        assert recall_measured(writer, "asked", "others") is recall_measured(writer, "other", "inputs") is None
+        assert recall_measured(lake, "asked", "inputs") == (found if what == "nothing" else None)
+        assert recall_measured(lake, "asked", "others") is recall_measured(lake, "other", "inputs") is None
 
 
 def test_a_scorer_that_no_commit_registered_has_the_steps_run(curated_copy: Path):
     with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
         remember(writer, Measurement("asked", "inputs", {"clusters": "of no commit"}))
-        assert recall_measured(writer, "asked", "inputs") is None
+        assert recall_measured(lake, "asked", "inputs") is None
 
 
 def test_of_many_measurings_the_newest_are_kept(curated_copy: Path, monkeypatch: pytest.MonkeyPatch):
@@ -103,4 +126,4 @@ def test_of_many_measurings_the_newest_are_kept(curated_copy: Path, monkeypatch:
     with create_or_open(curated_copy) as lake, writing(lake, "run-of-a-test", "test") as writer:
         for name in "abc":
             remember(writer, Measurement(name, "inputs", dict(lake.query("SELECT name, digest FROM scorers LIMIT 1"))))
-        assert [recall_measured(writer, name, "inputs") is not None for name in "abc"] == [False, True, True]
+        assert [recall_measured(lake, name, "inputs") is not None for name in "abc"] == [False, True, True]
