@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa  # 0.1 CPU s, which `sql` and `why` save
 
 Result = TypeVar("Result")
-# Each thread of a scan opens the SQLite catalog again, so a lake gets one thread until its largest table is large: a join
-# takes 16 CPU ms with one thread, 25 with two, 135 with 64. At 1M images (11M candidates) a re-cut takes 2.8, 3.4 and 5.1
-# CPU s. A second thread at 500,000 rows, the candidates of 2,500 images, made opening, commits and runs 1.3 to 1.4 times
-# dearer from one night to the next.
+# Each thread of a scan opens the SQLite catalog again, so a lake gets one thread until its largest table is large: a
+# join takes 16 CPU ms with one thread, 25 with two, 135 with 64. At 1M images (11M candidates) a re-cut takes 2.8, 3.4
+# and 5.1 CPU s. A second thread at 500,000 rows, the candidates of 2,500 images, made opening, commits and runs 1.3 to
+# 1.4 times dearer from one night to the next.
 ROWS_A_THREAD = 4_000_000
 _WRITES = re.compile(r"\s*(INSERT|DELETE|UPDATE|CALL|COMMENT|ALTER|DROP|CREATE (?!.*\bTEMP\b))", re.IGNORECASE)
 _CHANGES = re.compile(r'\s*(?:INSERT INTO|DELETE FROM|UPDATE)\s+"?(\w+)', re.IGNORECASE)

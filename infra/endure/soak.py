@@ -36,8 +36,8 @@ from tests.worlds.generated import generate
 RESULTS = ROOT / "infra" / "endure" / "results"
 EARLY = 5  # the middle of the three nights that later ones are compared with
 KILLED_SHARE, REPLAY_EVERY, PROBED_COMMITS = 0.3, 4, 50
-# The recipe's own shards: a night's documents are one. Of shards of two documents, ten a night left 3,400 files after
-# 21 nights, and a run took 36 CPU s where it had taken 18: each cluster range opens all files of the vector index.
+# The recipe's own shards: a night's documents are one. Of shards of two documents, ten a night, 15 nights left 2,000
+# files, and a run took 23 to 29 CPU s where it had taken 18: each cluster range opens all files of the vector index.
 PER_SHARD = 64
 # The most that the last three nights may have of what the three around EARLY had.
 BOUNDED = {"run_cpu_s": 1.3, "commit_p99_s": 2.0, "reader_mb": 1.3, "open_cpu_s": 1.5}
