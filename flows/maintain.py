@@ -101,7 +101,7 @@ def _vacuumed(writer: Writer, limits: Limits) -> str:
 def _trimmed(lake: Lake, limits: Limits) -> str:
     """Remove the oldest thumbnails, facts and reports beyond the limits; each can be made again."""
     folders: list[tuple[str, Path, str, int]] = [
-        ("thumbnails", cache_folder(lake, "browse") / "thumbnails", "*/*.jpg", limits.thumbnails),
+        ("thumbnails", cache_folder(lake, "browse") / "thumbnails", "*/*", limits.thumbnails),
         ("facts", facts_folder(lake), "*.duckdb", limits.facts),
         ("reports", reports_folder(lake.uri), "*.html", limits.reports),
     ]

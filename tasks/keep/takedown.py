@@ -131,7 +131,7 @@ def _clear_caches(lake: Lake, reports: Path) -> None:
     """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
     folder = cache_folder(lake, "browse")
     for sha256 in bans(lake)["picture"]:
-        for path in (folder / "thumbnails" / sha256[:2]).glob(f"{sha256}-*.jpg"):
+        for path in (folder / "thumbnails" / sha256[:2]).glob(f"{sha256}-*"):
             path.unlink(missing_ok=True)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
     for path in [*made, *facts_folder(lake).glob("*"), *reports.glob("*.html")]:

@@ -1,10 +1,10 @@
-"""Cache small JPEGs of pictures by sha256 in a folder beside the lake, bounded in size: the least recently used go."""
+"""Cache small pictures by sha256 in a folder beside the lake, bounded in size: the least recently used go."""
 
 import io
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,26 +24,61 @@ MOST_BYTES = 2_000_000_000  # 150,000 small ones of 13 KB
 SWEEP_EVERY = 2_000  # written files between two looks at the folder's size
 
 
-class ThumbnailCache:
-    """Thumbnails of one lake. Threads may share it; the lake's connection is used by one at a time.
+class ThumbnailFiles:
+    """The files of a lake's thumbnails. ``kind`` tells those of one picture apart: 'small.jpg', '256.webp'.
 
     A picture never changes under its sha256, so a file that exists is always right.
     """
 
     def __init__(self, lake: Lake, most_bytes: int = MOST_BYTES) -> None:
-        self._lake = lake
         self._folder = cache_folder(lake, "browse") / "thumbnails"
         self._most_bytes = most_bytes
-        self._lock = threading.Lock()
         self._written = 0
 
-    def find(self, sha256: str, size: str) -> Path | None:
+    def find(self, sha256: str, kind: str) -> Path | None:
         """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
-        path = self._path(sha256, size)
+        path = self._path(sha256, kind)
         with suppress(OSError):
             os.utime(path)
             return path
         return None
+
+    def read(self, sha256: str, kind: str) -> bytes | None:
+        """Return the bytes of a cached thumbnail, None if there is none."""
+        with suppress(OSError):  # another process may remove it meanwhile
+            return path.read_bytes() if (path := self.find(sha256, kind)) else None
+        return None
+
+    def store(self, sha256: str, kind: str, data: bytes) -> Path:
+        """Write one thumbnail; the file appears whole or not at all. Raises OSError."""
+        path = self._path(sha256, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_suffix(f".{os.getpid()}")
+        half.write_bytes(data)
+        half.replace(path)
+        self._written += 1
+        if self._written % SWEEP_EVERY == 0:
+            self.sweep()
+        return path
+
+    def sweep(self) -> int:
+        """Remove the least recently used thumbnails beyond the folder's limit; return their number."""
+        return trim(self._folder.glob("*/*"), self._most_bytes)
+
+    def _path(self, sha256: str, kind: str) -> Path:
+        return self._folder / sha256[:2] / f"{sha256}-{kind}"
+
+
+class ThumbnailCache:
+    """The JPEGs of one lake's pictures. Threads may share it; the lake's connection is used by one at a time."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake, self._files = lake, ThumbnailFiles(lake)
+        self._lock = threading.Lock()
+
+    def find(self, sha256: str, size: str) -> Path | None:
+        """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
+        return self._files.find(sha256, f"{size}.jpg")
 
     def make(self, wanted: Mapping[str, str], size: str) -> dict[str, Path | Fault]:
         """Return the file of each picture (sha256 -> shard), or a Fault for bytes that are lost or do not decode.
@@ -65,30 +100,10 @@ class ThumbnailCache:
                         break
             return found
 
-    def sweep(self) -> int:
-        """Remove the least recently used thumbnails beyond the folder's limit; return their number."""
-        return trim(self._files(), self._most_bytes)
-
-    def _files(self) -> Iterable[Path]:
-        return self._folder.glob("*/*.jpg")
-
-    def _path(self, sha256: str, size: str) -> Path:
-        return self._folder / sha256[:2] / f"{sha256}-{size}.jpg"
-
     def _store(self, sha256: str, data: bytes | Fault, size: str) -> Path | Fault:
         """Write one thumbnail; the file appears whole or not at all."""
         made = data if isinstance(data, Fault) else small_jpeg(data, SIDES[size])
-        if isinstance(made, Fault):
-            return made
-        path = self._path(sha256, size)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(f".{os.getpid()}")
-        half.write_bytes(made)
-        half.replace(path)
-        self._written += 1
-        if self._written % SWEEP_EVERY == 0:
-            self.sweep()
-        return path
+        return made if isinstance(made, Fault) else self._files.store(sha256, f"{size}.jpg", made)
 
 
 def small_jpeg(data: bytes, side: int) -> bytes | Fault:

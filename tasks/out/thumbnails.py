@@ -1,8 +1,9 @@
-"""Make small WebPs of images, to embed in a page as data: URLs."""
+"""Make small WebPs of images, to embed in a page as data: URLs. Reports of one lake show mostly the same images."""
 
 import base64
 import io
 from collections import defaultdict
+from contextlib import suppress
 
 from PIL import Image
 
@@ -13,6 +14,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
 from pairmill.ops.read.places.tree import SourceError
+from pairmill.tasks.out.thumbnail_cache import ThumbnailFiles
 from pairmill.tasks.run.payloads import payloads
 
 SIDE = 256  # pixels of the longer side
@@ -29,52 +31,72 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> d
     longer at their source, 'out of reach' if the source cannot be read, else ''. After TRIES shards out of reach no
     further shard is tried.
 
-    A shard is read up to its last wanted image.
+    What an earlier page showed is read from the cache. Of another image, the shard is read up to the last wanted one.
     """
+    cached, kind = ThumbnailFiles(lake), f"{side}.webp"
+    found = {sha: _picture(made) for sha, _ in wanted if (made := cached.read(sha, kind))}
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
-        keys[shard].append(sha256)
+        if sha256 not in found:
+            keys[shard].append(sha256)
     paths = payload_paths(lake, "payloads", keys)
-    found: dict[str, dict[str, str]] = {}
     failed = 0
     for shard, shas in keys.items():
         try:
             if failed < TRIES:
-                found |= _of_shard(WorkItem(shard, tuple(shas), paths.get(shard, ())), side)
+                found |= _of_shard(WorkItem(shard, tuple(shas), paths.get(shard, ())), side, cached)
         except SourceError:
             failed += 1
     return {sha256: found.get(sha256, NONE | {"lost": "out of reach"}) for sha256, _ in wanted}
 
 
-def _of_shard(item: WorkItem, side: int) -> dict[str, dict[str, str]]:
-    """Return the pictures of one shard's images."""
+def _of_shard(item: WorkItem, side: int, cached: ThumbnailFiles) -> dict[str, dict[str, str]]:
+    """Return the pictures of one shard's images, and cache them."""
     found: dict[str, dict[str, str]] = {}
     for names, datas in payloads(item, chunk=16):
-        found |= {name: _shown(data, side) for name, data in zip(names, datas, strict=True)}
+        found |= {name: _shown(name, data, side, cached) for name, data in zip(names, datas, strict=True)}
         if found.keys() >= set(item.keys):
             break
     return found
 
 
-def _shown(data: bytes | Fault, side: int) -> dict[str, str]:
+def _shown(sha256: str, data: bytes | Fault, side: int, cached: ThumbnailFiles) -> dict[str, str]:
+    """Return one image's picture, and cache it unless the disk is full."""
     if isinstance(data, Fault):
         return NONE | {"lost": data.reason}
-    return NONE | {"picture": thumbnail(data, side)}
+    made = small_webp(data, side)
+    if made:
+        with suppress(OSError):
+            cached.store(sha256, f"{side}.webp", made)
+    return _picture(made)
+
+
+def _picture(webp: bytes) -> dict[str, str]:
+    return NONE | {"picture": _data_url(webp)}
 
 
 def thumbnail(data: bytes, side: int = SIDE) -> str:
-    """Return a WebP data: URL with the longer side at most ``side`` pixels; '' if ``data`` does not decode.
+    """Return a WebP data: URL with the longer side at most ``side`` pixels; '' if ``data`` does not decode."""
+    return _data_url(small_webp(data, side))
+
+
+def _data_url(webp: bytes) -> str:
+    return "data:image/webp;base64," + base64.b64encode(webp).decode() if webp else ""
+
+
+def small_webp(data: bytes, side: int) -> bytes:
+    """Return a WebP with the longer side at most ``side`` pixels; b'' if ``data`` does not decode.
 
     Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
     10 MB.
     """
     header = inspect(data)
     if isinstance(header, Fault):
-        return ""
+        return b""
     short, long = sorted((header.width, header.height))
     pixels = Decode(side=max(1, min(short, round(side * short / long))), mode="scaled").preview(data)
     if isinstance(pixels, Fault):
-        return ""
+        return b""
     image = Image.fromarray(pixels)
     made = b""
     for share, quality in ATTEMPTS:
@@ -84,4 +106,4 @@ def thumbnail(data: bytes, side: int = SIDE) -> str:
         made = out.getvalue()
         if len(made) <= MOST_BYTES:
             break
-    return "data:image/webp;base64," + base64.b64encode(made).decode()
+    return made

@@ -59,7 +59,7 @@ def found_in(lake: Path, markers: list[bytes]) -> set[str]:
 def pictures_in(lake: Path) -> Iterator[int]:
     """Yield the perceptual hash of every picture at a lake: of files, of `payloads`, and inside of reports."""
     for path, data in stored(lake):
-        if path.suffix in (".jpg", ".parquet") and (found := perceptual_hash(data)) is not None:
+        if path.suffix in (".jpg", ".webp", ".parquet") and (found := perceptual_hash(data)) is not None:
             yield found
         if path.suffix == ".html":
             yield from (h for match in _DATA_URI.findall(data) if (h := perceptual_hash(b64decode(match))) is not None)

@@ -23,6 +23,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console
 from pairmill.flows.outcome import outcome_in, written_report
+from pairmill.tasks.out import thumbnails
 from pairmill.tasks.out.html_report import is_report_of, write_report
 from pairmill.tasks.out.thumbnails import MOST_BYTES, SIDE, thumbnail
 from tests.worlds.published import picture, published
@@ -51,6 +52,14 @@ def text(element: html.HtmlElement) -> str:
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, html.HtmlElement]:
     folder = tmp_path_factory.mktemp("small")
     return folder, page(folder, pictures=30, cap=3, clusters=3)
+
+
+def test_pictures_of_an_earlier_report_are_taken_from_the_cache(
+    small: tuple[Path, html.HtmlElement], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(thumbnails, "payloads", lambda *_, **__: pytest.fail("a shard was read again"))
+    again = reported(small[0])
+    assert [each.get("src") for each in again.iter("img")] == [each.get("src") for each in small[1].iter("img")] != []
 
 
 def test_it_names_what_is_needed_to_make_the_dataset_again(small: tuple[Path, html.HtmlElement]):

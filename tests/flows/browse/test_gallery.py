@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.out.thumbnail_cache import ThumbnailCache, ThumbnailFiles
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
 
@@ -140,7 +140,7 @@ def test_the_cache_of_thumbnails_is_bounded_and_drops_those_not_used_for_longest
         first, *_, last = paths
         bound = sum(path.stat().st_size for path in paths) - 1
         cache.find(next(iter(shas)), "small")
-        ThumbnailCache(lake, most_bytes=bound).sweep()
+        ThumbnailFiles(lake, most_bytes=bound).sweep()
         assert first.exists() and last.exists()
         assert 0 < sum(path.stat().st_size for path in paths if path.exists()) <= 0.9 * (bound + 1)
 
