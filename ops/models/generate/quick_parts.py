@@ -46,7 +46,7 @@ def lay_out_patches(model: Any) -> None:
     """
     for part in model.modules():
         if type(part).__name__.endswith("VisionEmbeddings"):
-            part.register_forward_hook(lambda _, __, patches: patches.contiguous())
+            part.register_forward_hook(lambda _, __, made: made.contiguous() if torch.is_tensor(made) else made)
 
 
 def share_keys(model: Any) -> None:
