@@ -33,7 +33,7 @@ from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
 
 LAYOUT = 4  # incremented when the columns or their storage change
-IN_MEMORY = 20_000  # images, 40 MB; writing and closing their file takes 60 of 390 CPU ms
+IN_MEMORY = 20_000  # images of some 2 KB; writing and closing their file takes 60 of 390 CPU ms of 400 images
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
