@@ -78,7 +78,7 @@ def _held(alias: str) -> str:
 def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
     """Return whether the tables have at most ``most`` files, delete files and old snapshots' included.
 
-    Files are counted only if ten times as many were ever added; that takes 1 ms per 1,000, of which most may be gone.
+    Files are counted only if more, but at most ten times as many, were ever added: 1 ms per 1,000.
     """
     own = _own(catalog, "snapshot")
     ever = query(f"{_snapshot(catalog)} SELECT max(next_file_id) FROM {own} n, s WHERE n.snapshot_id = s.id")[0][0] or 0
