@@ -27,8 +27,8 @@ NOT_REACHED = (
     "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
     "centroids, word probabilities and models that were trained while the items were there: no item can be read from "
     "them",
-    "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that they "
-    "may not write to",
+    "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that "
+    "they may not write to",
     "log files of runs, free pages of Prefect's database, and artifacts on Prefect servers other than the known one",
 )
 
