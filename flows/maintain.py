@@ -14,7 +14,7 @@ from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.vacuum import vacuum
 from pairmill.catalog.lake import comments
-from pairmill.catalog.lake.cache_folder import cache_folder, trim
+from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
@@ -24,6 +24,7 @@ from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.outcome import reports_folder
 from pairmill.flows.settings import Compute
 from pairmill.tasks.keep.takedown import finish
+from pairmill.tasks.out.thumbnail_cache import ThumbnailFiles
 
 # An address that fails for a passing reason is fetched on this many nights at most.
 MOST_TIMES = 4
@@ -101,11 +102,11 @@ def _vacuumed(writer: Writer, limits: Limits) -> str:
 def _trimmed(lake: Lake, limits: Limits) -> str:
     """Remove the oldest thumbnails, facts and reports beyond the limits; each can be made again."""
     folders: list[tuple[str, Path, str, int]] = [
-        ("thumbnails", cache_folder(lake, "browse") / "thumbnails", "*/*", limits.thumbnails),
         ("facts", facts_folder(lake), "*.duckdb", limits.facts),
         ("reports", reports_folder(lake.uri), "*.html", limits.reports),
     ]
-    counts = [f"{trim(folder.glob(pattern), most):,} {name}" for name, folder, pattern, most in folders]
+    counts = [f"{ThumbnailFiles(lake, limits.thumbnails).sweep():,} thumbnails"]
+    counts += [f"{trim(folder.glob(pattern), most):,} {name}" for name, folder, pattern, most in folders]
     return f"removed from caches: {', '.join(counts)}"
 
 

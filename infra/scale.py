@@ -144,7 +144,7 @@ def gpu_hours(n: float, each: str) -> float:
 
 
 def texts(n: float, row: str) -> float:
-    """Return the H200-hours of ``n`` texts by the rate that a row of the GPU benches measured.
+    """Return the H200-hours to generate ``n`` texts at the rate measured by ``row`` of the GPU benches.
 
     Raises:
         SystemExit: The row was not measured, or on another card.

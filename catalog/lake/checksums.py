@@ -192,7 +192,7 @@ class Checksums:
         self._metadata.write(f"DELETE FROM pairmill_files WHERE path NOT IN ({_FILES})")
 
     def _is_small(self) -> bool:
-        """Return whether the lake is listed whole; asked once a process."""
+        """Return whether the lake has at most LISTED_AT_ONCE files; the first answer is kept."""
         if self._small is None:
             self._small = snapshot.is_small(self._lake.unchecked, LISTED_AT_ONCE)
         return self._small

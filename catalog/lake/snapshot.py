@@ -76,9 +76,10 @@ def _held(alias: str) -> str:
 
 
 def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
-    """Return whether the tables have at most ``most`` files, delete files and old snapshots' included.
+    """Return whether the lake has at most ``most`` files, with delete files and those of old snapshots.
 
-    Files are counted only if more, but at most ten times as many, were ever added: 1 ms per 1,000.
+    If at most that many were ever added, or more than ten times as many, the answer needs no count. A count takes 1 ms
+    per 1,000 files.
     """
     own = _own(catalog, "snapshot")
     ever = query(f"{_snapshot(catalog)} SELECT max(next_file_id) FROM {own} n, s WHERE n.snapshot_id = s.id")[0][0] or 0

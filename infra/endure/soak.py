@@ -164,7 +164,7 @@ class Soak:
 
 
 def _median(some: list[Night]) -> Night:
-    """Return the median of some nights, measure by measure: what a killed run has left makes nights unlike."""
+    """Return the median of each measure over some nights. A killed run leaves work to the next night."""
     return {name: statistics.median(night[name] for night in some) for name in some[0]}
 
 

@@ -12,9 +12,9 @@ DATASETS = "SELECT version, content_digest FROM datasets WHERE name = 'demo' ORD
 
 
 class TrialWorld:
-    """Pages and models below ``folder``, made when they are first needed.
+    """Make pages and tiny models below ``folder``, and the command lines of runs over them.
 
-    A shard has ``per_shard`` documents: of two, an interrupted run has done some of its shards.
+    A shard has ``per_shard`` documents. With few, an interrupted run has finished some of its shards.
     """
 
     def __init__(self, folder: Path, documents: int, seed: int = 13, per_shard: int = 2) -> None:

@@ -19,6 +19,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
 from pairmill.tasks.keep.erase import Erased, erase
+from pairmill.tasks.out.thumbnail_cache import ThumbnailFiles
 
 WAIT_SECONDS = 60.0
 # What a takedown cannot reach, for the report.
@@ -131,10 +132,9 @@ def _forget_judgements(lake: Lake) -> None:
 
 def _clear_caches(lake: Lake, reports: Path) -> None:
     """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
-    folder = cache_folder(lake, "browse")
+    folder, thumbnails = cache_folder(lake, "browse"), ThumbnailFiles(lake)
     for sha256 in bans(lake)["picture"]:
-        for path in (folder / "thumbnails" / sha256[:2]).glob(f"{sha256}-*"):
-            path.unlink(missing_ok=True)
+        thumbnails.remove(sha256)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
     for path in [*made, *facts_folder(lake).glob("*"), *reports.glob("*.html")]:
         path.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ SWEEP_EVERY = 2_000  # written files between two looks at the folder's size
 
 
 class ThumbnailFiles:
-    """The files of a lake's thumbnails. ``kind`` tells those of one picture apart: 'small.jpg', '256.webp'.
+    """Store and find the files of a lake's thumbnails, by sha256 and ``kind``: size and format, such as 'small.jpg'.
 
     A picture never changes under its sha256, so a file that exists is always right.
     """
@@ -62,15 +62,20 @@ class ThumbnailFiles:
         return path
 
     def sweep(self) -> int:
-        """Remove the least recently used thumbnails beyond the folder's limit; return their number."""
+        """Remove the least recently used files until the folder is below its limit; return how many."""
         return trim(self._folder.glob("*/*"), self._most_bytes)
+
+    def remove(self, sha256: str) -> None:
+        """Remove every thumbnail of one picture."""
+        for path in (self._folder / sha256[:2]).glob(f"{sha256}-*"):
+            path.unlink(missing_ok=True)
 
     def _path(self, sha256: str, kind: str) -> Path:
         return self._folder / sha256[:2] / f"{sha256}-{kind}"
 
 
 class ThumbnailCache:
-    """The JPEGs of one lake's pictures. Threads may share it; the lake's connection is used by one at a time."""
+    """Make and cache JPEGs of a lake's pictures for the browser. Threads may share it; one at a time reads the lake."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake, self._files = lake, ThumbnailFiles(lake)

@@ -61,7 +61,7 @@ def _of_shard(item: WorkItem, side: int, cached: ThumbnailFiles) -> dict[str, di
 
 
 def _shown(sha256: str, data: bytes | Fault, side: int, cached: ThumbnailFiles) -> dict[str, str]:
-    """Return one image's picture, and cache it unless the disk is full."""
+    """Return the thumbnail of one image, and cache it. A full disk prevents only the caching."""
     if isinstance(data, Fault):
         return NONE | {"lost": data.reason}
     made = small_webp(data, side)
@@ -76,7 +76,7 @@ def _picture(webp: bytes) -> dict[str, str]:
 
 
 def thumbnail(data: bytes, side: int = SIDE) -> str:
-    """Return a WebP data: URL with the longer side at most ``side`` pixels; '' if ``data`` does not decode."""
+    """Encode an image file as a data: URL of a WebP, as `small_webp` does; '' if it does not decode."""
     return _data_url(small_webp(data, side))
 
 
@@ -85,7 +85,7 @@ def _data_url(webp: bytes) -> str:
 
 
 def small_webp(data: bytes, side: int) -> bytes:
-    """Return a WebP with the longer side at most ``side`` pixels; b'' if ``data`` does not decode.
+    """Encode an image file as a WebP whose longer side is at most ``side`` pixels; b'' if it does not decode.
 
     Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
     10 MB.

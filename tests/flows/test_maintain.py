@@ -12,6 +12,7 @@ import pytest
 
 from pairmill.catalog.keep import vacuum as vacuuming
 from pairmill.catalog.keep.vacuum import vacuum
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
@@ -161,6 +162,19 @@ def test_an_address_that_keeps_failing_is_fetched_on_a_few_nights_only(lake: Lak
         lake.execute(f"INSERT INTO fetches BY NAME {failed}")
         found.append(len(fetches.failed(lake, most_times=3)))
     assert found == [1, 1, 1, 0] and len(fetches.failed(lake)) == 1
+
+
+def test_a_lake_is_small_by_the_files_that_it_has_not_by_those_that_it_ever_had(curated_copy: Path) -> None:
+    has = "SELECT (SELECT count(*) FROM ducklake_data_file) + (SELECT count(*) FROM ducklake_delete_file)"
+    assert main(["maintain", "--lake", str(curated_copy)]) == 0
+    with create_or_open(curated_copy) as lake, lease.writing(lake, "run-of-a-test", "test") as writer:
+        sweep(writer, snapshot_seconds=0)
+    with create_or_open(curated_copy, read_only=True) as lake:
+        held = lake.metadata.read(has)[0][0]
+        ever = lake.metadata.read("SELECT max(next_file_id) FROM ducklake_snapshot")[0][0]
+        assert held < ever
+        assert snapshot.is_small(lake.unchecked, held) and snapshot.is_small(lake.unchecked, ever)
+        assert not snapshot.is_small(lake.unchecked, held - 1) and not snapshot.is_small(lake.unchecked, 1)
 
 
 def test_only_the_oldest_files_of_a_cache_beyond_its_limit_go(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ PARTS = ("RMSNorm", "MLP")
 
 
 def compile_parts(model: Any) -> None:
-    """Compile a model's norms and feed-forward parts, lay out its tower's patches, share keys among query heads.
+    """Speed up a model: compile its norms and feed-forward parts, make patches contiguous, share keys among heads.
 
     Only parts are compiled: whole models have graph breaks where they read tensor values, and recompile for each layer
     of a cache. If nothing compiles (no C compiler, for example), note it and leave the parts as they are.
