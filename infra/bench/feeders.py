@@ -55,7 +55,8 @@ def captioner() -> vlm_loaded.LoadedVlm:
 def prepare_for(kind: str) -> Prepare:
     """Return a function that prepares a batch of JPEGs for this kind of model, as on a machine with a GPU."""
     if kind == "CLIP":
-        clip, decode = clip_loaded.load(f"open_clip:local-dir:{MODELS / 'clip'}", "fp32"), Decode(224)
+        loaded, decode = clip_loaded.load(f"open_clip:local-dir:{MODELS / 'clip'}", "fp32"), Decode(224)
+        clip = clip_loaded.LoadedClip(loaded.model, loaded.tokenizer, loaded.kind)  # `loaded` is its process's only one
         clip.image_size = 224
         return lambda datas: {
             "pixels": clip.prepare_pictures([_decoded(decode, each) for each in datas], BATCH).batches[0][1]

@@ -1,12 +1,14 @@
 """Hold the work items of a stage on Ray: which actor works on each, which actors are lost, and which hang."""
 
-import queue
+import pickle
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 
 # Seconds without a heartbeat after which an actor is lost.
 SILENT_SECONDS = 15.0
+# What a second reader gets in the place of a finished item: no item has this name, so every actor skips it.
+FINISHED = pickle.dumps(("", 0, None, None))
 
 
 class ItemQueue:
@@ -14,11 +16,15 @@ class ItemQueue:
 
     An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
     items that may have been waiting inside it. A second actor that takes the same item must skip it.
+
+    The order in which items were handed out is kept, 0.1 KB an item: 30 MB for ten steps over 30,000 shards.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._more = threading.Condition(self._lock)
+        self._waiting, self._handed = deque[str](), list[str]()
+        self._is_closed = False
         self._items: dict[str, bytes] = {}
         self._holders: dict[str, str] = {}
         self._tries: Counter[str] = Counter()
@@ -41,14 +47,24 @@ class ItemQueue:
 
     def put(self, items: dict[str, bytes]) -> None:
         """Queue pickled items by their names, which are never used again."""
-        with self._lock:
+        with self._more:
             self._items |= items
-        for item in items.values():
-            self._waiting.put(item)
+            self._waiting.extend(items)
+            self._more.notify_all()
 
-    def take(self) -> bytes | None:
-        """Block until there is a next item; return None when the queue is closed."""
-        return self._waiting.get()
+    def take(self, at: int) -> bytes | None:
+        """Block until there is an item number ``at``, counted from 0; return None when the queue is closed.
+
+        If the process that reads the queue dies, Ray runs its task again, and drops as many rows as it had received.
+        The second reader must therefore get what the first one got, in the same order.
+        """
+        with self._more:
+            self._more.wait_for(lambda: self._is_closed or at < len(self._handed) or self._waiting)
+            if self._is_closed:
+                return None
+            if at == len(self._handed):
+                self._handed.append(self._waiting.popleft())
+            return self._items.get(self._handed[at], FINISHED)
 
     def begin(self, name: str, minder: str) -> int:
         """Record that actor ``minder`` starts an item; return its number of starts, 0 if the actor must skip it."""
@@ -123,14 +139,13 @@ class ItemQueue:
             return
         for name in [name for name, holder in self._holders.items() if holder in minders]:
             del self._holders[name]
-        for name, item in self._items.items():
-            if name not in self._holders:
-                self._waiting.put(item)
+        there = self._holders.keys() | set(self._waiting)
+        self._waiting.extend(name for name in self._items if name not in there)
+        self._more.notify_all()
 
     def close(self) -> None:
         """Drop all items and let the reader's `take` return None."""
-        with self._lock:
+        with self._more:
             self._items.clear()
-        while not self._waiting.empty():
-            self._waiting.get()
-        self._waiting.put(None)
+            self._is_closed = True
+            self._more.notify_all()

@@ -13,10 +13,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.item_queue import ItemQueue
 from pairmill.tasks.run.partition import Output
@@ -27,6 +29,11 @@ from pairmill.tasks.run.resources import Resources
 from pairmill.tasks.run.waiting import Waiting
 from pairmill.tasks.run.watchdog import Watchdog
 from pairmill.tasks.run.worker import with_notes
+
+ENDED = (
+    "Ray has ended the stage with items left: the machine of the run, or Ray's processes on it, are lost or were ended "
+    "(for want of memory, as a rule). What was finished is committed. See Ray's logs, then run the same command again."
+)
 
 
 class Fleet:
@@ -69,19 +76,18 @@ class Fleet:
         """Run the items by a pickled `JobWorker`; yield the manifests of each as it finishes.
 
         The same bytes object for every round is sent once. The manifests have the notes of ``watchdog``. Raises what
-        the job raises.
+        the job raises, and PairmillError if Ray ends the dataset before the last item: Ray drops a block whose task
+        failed, so a dataset ends as if it were finished when the task that reads the queue fails.
         """
-        import ray
-
         if job is not self._job:
             self._job, self._jobs = job, self._jobs + 1
-            ray.get(self._queue.use.remote(self._jobs, job))
+            self._ask("use", self._jobs, job)
         self._rounds += 1
         waiting = {}
         for item in items:  # a later step may have an equal item
             name = f"{self._rounds}-{item.digest}"
             waiting[name] = pickle.dumps((name, self._jobs, item, output))
-        ray.get(self._queue.put.remote(waiting))
+        self._ask("put", waiting)
         while waiting:
             self._look(watchdog)
             try:
@@ -99,28 +105,34 @@ class Fleet:
 
     def close(self) -> None:
         """Stop the actors and drop the items in flight."""
-        import ray
-
         self._waiting.end()
-        ray.get(self._queue.close.remote())
+        with suppress(PairmillError):  # the queue is lost, and its actors with it
+            self._ask("close")
         executor = getattr(self._dataset, "_current_executor", None)
         if executor is not None:
             executor.shutdown(force=True)
 
-    def _look(self, watchdog: Watchdog) -> None:
-        """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang."""
+    def _ask(self, method: str, *given: Any) -> Any:
+        """Call a method of the queue and return its result. Raises PairmillError if the queue's process is lost."""
         import ray
 
+        try:
+            return ray.get(getattr(self._queue, method).remote(*given))
+        except ray.exceptions.RayActorError as error:
+            raise PairmillError(ENDED) from error
+
+    def _look(self, watchdog: Watchdog) -> None:
+        """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
         self._room.look()
-        if lost := ray.get(self._queue.requeue_lost.remote()):
+        if lost := self._ask("requeue_lost"):
             LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
         self._see_left_out()
         if self._unfit:
             raise self._unfit
-        rows, held = ray.get(self._queue.progress.remote())
+        rows, held = self._ask("progress")
         watchdog.saw(rows)
         watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
 
@@ -129,9 +141,7 @@ class Fleet:
 
         If no other machine has the resources, the error is kept in ``_unfit``.
         """
-        import ray
-
-        left_out: Any = ray.get(self._queue.left_out.remote())
+        left_out = self._ask("left_out")
         for node in left_out.keys() - self._left_out:
             host, error = left_out[node][0], pickle.loads(left_out[node][1])
             self._left_out.add(node)
@@ -226,13 +236,15 @@ def _named(function: Callable[..., Any], name: str) -> Any:
 
 
 def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
-    """Put each item's outcome into ``results``, until the dataset ends.
+    """Put each item's outcome into ``results``, until the dataset ends; then the error for whoever still waits.
 
     Nothing is prefetched: the last item of a round would wait for the first of the next round.
     """
+    ended: BaseException = PairmillError(ENDED)
     try:
         for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
             for name, made in zip(batch["name"], batch["made"], strict=True):
                 results.put((name, pickle.loads(made)))
     except BaseException as error:
-        results.put(("", error))
+        ended = error
+    results.put(("", ended))

@@ -28,11 +28,13 @@ MOST_TRIES = 5
 
 
 def hand_out(_: Any, items: Any) -> Iterator[dict]:
-    """Yield each queued item as a row, until the queue is closed."""
+    """Yield each queued item as a row, until the queue is closed. Run again, it yields the same rows."""
     import ray
 
-    while (item := ray.get(items.take.remote())) is not None:
+    at = 0
+    while (item := ray.get(items.take.remote(at))) is not None:
         yield {"item": [item]}
+        at += 1
 
 
 class Supervisor:

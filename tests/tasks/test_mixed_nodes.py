@@ -1,34 +1,20 @@
 """Model stages on a cluster of unequal machines: who is left out, who feeds how much, which kind of GPU is used."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worlds.shared import made_once
+from tests.worlds.cluster_script import told_by
 
-PROGRAM = "import sys; from tests.worlds.mixed_nodes import main; main(sys.argv[1])"
 NO_ROOM = "model 'large' does not fit the GPU: its weights take 40.0 GB, and 15.0 GB are free"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first waits for the cluster
 
 
-def _tell(folder: Path) -> None:
-    """Run the scenarios on a new cluster and write what they told."""
-    folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1700)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"left out"')]
-    assert lines, done.stderr[-3000:]
-    (folder / "told.json").write_text(lines[0])
-
-
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """What a cluster's script printed; the cluster is started once for all test processes."""
-    return json.loads((made_once("mixed-nodes", _tell) / "told.json").read_text())
+    return told_by("mixed_nodes")
 
 
 def test_a_machine_whose_card_is_too_small_is_left_out_by_name_and_the_run_goes_on(told: dict[str, Any]):

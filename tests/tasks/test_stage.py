@@ -4,10 +4,12 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -123,6 +125,57 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
     (two,) = write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"))
     (other,) = write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"))
     assert one.partition_id == two.partition_id != other.partition_id
+
+
+@dataclass(frozen=True)
+class Slow(FailsOn):
+    """A job that sleeps."""
+
+    seconds: float = 1.0
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        time.sleep(self.seconds)
+        return super().__call__(item)
+
+
+ON_RAY = Placement(workers=1, ray_address="local", small_rounds="ray")
+ENDED = r"Ray has ended the stage with items left.*run the same command again"
+
+
+def end_processes_of_ray(called: str) -> None:
+    """End the processes of this test's Ray that have this name."""
+    found = [each for each in psutil.Process().children(recursive=True) if called in " ".join(each.cmdline())]
+    assert found
+    for each in found:
+        each.kill()
+
+
+def test_the_loss_of_the_process_that_hands_items_out_loses_no_item(tmp_path: Path):
+    work = [WorkItem(f"shard-{n}", (f"{n}",)) for n in range(80)]  # more than Ray holds at once
+    with JobStage(Slow("", 0.1), ON_RAY) as stage:
+        made = stage.run(work, output(tmp_path))
+        first = next(made)
+        end_processes_of_ray("items of Slow")
+        assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
+
+
+def test_a_stage_fails_instead_of_waiting_when_ray_ends_it_with_items_left(items: list[WorkItem], tmp_path: Path):
+    with JobStage(Slow(""), ON_RAY) as stage:
+        made = stage.run(items, output(tmp_path))
+        assert next(made)
+        with stage:
+            pass  # its end takes the reader of the queue away, as the loss of its machine does
+        with pytest.raises(PairmillError, match=ENDED):
+            flat(made)
+
+
+def test_a_stage_fails_with_the_remedy_when_the_queue_of_its_items_is_lost(items: list[WorkItem], tmp_path: Path):
+    with JobStage(Slow("", 5.0), ON_RAY) as stage:
+        made = stage.run(items, output(tmp_path))
+        assert next(made)
+        end_processes_of_ray("ItemQueue")
+        with pytest.raises(PairmillError, match=ENDED):
+            flat(made)
 
 
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process

@@ -1,34 +1,19 @@
 """Stages on a cluster of two nodes, one with a GPU as Ray counts it: what runs where, who is lost, who joins."""
 
-import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worlds.shared import made_once
+from tests.worlds.cluster_script import told_by
 
 pytestmark = pytest.mark.timeout(1800)  # the first test waits for the cluster
-
-PROGRAM = "import sys; from tests.worlds.two_nodes import main; main(sys.argv[1])"
-
-
-def _tell(folder: Path) -> None:
-    """Run the scenarios on a new cluster and write what they told."""
-    folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=1700)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"table"')]
-    assert lines, done.stderr[-3000:]
-    (folder / "told.json").write_text(lines[0])
 
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """What one cluster told. The tests may run in several processes, and a cluster takes two minutes."""
-    return json.loads((made_once("two-nodes", _tell) / "told.json").read_text())
+    return told_by("two_nodes")
 
 
 @pytest.mark.slow

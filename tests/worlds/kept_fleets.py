@@ -68,7 +68,7 @@ def main(out: str) -> None:
     while ray.available_resources().get("GPU", 0.0) < REPLICAS and time.monotonic() < deadline:
         time.sleep(0.5)
     told["GPUs free at the end"] = ray.available_resources().get("GPU", 0.0)
-    print("\n" + json.dumps(told))
+    print("\n" + json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

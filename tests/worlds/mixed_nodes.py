@@ -107,7 +107,7 @@ def main(out: str) -> None:
     except ModelError as error:
         told["no room anywhere"] = str(error)
     told["feeders"] = feeders(out, names)
-    print("\n" + json.dumps(told))
+    print("\n" + json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -236,4 +236,4 @@ def main(out: str) -> None:
     too_much = Placement(ray_address="auto", models={"clip": ModelPool(gpus=4, feeders=1)})
     told["refused"] = refused(out, too_much)
     told["nodes"] = nodes_come_and_go(cluster, first, out, where)
-    print("\n" + json.dumps(told))
+    print("\n" + json.dumps(told), flush=True)
