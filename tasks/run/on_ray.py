@@ -115,10 +115,11 @@ class Fleet:
     def _ask(self, method: str, *given: Any) -> Any:
         """Call a method of the queue and return its result. Raises PairmillError if the queue's process is lost."""
         import ray
+        from ray.exceptions import RayActorError
 
         try:
             return ray.get(getattr(self._queue, method).remote(*given))
-        except ray.exceptions.RayActorError as error:
+        except RayActorError as error:
             raise PairmillError(ENDED) from error
 
     def _look(self, watchdog: Watchdog) -> None:
