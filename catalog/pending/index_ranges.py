@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.training import Trained
 
@@ -33,6 +34,30 @@ def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
         (scorer,),
     )
     return tuple(lake.data_path + path for (path,) in found)
+
+
+def merged_paths(lake: Lake, table: str, scorer: str) -> dict[str, tuple[str, ...]]:
+    """Return the files that may hold a scorer's rows by shard, for a table whose files maintenance merges.
+
+    A merged file may hold rows of any shard: it is in each list. Rows that a removal deleted are still in a file until
+    the removal has rewritten it.
+    """
+    lake.check_files(table)
+    now = [file.data_file for file in snapshot.files(lake.query, (table,))]
+    found = lake.query(
+        'SELECT shard, scorer, path FROM partitions WHERE "table" = ? AND path IN (SELECT unnest(?::VARCHAR[]))',
+        (table, now),
+    )
+    merged = sorted(set(now) - {path for _, _, path in found})
+    own: dict[str, list[str]] = {}
+    for (shard,) in lake.query(
+        'SELECT DISTINCT shard FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
+    ):
+        own[shard] = merged.copy()
+    for shard, by, path in found:
+        if by == scorer:
+            own[shard].append(path)
+    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in own.items()}
 
 
 def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:

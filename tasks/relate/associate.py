@@ -2,8 +2,9 @@
 
 Runs range by range of sentence clusters: a worker loads one range of the sentence index and the images routed to it.
 Rows that came after the last search of the range have a higher commit number. New images are compared with all
-sentences of the range, old images only with new sentences. SQL ranks an image's candidates of all ranges and runs
-together.
+sentences of the range, old images only with new sentences. A new sentence is written only if it is among the image's
+best of the range, those of earlier runs included: otherwise each run would add a full set of candidates. The lake so
+has at least what a search of everything would find. SQL ranks an image's candidates of all ranges and runs together.
 
 With grouped sentences (`sentence_duplicates`) a candidate stands for its group: an image keeps the nearest sentence of
 each of its nearest groups, and the cut replaces it with the group's keeper. Near copies would crowd out other
@@ -20,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairmill.catalog.pending import index_ranges, training
 from pairmill.catalog.pending.item import WorkItem
@@ -34,7 +36,7 @@ from pairmill.tasks.relate.cluster import range_name
 from pairmill.tasks.relate.probe_search import route
 from pairmill.tasks.run.identity import clip
 from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
+from pairmill.tasks.run.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
 from pairmill.tasks.run.session import Session
 
 
@@ -63,15 +65,14 @@ def search(session: Session) -> None:
     if not all(files):
         return
     grouped = index_ranges.newest_paths(session.lake, "sentence_groups", groups)
-    items = [
-        WorkItem(
-            name,
-            (str(upto),),
-            inputs={"range": span, "done": done.get(name, -1), "files": files, "groups": grouped},
-        )
-        for span in index_ranges.ranges(model)
-        if done.get(name := range_name(*span), -1) < upto
-    ]
+    known = index_ranges.merged_paths(session.lake, "match_candidates", digest)
+    items = []
+    for span in index_ranges.ranges(model):
+        name = range_name(*span)
+        before = done.get(name, -1)
+        inputs = {"range": span, "done": before, "files": files, "groups": grouped, "known": known.get(name, ())}
+        if before < upto:
+            items.append(WorkItem(name, (str(upto),), inputs=inputs))
     session.work("associate", items, Search(4 * association.top_k, digest))
 
 
@@ -98,8 +99,26 @@ class Search:
         found = [self._search(pictures.filter(pa.array(new_picture)), sentences, groups)]
         if done >= 0 and new_sentence.any():
             old, fresh = pictures.filter(pa.array(~new_picture)), sentences.filter(pa.array(new_sentence))
-            found.append(self._search(old, fresh, groups[new_sentence]))
+            found.append(self._among_best(self._search(old, fresh, groups[new_sentence]), item))
         return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
+
+    def _among_best(self, found: pa.Table, item: WorkItem) -> pa.Table:
+        """Keep the rows that are among their image's best of the range, counting those that the lake has."""
+        images = pc.unique(found["sha256"])
+        owners = [pc.index_in(found["sha256"], images).to_numpy()]
+        similarities = [found["similarity"].to_numpy()]
+        for path in item.inputs["known"]:
+            of_range = [("shard", "==", item.shard), ("scorer", "==", self.scorer)]
+            rows = read_table(path, ["sha256", "similarity"], of_range)
+            owner = pc.index_in(rows["sha256"], images)
+            owners.append(owner.drop_null().to_numpy())
+            similarities.append(rows["similarity"].filter(owner.is_valid()).to_numpy())
+        owner = np.concatenate(owners)
+        order = np.lexsort((-np.concatenate(similarities), owner))
+        owner = owner[order]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - np.searchsorted(owner, owner)
+        return found.filter(pa.array(place[: found.num_rows] < self.candidates))
 
     def _search(self, pictures: pa.Table, sentences: pa.Table, groups: np.ndarray) -> pa.Table:
         """Find each image's best sentences in the clusters that it probes.

@@ -16,7 +16,7 @@ from pairmill.tasks.run.rows import to_blobs
 CLUSTERS = 6
 
 
-def index(path: Path, name: str, n: int, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+def index(path: Path, name: str, n: int, seed: int, commit: int = 0) -> tuple[list[str], np.ndarray, np.ndarray]:
     """A file of ``n`` vectors sorted by cluster, with keys that begin with ``name``: (keys, vectors, clusters)."""
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((n, 8))
@@ -24,7 +24,7 @@ def index(path: Path, name: str, n: int, seed: int) -> tuple[list[str], np.ndarr
     clusters = np.sort(rng.integers(0, CLUSTERS, n))
     keys = [f"{name}{row}" for row in range(n)]
     table = {"key": keys, "cluster": pa.array(clusters, pa.int32()), "index_vector": to_blobs(vectors)}
-    pq.write_table(pa.table(table | {"commit": pa.array([0] * n, pa.int64())}), path, row_group_size=16)
+    pq.write_table(pa.table(table | {"commit": pa.array([commit] * n, pa.int64())}), path, row_group_size=16)
     return keys, vectors.astype(np.float32), clusters
 
 
@@ -34,7 +34,7 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
     vectors, clusters = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
     pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
     files = [tuple(str(tmp_path / f"s{n}.parquet") for n in range(2)), (str(tmp_path / "p.parquet"),)]
-    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files, "groups": ()})
+    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files, "groups": (), "known": ()})
     (found,) = Search(3, "scorer")(item)
     expected = {}
     for key, query, cluster in zip(pictures, queries, probed, strict=True):
@@ -56,7 +56,7 @@ def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(
     pq.write_table(pa.table(rows), tmp_path / "g.parquet", row_group_size=8)
     files = [(str(tmp_path / "s.parquet"),), (str(tmp_path / "p.parquet"),)]
     grouped = {"files": files, "groups": (str(tmp_path / "g.parquet"),)}
-    (found,) = Search(3, "scorer")(WorkItem("range", (), inputs={"range": (1, 4), "done": -1, **grouped}))
+    (found,) = Search(3, "scorer")(WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "known": (), **grouped}))
     expected = {}
     for key, query, cluster in zip(pictures, queries, probed, strict=True):
         inside = np.flatnonzero(clusters == cluster) if 1 <= cluster <= 4 else np.empty(0, int)
@@ -66,6 +66,40 @@ def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(
         expected |= {(key, texts[row]): float(vectors[row] @ query) for row in list(nearest.values())[:3]}
     got = {(row["sha256"], row["content"]): row["similarity"] for row in found.rows.to_pylist()}
     assert got == pytest.approx(expected, abs=1e-4)
+
+
+def best(rows: pa.Table, n: int = 3) -> dict[str, list[str]]:
+    """Each picture's ``n`` nearest sentences."""
+    by_picture: dict[str, list[str]] = {}
+    for row in sorted(rows.to_pylist(), key=lambda row: (-row["similarity"], row["content"])):
+        by_picture.setdefault(row["sha256"], []).append(row["content"])
+    return {picture: texts[:n] for picture, texts in by_picture.items()}
+
+
+def test_searches_night_by_night_leave_the_best_of_one_search_and_a_night_adds_only_such(
+    tmp_path: Path,
+):
+    nights = range(6)
+    written: list[Path] = []
+    for night in nights:
+        index(tmp_path / f"s{night}.parquet", f"s{night}-", 40, night, commit=night)
+        index(tmp_path / f"p{night}.parquet", f"p{night}-", 6, 100 + night, commit=night)
+        files = [tuple(str(tmp_path / f"{kind}{n}.parquet") for n in range(night + 1)) for kind in "sp"]
+        inputs = {"range": (1, 4), "files": files, "groups": ()}
+        known = tuple(map(str, written))
+        (found,) = Search(3, "scorer")(WorkItem("range", (), inputs=inputs | {"done": night - 1, "known": known}))
+        of_search = [("shard", "==", "range"), ("scorer", "==", "scorer")]
+        before = [pq.read_table(path, columns=found.rows.column_names, filters=of_search) for path in written]
+        so_far = best(pa.concat_tables([*before, found.rows]))
+        assert all(row["content"] in so_far[row["sha256"]] for row in found.rows.to_pylist())
+        of_range = {"shard": ["range"] * found.rows.num_rows, "scorer": ["scorer"] * found.rows.num_rows}
+        written.append(tmp_path / f"found{night}.parquet")
+        others = [{"sha256": "p0-0", "content": "x", "similarity": 9.0, "shard": name, "scorer": scorer}
+                  for name, scorer in (("other", "scorer"), ("range", "another"))] * 3  # fmt: skip
+        table = pa.table({name: found.rows[name] for name in found.rows.column_names} | of_range)
+        pq.write_table(pa.concat_tables([table, pa.Table.from_pylist(others, table.schema)]), written[-1])
+        (whole,) = Search(3, "scorer")(WorkItem("range", (), inputs=inputs | {"done": -1, "known": ()}))
+        assert so_far == best(whole.rows)
 
 
 def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path):

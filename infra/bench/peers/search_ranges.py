@@ -23,7 +23,7 @@ def main(folder: str, k: str, n: str) -> None:
     files = [sentences, (f"{folder}/routes.parquet",)]
     found = 0
     for span in ranges(Trained("", int(n), "", int(k))):
-        item = WorkItem(str(span), (), inputs={"range": span, "done": -1, "files": files})
+        item = WorkItem(str(span), (), inputs={"range": span, "done": -1, "files": files, "groups": (), "known": ()})
         found += sum(part.rows.num_rows for part in Search(12, "scorer")(item))
     print(found)
 
