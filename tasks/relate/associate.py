@@ -104,13 +104,13 @@ class Search:
 
     def _among_best(self, found: pa.Table, item: WorkItem) -> pa.Table:
         """Keep the rows that are among their image's best of the range, counting those that the lake has."""
-        images = pc.unique(found["sha256"])
-        owners = [pc.index_in(found["sha256"], images).to_numpy()]
+        images = found["sha256"].unique()
+        owners = [_places(found["sha256"], images).to_numpy()]
         similarities = [found["similarity"].to_numpy()]
         for path in item.inputs["known"]:
             of_range = [("shard", "==", item.shard), ("scorer", "==", self.scorer)]
             rows = read_table(path, ["sha256", "similarity"], of_range)
-            owner = pc.index_in(rows["sha256"], images)
+            owner = _places(rows["sha256"], images)
             owners.append(owner.drop_null().to_numpy())
             similarities.append(rows["similarity"].filter(owner.is_valid()).to_numpy())
         owner = np.concatenate(owners)
@@ -136,6 +136,11 @@ class Search:
         at, place = np.nonzero(rows >= 0)
         content = sentences["key"].take(pa.array(rows[at, place]))
         return _matches(keys[at].tolist(), content, scalars(similarities[at, place]))
+
+
+def _places(values: pa.ChunkedArray, among: pa.Array) -> pa.ChunkedArray:
+    """Return the index of each value in ``among``, null for values that are not there."""
+    return pc.index_in(values, among)  # pyright: ignore[reportAttributeAccessIssue] pyarrow makes it when imported
 
 
 def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]) -> np.ndarray:
