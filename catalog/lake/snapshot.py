@@ -76,7 +76,7 @@ def _held(alias: str) -> str:
 
 
 def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
-    """Return whether the lake has at most ``most`` files, with delete files and those of old snapshots.
+    """Return whether the lake has at most ``most`` files; delete files and files of older snapshots count too.
 
     If at most that many were ever added, or more than ten times as many, the answer needs no count. A count takes 1 ms
     per 1,000 files.

@@ -36,11 +36,11 @@ def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
     return tuple(lake.data_path + path for (path,) in found)
 
 
-def merged_paths(lake: Lake, table: str, scorer: str) -> dict[str, tuple[str, ...]]:
-    """Return the files that may hold a scorer's rows by shard, for a table whose files maintenance merges.
+def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return, for each of the shards, the files that may hold the scorer's rows, of a table that maintenance merges.
 
-    A merged file may hold rows of any shard: it is in each list. Rows that a removal deleted are still in a file until
-    the removal has rewritten it.
+    A merged file may hold rows of any shard and scorer, so each shard has it. Rows that a removal deleted are still in
+    a file until the removal has rewritten it.
     """
     lake.check_files(table)
     now = [file.data_file for file in snapshot.files(lake.query, (table,))]
@@ -49,15 +49,11 @@ def merged_paths(lake: Lake, table: str, scorer: str) -> dict[str, tuple[str, ..
         (table, now),
     )
     merged = sorted(set(now) - {path for _, _, path in found})
-    own: dict[str, list[str]] = {}
-    for (shard,) in lake.query(
-        'SELECT DISTINCT shard FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
-    ):
-        own[shard] = merged.copy()
+    paths = {shard: merged.copy() for shard in shards}
     for shard, by, path in found:
-        if by == scorer:
-            own[shard].append(path)
-    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in own.items()}
+        if by == scorer and shard in paths:
+            paths[shard].append(path)
+    return {shard: tuple(lake.data_path + path for path in own) for shard, own in paths.items()}
 
 
 def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:

@@ -65,14 +65,15 @@ def search(session: Session) -> None:
     if not all(files):
         return
     grouped = index_ranges.newest_paths(session.lake, "sentence_groups", groups)
-    known = index_ranges.merged_paths(session.lake, "match_candidates", digest)
+    spans = {range_name(*span): span for span in index_ranges.ranges(model)}
+    pending = [name for name in spans if done.get(name, -1) < upto]
+    searched = [name for name in pending if name in done]
+    known = index_ranges.merged_paths(session.lake, "match_candidates", digest, searched) if searched else {}
     items = []
-    for span in index_ranges.ranges(model):
-        name = range_name(*span)
-        before = done.get(name, -1)
-        inputs = {"range": span, "done": before, "files": files, "groups": grouped, "known": known.get(name, ())}
-        if before < upto:
-            items.append(WorkItem(name, (str(upto),), inputs=inputs))
+    for name in pending:
+        inputs = {"range": spans[name], "done": done.get(name, -1), "files": files}
+        inputs |= {"groups": grouped, "known": known.get(name, ())}
+        items.append(WorkItem(name, (str(upto),), inputs=inputs))
     session.work("associate", items, Search(4 * association.top_k, digest))
 
 
@@ -103,7 +104,10 @@ class Search:
         return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
 
     def _among_best(self, found: pa.Table, item: WorkItem) -> pa.Table:
-        """Keep the rows that are among their image's best of the range, counting those that the lake has."""
+        """Keep the candidates that rank among their image's best of this range, the stored ones included.
+
+        ``inputs["known"]`` names the files with the candidates of earlier runs.
+        """
         images = found["sha256"].unique()
         owners = [_places(found["sha256"], images).to_numpy()]
         similarities = [found["similarity"].to_numpy()]

@@ -237,8 +237,9 @@ def _named(function: Callable[..., Any], name: str) -> Any:
 
 
 def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
-    """Put each item's outcome into ``results``, until the dataset ends; then the error for whoever still waits.
+    """Put each item's outcome into ``results`` until the dataset ends, and then an error.
 
+    Whoever still waits for items reads the error: what Ray raised, or that the dataset ended without them.
     Nothing is prefetched: the last item of a round would wait for the first of the next round.
     """
     ended: BaseException = PairmillError(ENDED)

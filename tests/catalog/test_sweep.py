@@ -1,5 +1,6 @@
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.index_ranges import merged_paths
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.stream import commit_stream
@@ -44,6 +46,26 @@ def test_a_partition_done_twice_leaves_one_file_after_the_sweep(lake: Lake) -> N
         make_older(again.path, 2 * DAY)
         assert sweep(writer).files == (again.path,)
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+
+
+def test_the_files_of_a_shard_are_found_before_and_after_they_are_merged(lake: Lake) -> None:
+    def found(*shards: str) -> dict[str, list[str]]:
+        paths = merged_paths(lake, "image_hash", "k", list(shards))
+        kept = {shard: [("shard", "==", shard)] for shard in shards}
+        tables = {n: [pq.read_table(path, filters=kept[n], partitioning=None) for path in paths[n]] for n in shards}
+        return {shard: [key for table in tables[shard] for key in table["sha256"].to_pylist()] for shard in shards}
+
+    with lease.writing(lake, "run", "sweep") as writer:
+        for name, keys in (("one", ["a", "b"]), ("two", ["c"])):
+            writer.commit([partition(lake, name, keys)])
+        apart = merged_paths(lake, "image_hash", "k", ["one", "two"])
+        assert found("one", "two") == {"one": ["a", "b"], "two": ["c"]}
+        assert [len(paths) for paths in apart.values()] == [1, 1] and apart["one"] != apart["two"]
+        checkpoint(writer)
+        writer.commit([replace(partition(lake, "two", ["d"], attempt="again"), partition_id="two again")])
+        joined = merged_paths(lake, "image_hash", "k", ["one", "two"])
+        assert found("one", "two", "none") == {"one": ["a", "b"], "two": ["c", "d"], "none": []}
+        assert len(joined["one"]) == 1 and joined["one"] != apart["one"] and joined["two"][0] == joined["one"][0]
 
 
 def test_old_snapshots_go_and_what_is_true_now_stays(lake: Lake) -> None:

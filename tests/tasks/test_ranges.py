@@ -69,7 +69,7 @@ def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(
 
 
 def best(rows: pa.Table, n: int = 3) -> dict[str, list[str]]:
-    """Each picture's ``n`` nearest sentences."""
+    """Return the ``n`` most similar sentences of each picture, best first."""
     by_picture: dict[str, list[str]] = {}
     for row in sorted(rows.to_pylist(), key=lambda row: (-row["similarity"], row["content"])):
         by_picture.setdefault(row["sha256"], []).append(row["content"])

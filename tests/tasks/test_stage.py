@@ -143,7 +143,7 @@ ENDED = r"Ray has ended the stage with items left.*run the same command again"
 
 
 def end_processes_of_ray(called: str) -> None:
-    """End the processes of this test's Ray that have this name."""
+    """Kill the processes that Ray started for this test and whose command line contains ``called``."""
     found = [each for each in psutil.Process().children(recursive=True) if called in " ".join(each.cmdline())]
     assert found
     for each in found:

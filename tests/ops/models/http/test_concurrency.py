@@ -13,9 +13,10 @@ from pairmill.ops.models.http.endpoint import Endpoint
 
 
 def simulated(slots: int, seconds: float, answers: int, most: int = 256, seed: int = 1) -> tuple[Concurrency, float]:
-    """Have a server of ``slots`` answer under full demand, each in some ``seconds``.
+    """Simulate a server that answers ``slots`` requests at once, each within about ``seconds``, under full demand.
 
-    Return the fit, and the median of its limits over the second half of the answers: at any moment it may try another.
+    Return the limiter, and the median of its limits over the second half of the answers: at a given moment it may be
+    trying another limit.
     """
     chance = random.Random(seed)
     fit, now, busy, free = Concurrency(most), 0.0, [], [0.0] * slots
