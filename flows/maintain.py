@@ -12,6 +12,7 @@ from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.keep import takedown_record
+from pairmill.catalog.keep.stale_statistics import refresh_statistics, rows_were_erased
 from pairmill.catalog.keep.vacuum import vacuum
 from pairmill.catalog.lake import comments
 from pairmill.catalog.lake.cache_folder import trim
@@ -87,6 +88,8 @@ def _compacted(writer: Writer, limits: Limits) -> str:
 def _swept(writer: Writer, limits: Limits) -> str:
     """Expire snapshots and remove what no snapshot names."""
     swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
+    if rows_were_erased(writer.lake):  # by an older Pairmill, that left bounds behind which rows were not found
+        refresh_statistics(writer)
     return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
 
 

@@ -270,13 +270,13 @@ def migrate(lake: Lake, upto: int | None = None) -> None:
     if version(lake) == 0:
         lake.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
         lake.execute("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0)")
-        _inline(lake, "schema_version")
+        inline(lake, "schema_version")
     for number in range(version(lake) + 1, (upto or NEWEST) + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
     lake.reload_tables()
     for table in BOOKKEEPING:
         if table in lake.tables:
-            _inline(lake, table)
+            inline(lake, table)
     for table in LOOKED_UP:
         _set(lake, table, "parquet_row_group_size", LOOKED_UP_ROWS)
     for table in EMPTY_AS_A_RULE & lake.tables:
@@ -286,9 +286,12 @@ def migrate(lake: Lake, upto: int | None = None) -> None:
         )
 
 
-def _inline(lake: Lake, table: str) -> None:
-    """Store up to INLINED_ROWS rows of ``table`` in the metadata database before they go to Parquet."""
-    _set(lake, table, "data_inlining_row_limit", INLINED_ROWS)
+def inline(lake: Lake, table: str, rows: int = INLINED_ROWS) -> None:
+    """Store inserts and deletes of up to ``rows`` rows of ``table`` in the metadata database, larger ones in Parquet.
+
+    Within a transaction, this holds for its later statements.
+    """
+    _set(lake, table, "data_inlining_row_limit", rows)
 
 
 def _set(lake: Lake, table: str, option: str, value: int) -> None:

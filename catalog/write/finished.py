@@ -17,6 +17,7 @@ from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE, Metadata
+from pairmill.catalog.write.rewritten import SAME_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,10 +148,10 @@ def state(lake: Lake) -> str:
         n for name, n in lake.metadata.read("SELECT table_name, table_id FROM ducklake_table") if name in _TOLD_ONLY
     }
     harmless = {f"{change}:{n}" for change in _ROWS for n in told}
-    sql = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes ORDER BY snapshot_id DESC"
-    changes = lake.metadata.read(sql)
-    for snapshot, made in changes:
+    columns = "snapshot_id, changes_made, coalesce(commit_message, '')"
+    changes = lake.metadata.read(f"SELECT {columns} FROM ducklake_snapshot_changes ORDER BY snapshot_id DESC")
+    for snapshot, made, message in changes:
         parts = {part for part in (made or "").split(",") if part.partition(":")[0] not in _SAME_ROWS}
-        if not parts <= harmless:
+        if message != SAME_ROWS and not parts <= harmless:
             return str(snapshot)
     return f"{changes[0][0]} or before" if changes else ""

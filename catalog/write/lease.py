@@ -17,7 +17,12 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
 from pairmill.catalog.terms.error import LeaseLost
 from pairmill.catalog.write.commit import Committed, Manifest, commit
+from pairmill.catalog.write.file_bounds import thin
 from pairmill.catalog.write.scorer import Scorer, register
+
+# Committed files after which a long run deletes useless bounds of their columns; a quarter more each time, as it reads
+# the bounds of all files.
+THIN_EVERY = 200
 
 
 def _not_told(manifests: Sequence[Manifest], seconds: float) -> None:
@@ -42,6 +47,8 @@ class Writer:
         self._begun: dict[int, tuple] = {}  # unwritten rows of ``commits``, by number
         self._scorers: dict[str, tuple[Scorer, int]] = {}  # not yet registered, by digest
         self._written: tuple[list[int], list[str]] = ([], [])
+        self._files = 0  # committed since their bounds were thinned
+        self._thin_every = THIN_EVERY
         self.committed: Callable[[Sequence[Manifest], float], None] = _not_told
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
@@ -67,8 +74,18 @@ class Writer:
         """
         began = time.monotonic()
         new = commit(self.lake, manifests, self._committed)
+        self._files += new
+        if self._files >= self._thin_every:
+            self.thin()
+            self._thin_every += self._thin_every // 4
         self.committed(manifests, time.monotonic() - began)
         return new
+
+    def thin(self) -> None:
+        """Delete the useless bounds of files that were committed since the last time; see catalog.write.file_bounds."""
+        if self._files:
+            thin(self.lake)
+            self._files = 0
 
     def show_waiting(self, text: str) -> None:
         """Store in the lease row what this run waits for, '' once it works again. Like a heartbeat, no snapshot."""
@@ -135,5 +152,6 @@ def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) ->
         lake.guard, lake.settled = writer.end_transaction, writer.settle
         try:
             yield writer
+            writer.thin()
         finally:
             lake.guard = lake.settled = lambda: None

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
+from pairmill.catalog.write.file_bounds import thin
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 
 SNAPSHOT_SECONDS = 7 * 86_400
 SMALL_BYTES = 1_000_000
@@ -43,17 +45,21 @@ def checkpoint(writer: Writer) -> None:
     """Flush bookkeeping rows from the metadata database to Parquet, and compact small files.
 
     Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
-    path, so that neither grows with the number of commits. `sweep` later removes the replaced files. Each merged file
-    is a transaction: a kill costs one of them. Raises LeaseLost.
+    path, so that neither grows with the number of commits. Such files with deleted rows are written anew before, since
+    DuckLake does not merge them; a larger file keeps its deleted rows until a removal (`tasks.keep.erase`). `sweep`
+    later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
     """
     lake = writer.lake
     for table in BOOKKEEPING:
         writer.check()
         lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
-        _merge(writer, table, "")
-    for table in sorted(lake.tables):
-        if table not in (*BOOKKEEPING, *READ_BY_PATH):
-            _merge(writer, table, f", max_file_size => {SMALL_BYTES}")
+    drop_emptied(writer)
+    for table, portions in sorted(with_deleted_rows(lake, SMALL_BYTES).items()):
+        for paths in portions:
+            rewrite(writer, table, paths)
+    for table in sorted(lake.tables - set(READ_BY_PATH)):
+        _merge(writer, table, "" if table in BOOKKEEPING else f", max_file_size => {SMALL_BYTES}")
+    thin(lake)
 
 
 def _merge(writer: Writer, table: str, limit: str) -> None:

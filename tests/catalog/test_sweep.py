@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
@@ -12,6 +13,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.index_ranges import merged_paths
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.finished import state
 from pairmill.catalog.write.stream import commit_stream
 from pairmill.catalog.write.sweep import checkpoint, sweep
 from tests.worlds.partitions import partition
@@ -91,6 +93,67 @@ def test_a_checkpoint_leaves_one_file_a_table_of_many_small_ones(lake: Lake) -> 
         assert lake.query("SELECT count(*) FROM image_hash") == [(12,)]
         assert lake.query("SELECT count(DISTINCT partition_id) FROM partitions") == [(12,)]
         assert writer.commit([partition(lake, "p00", ["a"])]) == 0
+
+
+def test_files_with_deleted_rows_are_written_anew_and_joined_and_nothing_changes(lake: Lake) -> None:
+    runs = (
+        "INSERT INTO runs VALUES (?, 'curate', 'demo', 'running', now(), NULL, '')",
+        "UPDATE runs SET state = 'done'",
+    )
+    with lease.writing(lake, "run", "sweep") as writer:
+        for name in ("one", "two", "three"):
+            writer.commit([partition(lake, name, [f"{name} {n}" for n in range(4)])])
+            lake.execute("DELETE FROM image_hash WHERE sha256 = ?", (f"{name} 2",))
+            lake.execute(runs[0], (name,))
+            checkpoint(writer)
+            lake.execute(runs[1])  # the row's file has a deleted row, and so it stays for good
+        tables = ("image_hash", "runs", "partitions")
+        before = {table: lake.query(f"FROM {table} ORDER BY rowid") for table in tables}
+        known = state(lake)
+        checkpoint(writer)
+        assert state(lake) == known
+        for table in tables:
+            files = lake.query(f"SELECT data_file, delete_file FROM ducklake_list_files('lake', '{table}')")
+            assert [deleted for _, deleted in files] == [None], table
+            assert sorted(lake.query(f"FROM {table}")) == sorted(before[table])
+        assert [key for (key,) in lake.query("SELECT sha256 FROM image_hash ORDER BY rowid")] == [
+            f"{name} {n}" for name in ("one", "two", "three") for n in (0, 1, 3)
+        ]
+        lake.execute("INSERT INTO runs VALUES ('last', 'curate', 'demo', 'running', now(), NULL, '')")
+        assert len(lake.query("FROM ducklake_list_files('lake', 'runs')")) == 1  # a few rows are still no file
+        assert state(lake) == known
+        lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
+        assert state(lake) != known
+
+
+def test_only_bounds_by_which_files_are_left_out_are_kept_and_queries_find_the_same(lake: Lake) -> None:
+    bounds = (
+        "SELECT column_name, count(*) FROM ducklake_file_column_stats JOIN ducklake_column USING (table_id, column_id) "
+        "JOIN ducklake_table USING (table_id) WHERE table_name = 'image_hash' GROUP BY ALL ORDER BY ALL"
+    )
+    with lease.writing(lake, "run", "curate") as writer:
+        for name in ("one", "two"):
+            writer.commit([partition(lake, name, [f"{name} {n}" for n in range(4)])])
+    assert lake.metadata.read(bounds) == [("scorer", 2), ("shard", 2)]
+    with lease.writing(lake, "later", "curate") as writer:
+        writer.commit([partition(lake, "three", ["three 0"])])
+        assert dict(lake.metadata.read(bounds)) == {"commit": 1, "phash": 1, "scorer": 3, "sha256": 1, "shard": 3}
+        for condition, n in (("shard = 'two'", 4), ("sha256 = 'one 3'", 1), ("phash >= 2", 4), ("sha256 > 'three'", 5)):
+            assert lake.query(f"SELECT count(*) FROM image_hash WHERE {condition}") == [(n,)], condition
+    assert lake.metadata.read(bounds) == [("scorer", 3), ("shard", 3)]
+
+
+def test_a_long_run_deletes_useless_bounds_before_it_ends(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "THIN_EVERY", 4)
+    rows = "SELECT count(*) FROM ducklake_file_column_stats JOIN ducklake_table USING (table_id) " \
+           "WHERE table_name = 'image_hash'"  # fmt: skip
+    with lease.writing(lake, "run", "curate") as writer:
+        found = []
+        for number in range(12):
+            writer.commit([partition(lake, f"p{number}", ["a"])])
+            found.append(lake.metadata.read(rows)[0][0])
+    # Five columns a file; after four files, then after five, two a file are left.
+    assert found == [5, 10, 15, 8, 13, 18, 23, 28, 18, 23, 28, 33]
 
 
 def test_files_that_workers_open_by_path_are_never_joined(lake: Lake) -> None:
