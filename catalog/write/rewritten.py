@@ -6,7 +6,7 @@ that lists its deleted rows.
 
 DuckLake's own `ducklake_rewrite_data_files` is not used. It computes the bounds of each column anew, and makes them
 NULL if a file of the table has nothing but NULL in that column. The next insert then sets them to the bounds of its own
-rows, and queries leave out all others without a word (seen with DuckDB 1.5.5). An INSERT only widens the bounds.
+rows, and queries silently leave out all others (seen with DuckDB 1.5.5). An INSERT only widens the bounds.
 """
 
 from collections import defaultdict

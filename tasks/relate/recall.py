@@ -1,6 +1,9 @@
 """Measure the recall of the association against exact search, on a sample in every run."""
 
+from collections.abc import Iterator
+
 import numpy as np
+import pyarrow as pa
 
 from pairmill.catalog.pending import duplicate_edges, eligible, index_ranges, training
 from pairmill.catalog.pending.eligible import matches
@@ -11,14 +14,16 @@ from pairmill.tasks.run.session import Session
 
 SAMPLE = 200  # pictures: a recall of 0.95 is then known to within 0.02 (standard error over 600 places)
 CROWD = 32
+AT_ONCE = 25_000  # vectors: 0.1 GB with 1,024 dimensions, and some 0.1 GB to order their similarities with SAMPLE
 
 
 def measure_recall(session: Session) -> float | None:
     """Return recall@top_k of the stored candidates, on the images of smallest sha256(key || seed); None without images.
 
-    Reads the sentence index once, file by file: 800M sentences of 1024 fp16 are 1.6 TB, so at that size measure recall
-    on a schedule of its own. Only the nearest sentence of a duplicate group counts, as in the search. An image whose
-    CROWD x top_k nearest sentences belong to fewer than top_k groups is measured by these groups.
+    Reads the sentence index once, in turns of AT_ONCE rows or one larger file: 800M sentences of 1024 fp16 are 1.6 TB,
+    so at that size measure recall on a schedule of its own. Only the nearest sentence of a duplicate group counts, as
+    in the search. An image whose CROWD x top_k nearest sentences belong to fewer than top_k groups is measured by these
+    groups.
     """
     k = session.recipe.association.top_k
     index = session.plan.scorer(SENTENCES.clusters)
@@ -54,11 +59,22 @@ def nearest_sentences(queries: np.ndarray, paths: tuple[str, ...], k: int) -> tu
     """
     keys = np.full((len(queries), k), "", "<U32")
     values = np.full((len(queries), k), -np.inf, np.float32)
-    for path in paths:
-        rows = read_table(path, ["key", "index_vector"])
+    for rows in _turns(paths):
         all_values = np.hstack([values, queries @ to_vectors(rows["index_vector"]).T])
         best = np.argsort(-all_values, axis=1, kind="stable")[:, :k]
         known = np.take_along_axis(keys, np.minimum(best, k - 1), axis=1)
         here = rows["key"].to_numpy().astype("<U32")[np.maximum(best - k, 0)]
         keys, values = np.where(best < k, known, here), np.take_along_axis(all_values, best, axis=1)
     return keys, values
+
+
+def _turns(paths: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Yield the rows of the files in order, small files together."""
+    turn: list[pa.Table] = []
+    for path in paths:
+        turn.append(read_table(path, ["key", "index_vector"]))
+        if sum(table.num_rows for table in turn) >= AT_ONCE:
+            yield pa.concat_tables(turn)
+            turn = []
+    if turn:
+        yield pa.concat_tables(turn)

@@ -23,8 +23,8 @@ def test_the_fit_is_that_of_plain_loops(cells: dict, n_topics: int, seed: int):
     fast = allocate(np.array(counts), n_topics, (5, 6), seed, rounds=4)
     slow = reference.allocate(counts, n_topics, (5, 6), seed, rounds=4)
     for found, expected in zip(fast, slow, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-9)
-    assert fast[0].sum() == pytest.approx(sum(cells.values()))
+        np.testing.assert_allclose(found, expected, atol=1e-4)  # float32 against float64
+    assert fast[0].sum() == pytest.approx(sum(cells.values()), rel=1e-5)
 
 
 def test_texts_of_four_subjects_have_four_topics():
