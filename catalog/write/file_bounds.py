@@ -18,7 +18,7 @@ _NEVER_QUERIED = "vector_index"
 
 
 def thin(lake: Lake) -> None:
-    """Delete the bounds of the columns of workers' files, those of PRUNED_BY excepted.
+    """Delete the bounds of workers' files, except for the columns PRUNED_BY, and of files that older snapshots read.
 
     Reads all bounds: 5 ms for 3,000, 2 s for 1M. The rows, the snapshots and the bounds of whole tables stay as they
     are. Safe at any time; the holder of the lease does it after commits.
@@ -29,4 +29,7 @@ def thin(lake: Lake) -> None:
         f"WHERE table_name NOT IN ({others}) "
         f"AND (table_name = '{_NEVER_QUERIED}' OR column_name NOT IN ({', '.join(map(quoted, PRUNED_BY))}))"
     )
-    lake.metadata.write(f"DELETE FROM ducklake_file_column_stats WHERE (table_id, column_id) IN ({columns})")
+    ended = "SELECT data_file_id FROM ducklake_data_file WHERE end_snapshot IS NOT NULL"
+    lake.metadata.write(
+        f"DELETE FROM ducklake_file_column_stats WHERE (table_id, column_id) IN ({columns}) OR data_file_id IN ({ended})"
+    )
