@@ -30,6 +30,5 @@ def thin(lake: Lake) -> None:
         f"AND (table_name = '{_NEVER_QUERIED}' OR column_name NOT IN ({', '.join(map(quoted, PRUNED_BY))}))"
     )
     ended = "SELECT data_file_id FROM ducklake_data_file WHERE end_snapshot IS NOT NULL"
-    lake.metadata.write(
-        f"DELETE FROM ducklake_file_column_stats WHERE (table_id, column_id) IN ({columns}) OR data_file_id IN ({ended})"
-    )
+    useless = f"(table_id, column_id) IN ({columns}) OR data_file_id IN ({ended})"
+    lake.metadata.write(f"DELETE FROM ducklake_file_column_stats WHERE {useless}")

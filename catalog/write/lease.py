@@ -8,14 +8,15 @@ snapshot, 4,320 a day.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
+import duckdb
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
-from pairmill.catalog.terms.error import LeaseLost
+from pairmill.catalog.terms.error import LeaseLost, PairmillError
 from pairmill.catalog.write.commit import Committed, Manifest, commit
 from pairmill.catalog.write.file_bounds import thin
 from pairmill.catalog.write.scorer import Scorer, register
@@ -82,10 +83,14 @@ class Writer:
         return new
 
     def thin(self) -> None:
-        """Delete the useless bounds of files that were committed since the last time; see catalog.write.file_bounds."""
+        """Delete the useless bounds of files that were committed since the last time; see catalog.write.file_bounds.
+
+        Without room on the disk, or with a busy catalog, they stay until the next time.
+        """
         if self._files:
-            thin(self.lake)
             self._files = 0
+            with suppress(PairmillError, duckdb.Error):
+                thin(self.lake)
 
     def show_waiting(self, text: str) -> None:
         """Store in the lease row what this run waits for, '' once it works again. Like a heartbeat, no snapshot."""

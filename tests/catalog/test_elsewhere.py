@@ -23,7 +23,8 @@ from pairmill.catalog.lake.schema import NEWEST
 from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
-from pairmill.catalog.write.sweep import sweep
+from pairmill.catalog.write.finished import state
+from pairmill.catalog.write.sweep import checkpoint, sweep
 from tests.worlds.elsewhere import free_port, remote_partition, write_yaml
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
@@ -76,6 +77,29 @@ def test_s3_that_cannot_be_reached_is_told_before_a_lake_is_made(
     with pytest.raises(PairmillError, match=r"S3 storage cannot be reached"):
         create_or_open(place)
     assert not (tmp_path / "lake" / "catalog.sqlite").exists()
+
+
+def test_maintenance_of_a_lake_with_postgres_writes_files_with_deleted_rows_anew(tmp_path: Path, postgres: str) -> None:
+    place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "sweep") as writer:
+        for name in ("a", "b"):
+            writer.commit([local_partition(lake, name)])
+            lake.execute("INSERT INTO runs VALUES (?, 'curate', 'demo', 'running', now(), NULL, '')", (name,))
+            checkpoint(writer)
+            lake.execute("UPDATE runs SET state = 'done'")  # every row of the file: it is emptied
+        writer.commit([local_partition(lake, "c")])
+        lake.execute("DELETE FROM image_hash WHERE sha256 = 'a'")
+        known = state(lake)
+        checkpoint(writer)
+        assert state(lake) == known
+        for table, n in (("runs", 2), ("image_hash", 2)):
+            files = lake.query(f"SELECT data_file, delete_file FROM ducklake_list_files('lake', '{table}')")
+            assert [deleted for _, deleted in files] == [None] and lake.query(f"SELECT count(*) FROM {table}") == [(n,)]
+        bounds = (
+            "SELECT DISTINCT column_name FROM ducklake_file_column_stats JOIN ducklake_column USING (table_id, "
+            "column_id) JOIN ducklake_table USING (table_id) WHERE table_name = 'image_hash'"
+        )
+        assert sorted(lake.metadata.read(bounds)) == [("scorer",), ("shard",)]
 
 
 def local_partition(lake: Lake, name: str) -> Manifest:
