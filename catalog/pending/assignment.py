@@ -18,21 +18,25 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
     """Yield rounds of work items: vectors that the scorer ``clusters`` has not assigned, with the files that hold them.
 
     An item is one shard, or several small shards of together at most ASSIGNED vectors, because each item writes one
-    index file, and every range of clusters opens all index files.
+    index file, and every range of clusters opens all index files. DuckDB holds the keys of all rounds, and spills them
+    if necessary: 50 GB for 800M.
     """
-    missing = (
-        f"FROM {kind.table} e LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
-        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"
-    )
     digests = (clusters, plan.scorer(kind.table))
-    sizes = lake.query(f"SELECT e.shard, count(*) {missing} GROUP BY e.shard ORDER BY e.shard", digests)
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE unassigned AS SELECT e.shard, e.{kind.key} AS key FROM {kind.table} e "
+        f"LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
+        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL",
+        digests,
+    )
+    sizes = lake.query("SELECT shard, count(*) FROM unassigned GROUP BY shard ORDER BY shard")
     most = min(ASSIGNED, sum(n for _, n in sizes) // MANY_ITEMS)
-    keys = f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) {missing}"
     for run in rounds(sizes):
-        sql = f"{keys} AND e.shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY e.shard ORDER BY e.shard"
-        found = lake.query(sql, (*digests, run)) if run else []
+        among = "shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY shard ORDER BY shard"
+        keys = f"SELECT shard, list(DISTINCT key ORDER BY key) FROM unassigned WHERE {among}"
+        found = lake.query(keys, (run,)) if run else []
         files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
         yield grouped([WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found], most)
+    lake.execute("DROP TABLE temp.unassigned")
 
 
 def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:

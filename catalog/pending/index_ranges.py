@@ -1,5 +1,6 @@
 """Split the vector index into ranges of clusters; find its files, and the commit up to which each range is done."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from pairmill.catalog.lake import snapshot
@@ -8,6 +9,8 @@ from pairmill.catalog.pending.training import Trained
 
 # Vectors per range: a worker that searches 125,000 vectors of 512 dimensions peaks at 1.3 GB, 0.5 GB of it torch.
 RANGE, FEWEST_RANGES = 125_000, 8
+# An index that a worker may hold whole, in each of a few processes: some 16,000 vectors of 512 dimensions.
+SMALL_BYTES = 16_000_000
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
@@ -26,14 +29,23 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
     return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
 
 
-def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
-    """Return the files of one vector index, each sorted by cluster."""
+@dataclass(frozen=True)
+class IndexFiles:
+    """The files of one vector index, each sorted by cluster. ``is_small``: they have at most SMALL_BYTES together."""
+
+    paths: tuple[str, ...]
+    is_small: bool
+
+
+def index_files(lake: Lake, scorer: str) -> IndexFiles:
+    """Return the files of one vector index."""
     lake.check_files("vector_index")
     found = lake.query(
-        """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
+        """SELECT path, bytes FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> ''
+        ORDER BY path""",
         (scorer,),
     )
-    return tuple(lake.data_path + path for (path,) in found)
+    return IndexFiles(tuple(lake.data_path + path for path, _ in found), sum(n for _, n in found) <= SMALL_BYTES)
 
 
 def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:

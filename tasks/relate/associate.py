@@ -61,8 +61,8 @@ def search(session: Session) -> None:
         return
     upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
     done = index_ranges.watermarks(session.lake, "match_candidates", digest)
-    files = [index_ranges.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
-    if not all(files):
+    files = [index_ranges.index_files(session.lake, scorer) for scorer in (sentences, routes)]
+    if not all(each.paths for each in files):
         return
     grouped = index_ranges.newest_paths(session.lake, "sentence_groups", groups)
     spans = {range_name(*span): span for span in index_ranges.ranges(model)}
@@ -90,11 +90,11 @@ class Search:
         """Search one range."""
         columns = ["key", "cluster", "index_vector", "commit"]
         sentence_files, route_files = item.inputs["files"]
-        sentences = read_range(sentence_files, columns, *item.inputs["range"]).sort_by(
+        sentences = read_range(sentence_files.paths, columns, item.inputs["range"], sentence_files.is_small).sort_by(
             [("cluster", "ascending"), ("key", "ascending")]
         )
-        pictures = read_range(route_files, columns, *item.inputs["range"])
-        groups = _groups(sentences["key"], item.inputs["groups"], item.inputs["range"])
+        pictures = read_range(route_files.paths, columns, item.inputs["range"], route_files.is_small)
+        groups = _groups(sentences["key"], item.inputs["groups"], item.inputs["range"], sentence_files.is_small)
         done = item.inputs["done"]
         new_sentence, new_picture = (rows["commit"].to_numpy() > done for rows in (sentences, pictures))
         found = [self._search(pictures.filter(pa.array(new_picture)), sentences, groups)]
@@ -147,11 +147,11 @@ def _places(values: pa.ChunkedArray, among: pa.Array) -> pa.ChunkedArray:
     return pc.index_in(values, among)  # pyright: ignore[reportAttributeAccessIssue] pyarrow makes it when imported
 
 
-def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]) -> np.ndarray:
+def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int], is_small: bool) -> np.ndarray:
     """Return a group number per sentence, (n,) int64, by the files ``paths``; an ungrouped sentence has its own."""
     if not paths:
         return np.arange(len(keys))
-    rows = read_range(paths, ["content", "group_id", "cluster"], *span)
+    rows = read_range(paths, ["content", "group_id", "cluster"], span, is_small)
     codes = rows["group_id"].combine_chunks().dictionary_encode().indices.to_pylist()
     of = dict(zip(rows["content"].to_pylist(), codes, strict=True))
     own = len(of)  # behind all codes

@@ -65,12 +65,12 @@ def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_gr
     scorer = Scorer(family.semantic, family.edges, semantic.VERSION, settings, "", (index,))
     digest = session.use(family.semantic, scorer)
     done = index_ranges.watermarks(session.lake, family.edges, digest)
-    upto, paths = (
+    upto, files = (
         index_ranges.newest(session.lake, "vector_index", index),
-        index_ranges.index_paths(session.lake, index),
+        index_ranges.index_files(session.lake, index),
     )
     items = [
-        WorkItem(name, (str(upto),), paths, inputs={"range": (first, last), "done": done.get(name, -1)})
+        WorkItem(name, (str(upto),), inputs={"range": (first, last), "done": done.get(name, -1), "files": files})
         for first, last in index_ranges.ranges(model)
         if done.get(name := range_name(first, last), -1) < upto
     ]
@@ -90,8 +90,8 @@ class SemanticEdges:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Find the edges of one range."""
-        first, last = item.inputs["range"]
-        rows = read_range(item.paths, ["key", "cluster", "index_vector", "commit"], first, last)
+        files, columns = item.inputs["files"], ["key", "cluster", "index_vector", "commit"]
+        rows = read_range(files.paths, columns, item.inputs["range"], files.is_small)
         keys, first_row, member = np.unique(rows["key"].to_numpy(), return_index=True, return_inverse=True)
         distinct = rows.take(pa.array(first_row))
         is_new = distinct["commit"].to_numpy() > item.inputs["done"]

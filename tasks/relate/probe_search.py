@@ -56,7 +56,7 @@ def _frozen(session: Session, model: Trained, recall: float) -> tuple[int, int]:
 def _fewest(session: Session, model: Trained, queries: np.ndarray, recall: float) -> int:
     """Return the fewest probes with which the search finds ``recall`` of each query's exact top_k groups."""
     most = min(model.k, MOST_PROBES)
-    paths = index_ranges.index_paths(session.lake, session.plan.scorer(SENTENCES.clusters))
+    paths = index_ranges.index_files(session.lake, session.plan.scorer(SENTENCES.clusters)).paths
     if not len(queries) or not paths:
         return 1
     k = session.recipe.association.top_k

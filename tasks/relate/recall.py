@@ -31,7 +31,7 @@ def measure_recall(session: Session) -> float | None:
     if not pictures.num_rows or not index:
         return None
     queries = to_vectors(pictures["vector"])
-    paths = index_ranges.index_paths(session.lake, index)
+    paths = index_ranges.index_files(session.lake, index).paths
     keys, values = nearest_sentences(queries, paths, CROWD * k)
     of = group_numbers(session, keys, values)
     _, exact = first_of_groups(of, values, of, k)

@@ -1,5 +1,6 @@
 """Convert between work items, Parquet rows and columns of ops: vectors, rounded scores, quarantine rows."""
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.arrow import TYPES
@@ -29,10 +31,24 @@ def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
     return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
 
 
-def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
-    """Read rows with ``first`` <= cluster <= ``last``. Files are sorted by cluster, so other row groups are skipped."""
+def read_range(paths: tuple[str, ...], columns: list[str], span: tuple[int, int], is_small: bool) -> pa.Table:
+    """Read the rows of clusters ``span``, first to last. Files are sorted by cluster, so other row groups are skipped.
+
+    Of files that ``is_small`` together, a process reads all rows once, and keeps them for its other ranges: the eight
+    ranges of a small lake else open each file eight times, 1 CPU ms each.
+    """
+    first, last = span
+    if is_small:
+        rows = _whole(paths, tuple(columns))
+        return rows.filter((pc.field("cluster") >= first) & (pc.field("cluster") <= last))
     tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
     return pa.concat_tables(tables)
+
+
+@functools.lru_cache(maxsize=3)
+def _whole(paths: tuple[str, ...], columns: tuple[str, ...]) -> pa.Table:
+    """Read columns of all rows of some files."""
+    return pa.concat_tables([read_table(path, list(columns)) for path in paths])
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:

@@ -8,12 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pairmill.catalog.pending.index_ranges import IndexFiles
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.tasks.relate.associate import Search
 from pairmill.tasks.relate.duplicate_groups import SemanticEdges
 from pairmill.tasks.run.rows import to_blobs
 
 CLUSTERS = 6
+ways = pytest.mark.parametrize("is_small", [False, True], ids=["row groups of the range", "all rows, once"])
+
+
+def files_of(folder: Path, *names: str, is_small: bool) -> IndexFiles:
+    return IndexFiles(tuple(str(folder / f"{name}.parquet") for name in names), is_small)
 
 
 def index(path: Path, name: str, n: int, seed: int, commit: int = 0) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -28,12 +34,15 @@ def index(path: Path, name: str, n: int, seed: int, commit: int = 0) -> tuple[li
     return keys, vectors.astype(np.float32), clusters
 
 
-def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_cluster_it_probes(tmp_path: Path):
+@ways
+def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_cluster_it_probes(
+    tmp_path: Path, is_small: bool
+):
     parts = [index(tmp_path / f"s{n}.parquet", f"s{n}-", 60, n) for n in range(2)]
     texts = [key for keys, _, _ in parts for key in keys]
     vectors, clusters = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
     pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
-    files = [tuple(str(tmp_path / f"s{n}.parquet") for n in range(2)), (str(tmp_path / "p.parquet"),)]
+    files = [files_of(tmp_path, *names, is_small=is_small) for names in (("s0", "s1"), ("p",))]
     item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files, "groups": (), "known": ()})
     (found,) = Search(3, "scorer")(item)
     expected = {}
@@ -46,7 +55,8 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
     assert got == pytest.approx(expected, abs=1e-4)
 
 
-def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(tmp_path: Path):
+@ways
+def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(tmp_path: Path, is_small: bool):
     texts, vectors, clusters = index(tmp_path / "s.parquet", "s", 60, 1)
     pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
     copies = {text: f"group {n % 4}" for n, text in enumerate(texts) if n % 3}
@@ -54,7 +64,7 @@ def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(
     rows = {"content": list(copies), "group_id": list(copies.values()),
             "cluster": pa.array([clusters[texts.index(text)] for text in copies], pa.int32())}  # fmt: skip
     pq.write_table(pa.table(rows), tmp_path / "g.parquet", row_group_size=8)
-    files = [(str(tmp_path / "s.parquet"),), (str(tmp_path / "p.parquet"),)]
+    files = [files_of(tmp_path, name, is_small=is_small) for name in "sp"]
     grouped = {"files": files, "groups": (str(tmp_path / "g.parquet"),)}
     (found,) = Search(3, "scorer")(WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "known": (), **grouped}))
     expected = {}
@@ -84,7 +94,8 @@ def test_searches_night_by_night_leave_the_best_of_one_search_and_a_night_adds_o
     for night in nights:
         index(tmp_path / f"s{night}.parquet", f"s{night}-", 40, night, commit=night)
         index(tmp_path / f"p{night}.parquet", f"p{night}-", 6, 100 + night, commit=night)
-        files = [tuple(str(tmp_path / f"{kind}{n}.parquet") for n in range(night + 1)) for kind in "sp"]
+        names = ([f"{kind}{n}" for n in range(night + 1)] for kind in "sp")
+        files = [files_of(tmp_path, *of_kind, is_small=night % 2 == 0) for of_kind in names]
         inputs = {"range": (1, 4), "files": files, "groups": ()}
         known = tuple(map(str, written))
         (found,) = Search(3, "scorer")(WorkItem("range", (), inputs=inputs | {"done": night - 1, "known": known}))
@@ -102,9 +113,11 @@ def test_searches_night_by_night_leave_the_best_of_one_search_and_a_night_adds_o
         assert so_far == best(whole.rows)
 
 
-def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path):
+@ways
+def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path, is_small: bool):
     keys, vectors, clusters = index(tmp_path / "i.parquet", "i", 80, 3)
-    item = WorkItem("range", (), (str(tmp_path / "i.parquet"),), inputs={"range": (0, 3), "done": -1})
+    files = files_of(tmp_path, "i", is_small=is_small)
+    item = WorkItem("range", (), inputs={"range": (0, 3), "done": -1, "files": files})
     (found,) = SemanticEdges(0.5, 1_000, "duplicate_edges", "scorer")(item)
     expected = {
         frozenset((keys[a], keys[b]))

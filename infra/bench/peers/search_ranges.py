@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pairmill.catalog.pending.index_ranges import ranges
+from pairmill.catalog.pending.index_ranges import IndexFiles, ranges
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import Trained
 from pairmill.tasks.relate.associate import Search
@@ -20,7 +20,7 @@ def main(folder: str, k: str, n: str) -> None:
     """Search all ranges and print the number of candidates."""
     torch.set_num_threads(1)
     sentences = tuple(str(path) for path in sorted(Path(folder).glob("sentences-*.parquet")))
-    files = [sentences, (f"{folder}/routes.parquet",)]
+    files = [IndexFiles(paths, is_small=False) for paths in (sentences, (f"{folder}/routes.parquet",))]
     found = 0
     for span in ranges(Trained("", int(n), "", int(k))):
         item = WorkItem(str(span), (), inputs={"range": span, "done": -1, "files": files, "groups": (), "known": ()})
