@@ -77,7 +77,7 @@ def drop_emptied(writer: "Writer") -> None:
     metadata.retrying(body)
 
 
-def with_deleted_rows(lake: Lake, smaller_than: int) -> dict[str, list[list[str]]]:
+def with_deleted_rows(lake: Lake, smaller_than: int = 2**62) -> dict[str, list[list[str]]]:
     """Return, by table, the files under ``smaller_than`` bytes that have deleted rows, in lists of AT_ONCE bytes.
 
     Paths are relative to the data path. Tables whose files workers open by path are left out.

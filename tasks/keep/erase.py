@@ -6,7 +6,7 @@ keeps to plan queries. Every step may be killed and done again.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,7 +21,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.write.lease import Writer
-from pairmill.catalog.write.rewritten import drop_emptied, rewrite
+from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 from pairmill.tasks.run.parquet_file import ParquetFile
 
 AT_ONCE = 100_000
@@ -62,26 +62,25 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
     return Erased(rewritten, len(expired), len(removed), vacuum(writer, even_if_few=True).why)
 
 
-def _rewrite_all(writer: Writer, tables: Iterable[str]) -> int:
+def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
     """Rewrite the files of these tables that have deleted rows; return their number."""
     drop_emptied(writer)
     recorded_files.list_files(writer.lake)  # once for all tables: 35 s for 2M files
-    return sum(_rewrite(writer, table) for table in sorted(tables))
+    rewritten = sum(_replace_all(writer, table) for table in sorted({*tables}.intersection(READ_BY_PATH)))
+    for table, portions in with_deleted_rows(writer.lake).items():
+        for paths in portions if table in tables else ():
+            rewrite(writer, table, paths)
+            rewritten += len(paths)
+    return rewritten
 
 
-def _rewrite(writer: Writer, table: str) -> int:
-    """Rewrite the listed files of one table that have deleted rows; return their number."""
-    lake = writer.lake
+def _replace_all(writer: Writer, table: str) -> int:
+    """Replace the listed files of one table that have deleted rows; return their number."""
     sql = f"SELECT DISTINCT id FROM {recorded_files.LIST} WHERE is_delete AND table_name = '{table}' ORDER BY id"
-    ids = [number for (number,) in lake.unchecked(sql)]
-    if not ids:
-        return 0
-    writer.check()
-    for path in _paths(lake, ids):
-        if table in READ_BY_PATH:
-            _replace(writer, table, path)
-        else:
-            rewrite(writer, table, [path])
+    ids = [number for (number,) in writer.lake.unchecked(sql)]
+    for path in _paths(writer.lake, ids) if ids else ():
+        writer.check()
+        _replace(writer, table, path)
     return len(ids)
 
 
