@@ -88,7 +88,7 @@ def _compacted(writer: Writer, limits: Limits) -> str:
 def _swept(writer: Writer, limits: Limits) -> str:
     """Expire snapshots and remove what no snapshot names."""
     swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
-    if rows_were_erased(writer.lake):  # by an older Pairmill, that left bounds behind which rows were not found
+    if rows_were_erased(writer.lake):  # an older Pairmill then lost bounds, and queries missed rows
         refresh_statistics(writer)
     return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
 

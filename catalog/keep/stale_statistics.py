@@ -41,11 +41,11 @@ _CERTAIN, _KEY = "CASE WHEN NOT is_inlined THEN", "c.table_id, c.column_id"
 
 
 def refresh_statistics(writer: Writer) -> None:
-    """Set the bounds of every text column to those of its files, or to LEAST and MOST; those of numbers to the widest.
+    """Recompute the bounds of text columns from those of their files; give columns of numbers their type's widest.
 
-    The files do not tell for tables that may have inlined rows, which stand in the metadata database, nor for columns
-    whose file bounds `file_bounds` has deleted. Known numbers of inlined tables stay: the schema version is one. Call
-    this last: DuckLake goes on with the bounds that its connection has read before. Raises LeaseLost.
+    A text column gets LEAST and MOST if its files do not tell: in tables that may have rows in the metadata database,
+    and where `file_bounds` has deleted what they told. In such tables known bounds of numbers stay: one of them is the
+    schema version. Call this last: a connection of DuckLake keeps the bounds that it has read. Raises LeaseLost.
     """
     metadata = writer.lake.metadata
 

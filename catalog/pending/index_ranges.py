@@ -9,7 +9,7 @@ from pairmill.catalog.pending.training import Trained
 
 # Vectors per range: a worker that searches 125,000 vectors of 512 dimensions peaks at 1.3 GB, 0.5 GB of it torch.
 RANGE, FEWEST_RANGES = 125_000, 8
-# An index that a worker may hold whole, in each of a few processes: some 16,000 vectors of 512 dimensions.
+# The largest index of which a worker holds all rows: some 16,000 vectors of 512 dimensions.
 SMALL_BYTES = 16_000_000
 
 
@@ -31,14 +31,14 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
 
 @dataclass(frozen=True)
 class IndexFiles:
-    """The files of one vector index, each sorted by cluster. ``is_small``: they have at most SMALL_BYTES together."""
+    """The files of one vector index, each sorted by cluster; ``is_small`` if a worker may hold all of their rows."""
 
     paths: tuple[str, ...]
     is_small: bool
 
 
 def index_files(lake: Lake, scorer: str) -> IndexFiles:
-    """Return the files of one vector index."""
+    """Return the files that hold the vectors which ``scorer`` assigned to clusters."""
     lake.check_files("vector_index")
     found = lake.query(
         """SELECT path, bytes FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> ''
@@ -49,7 +49,7 @@ def index_files(lake: Lake, scorer: str) -> IndexFiles:
 
 
 def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each of the shards, the files that may hold the scorer's rows, of a table that maintenance merges.
+    """Return, by shard, the files that may hold rows of ``scorer``, for a table whose files maintenance merges.
 
     A merged file may hold rows of any shard and scorer, so each shard has it. Rows that a removal deleted are still in
     a file until the removal has rewritten it.

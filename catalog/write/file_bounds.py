@@ -18,7 +18,7 @@ _NEVER_QUERIED = "vector_index"
 
 
 def thin(lake: Lake) -> None:
-    """Delete the bounds of workers' files, except for the columns PRUNED_BY, and of files that older snapshots read.
+    """Delete the column bounds of workers' files, except for PRUNED_BY, and all bounds of files of older snapshots.
 
     Reads all bounds: 5 ms for 3,000, 2 s for 1M. The rows, the snapshots and the bounds of whole tables stay as they
     are. Safe at any time; the holder of the lease does it after commits.

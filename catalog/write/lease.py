@@ -83,9 +83,9 @@ class Writer:
         return new
 
     def thin(self) -> None:
-        """Delete the useless bounds of files that were committed since the last time; see catalog.write.file_bounds.
+        """Delete unused column bounds of files if any were committed since the last call (catalog.write.file_bounds).
 
-        Without room on the disk, or with a busy catalog, they stay until the next time.
+        On a full disk, or with a busy catalog, they stay until the next call.
         """
         if self._files:
             self._files = 0

@@ -1,7 +1,7 @@
 """Write data files anew without their deleted rows.
 
-A row that is replaced is deleted first, and DuckLake never merges a file that has deleted rows. In tables whose rows
-are replaced often, every night so left its files for good: 113 of `synthetic` after 20 nights, each with a second file
+A row that is replaced is deleted first, and DuckLake never merges a file that has deleted rows. Tables whose rows are
+replaced often would keep the files of each night for good: `synthetic` had 113 after 20 nights, each with a second file
 that lists its deleted rows.
 
 DuckLake's own `ducklake_rewrite_data_files` is not used. It computes the bounds of each column anew, and makes them
@@ -9,8 +9,7 @@ NULL if a file of the table has nothing but NULL in that column. The next insert
 rows, and queries silently leave out all others (seen with DuckDB 1.5.5). An INSERT only widens the bounds.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 # The commit message of snapshots that change no row; `finished.state` passes over them.
 SAME_ROWS = "pairmill: rows written anew"
-# Bytes of files that one transaction writes anew. A kill costs one transaction.
+# Bytes of files that one transaction writes anew, and one file more. A kill costs one transaction.
 AT_ONCE = 64_000_000
 _BY_PATH = ", ".join(map(quoted, READ_BY_PATH))
 
@@ -50,9 +49,10 @@ def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
 
 
 def drop_emptied(writer: "Writer") -> None:
-    """Drop the files of which every row is deleted: since the snapshot that deleted the last one, none sees them.
+    """End the data files whose rows are all deleted: snapshots since the last deletion no longer name them.
 
-    DuckLake drops a file only if one statement deletes all its rows. Raises LeaseLost.
+    DuckLake itself does so only if one statement deletes all rows of a file. Tables whose files workers open by path
+    are left out. Raises LeaseLost.
     """
     metadata = writer.lake.metadata
     emptied = (
@@ -77,32 +77,21 @@ def drop_emptied(writer: "Writer") -> None:
     metadata.retrying(body)
 
 
-def with_deleted_rows(lake: Lake, smaller_than: int = 2**62) -> dict[str, list[list[str]]]:
-    """Return, by table, the files under ``smaller_than`` bytes that have deleted rows, in lists of AT_ONCE bytes.
+def with_deleted_rows(
+    lake: Lake, tables: Collection[str], smaller_than: int = 2**62
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (table, paths) of files under ``smaller_than`` bytes that have deleted rows, some AT_ONCE bytes at a time.
 
-    Paths are relative to the data path. Tables whose files workers open by path are left out.
+    Paths are relative to the data path; tables come by name, and their files by age.
     """
-    files = defaultdict(list)
-    for table, path, size, _ in lake.metadata.read(
-        "SELECT DISTINCT t.table_name, 'main/' || t.table_name || '/' || f.path AS path, f.file_size_bytes, "
-        "f.data_file_id FROM ducklake_data_file f JOIN ducklake_delete_file d USING (data_file_id) "
+    files = (
+        "SELECT DISTINCT t.table_name, 'main/' || t.table_name || '/' || f.path AS path, f.file_size_bytes AS size, "
+        "f.data_file_id AS id FROM ducklake_data_file f JOIN ducklake_delete_file d USING (data_file_id) "
         "JOIN ducklake_table t ON t.table_id = f.table_id WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL "
-        f"AND t.end_snapshot IS NULL AND f.file_size_bytes < {smaller_than} "
-        f"AND t.table_name NOT IN ({_BY_PATH}) ORDER BY f.data_file_id"
-    ):
-        files[table].append((path, size))
-    return {table: list(_portions(found)) for table, found in files.items()}
-
-
-def _portions(files: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """Split files (path, bytes) into lists of paths with at most AT_ONCE bytes together."""
-    portion: list[str] = []
-    held = 0
-    for path, size in files:
-        if portion and held + size > AT_ONCE:
-            yield portion
-            portion, held = [], 0
-        portion.append(path)
-        held += size
-    if portion:
-        yield portion
+        f"AND t.end_snapshot IS NULL AND f.file_size_bytes < {smaller_than}"
+    )
+    portions = f"SELECT *, sum(size) OVER (PARTITION BY table_name ORDER BY id) // {AT_ONCE} AS portion FROM ({files})"
+    found = f"SELECT table_name, portion, list(path ORDER BY id) FROM ({portions}) GROUP BY ALL ORDER BY ALL"
+    for table, _, paths in lake.metadata.read(found):
+        if table in tables:
+            yield table, tuple(paths)

@@ -54,10 +54,10 @@ def checkpoint(writer: Writer) -> None:
         writer.check()
         lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
     drop_emptied(writer)
-    for table, portions in sorted(with_deleted_rows(lake, SMALL_BYTES).items()):
-        for paths in portions:
-            rewrite(writer, table, paths)
-    for table in sorted(lake.tables - set(READ_BY_PATH)):
+    merged = lake.tables.difference(READ_BY_PATH)
+    for table, paths in with_deleted_rows(lake, merged, SMALL_BYTES):
+        rewrite(writer, table, paths)
+    for table in sorted(merged):
         _merge(writer, table, "" if table in BOOKKEEPING else f", max_file_size => {SMALL_BYTES}")
     thin(lake)
 

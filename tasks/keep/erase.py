@@ -6,13 +6,12 @@ keeps to plan queries. Every step may be killed and done again.
 """
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from pairmill.catalog.keep import recorded_files
 from pairmill.catalog.keep.stale_statistics import refresh_statistics
 from pairmill.catalog.keep.taken_rows import PartitionFile, rename_partition
 from pairmill.catalog.keep.vacuum import vacuum
@@ -65,30 +64,16 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
 def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
     """Rewrite the files of these tables that have deleted rows; return their number."""
     drop_emptied(writer)
-    recorded_files.list_files(writer.lake)  # once for all tables: 35 s for 2M files
-    rewritten = sum(_replace_all(writer, table) for table in sorted({*tables}.intersection(READ_BY_PATH)))
-    for table, portions in with_deleted_rows(writer.lake).items():
-        for paths in portions if table in tables else ():
+    rewritten = 0
+    for table, paths in with_deleted_rows(writer.lake, tables):
+        if table in READ_BY_PATH:
+            for path in paths:
+                writer.check()
+                _replace(writer, table, path)
+        else:
             rewrite(writer, table, paths)
-            rewritten += len(paths)
+        rewritten += len(paths)
     return rewritten
-
-
-def _replace_all(writer: Writer, table: str) -> int:
-    """Replace the listed files of one table that have deleted rows; return their number."""
-    sql = f"SELECT DISTINCT id FROM {recorded_files.LIST} WHERE is_delete AND table_name = '{table}' ORDER BY id"
-    ids = [number for (number,) in writer.lake.unchecked(sql)]
-    for path in _paths(writer.lake, ids) if ids else ():
-        writer.check()
-        _replace(writer, table, path)
-    return len(ids)
-
-
-def _paths(lake: Lake, ids: list[int]) -> Iterator[str]:
-    """Yield the paths of data files, relative to the data path."""
-    among = ", ".join(map(str, ids))
-    sql = f"SELECT path FROM {recorded_files.LIST} WHERE NOT is_delete AND id IN ({among}) ORDER BY id"
-    yield from [path for (path,) in lake.unchecked(sql)]
 
 
 def _replace(writer: Writer, table: str, path: str) -> None:

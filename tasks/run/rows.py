@@ -32,22 +32,22 @@ def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
 
 
 def read_range(paths: tuple[str, ...], columns: list[str], span: tuple[int, int], is_small: bool) -> pa.Table:
-    """Read the rows of clusters ``span``, first to last. Files are sorted by cluster, so other row groups are skipped.
+    """Read the rows whose cluster is from ``span[0]`` to ``span[1]``. Files are sorted by cluster.
 
-    Of files that ``is_small`` together, a process reads all rows once, and keeps them for its other ranges: the eight
-    ranges of a small lake else open each file eight times, 1 CPU ms each.
+    If ``is_small``, the process reads all rows once and keeps them for its other ranges: the eight ranges of a small
+    lake would open each file eight times, 1 CPU ms each. Otherwise it skips the row groups of other clusters.
     """
     first, last = span
     if is_small:
-        rows = _whole(paths, tuple(columns))
+        rows = _all_rows(paths, tuple(columns))
         return rows.filter((pc.field("cluster") >= first) & (pc.field("cluster") <= last))
     tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
     return pa.concat_tables(tables)
 
 
 @functools.lru_cache(maxsize=3)
-def _whole(paths: tuple[str, ...], columns: tuple[str, ...]) -> pa.Table:
-    """Read columns of all rows of some files."""
+def _all_rows(paths: tuple[str, ...], columns: tuple[str, ...]) -> pa.Table:
+    """Read all rows of these files; the process keeps the last three results."""
     return pa.concat_tables([read_table(path, list(columns)) for path in paths])
 
 

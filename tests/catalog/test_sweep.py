@@ -11,7 +11,7 @@ from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.index_ranges import merged_paths
-from pairmill.catalog.write import lease
+from pairmill.catalog.write import lease, rewritten
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.finished import state
 from pairmill.catalog.write.stream import commit_stream
@@ -95,7 +95,11 @@ def test_a_checkpoint_leaves_one_file_a_table_of_many_small_ones(lake: Lake) -> 
         assert writer.commit([partition(lake, "p00", ["a"])]) == 0
 
 
-def test_files_with_deleted_rows_are_written_anew_and_joined_and_nothing_changes(lake: Lake) -> None:
+@pytest.mark.parametrize("at_once", [1, rewritten.AT_ONCE], ids=["file by file", "together"])
+def test_files_with_deleted_rows_are_written_anew_and_joined_and_nothing_changes(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(rewritten, "AT_ONCE", at_once)
     runs = (
         "INSERT INTO runs VALUES (?, 'curate', 'demo', 'running', now(), NULL, '')",
         "UPDATE runs SET state = 'done'",

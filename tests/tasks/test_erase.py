@@ -1,4 +1,4 @@
-"""Erased rows leave the others where queries find them."""
+"""After some rows are erased, queries still find all others."""
 
 from pathlib import Path
 
