@@ -1,9 +1,9 @@
 """Check a lake, describe its damage, and repair it, for the command and the Prefect flow."""
 
-from pairmill.catalog.keep.lost_rows import Damage, described
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.tasks.keep.lake_check import Checked, Show, check_lake
+from pairmill.catalog.upkeep.lost_rows import Damage, described
+from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 
 SHOWN = 200
 
@@ -24,7 +24,7 @@ def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show) -> Ch
         found = _said(lake, deep, say, show)
         if not (repair and found.damages):
             return found
-        from pairmill.tasks.keep.repair import repair as repaired
+        from pairmill.tasks.upkeep.repair import repair as repaired
 
         for line in repaired(lake, found.damages, show):
             say(line)

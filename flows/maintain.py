@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
-from pairmill.catalog.keep import takedown_record
-from pairmill.catalog.keep.stale_statistics import refresh_statistics, rows_were_erased
-from pairmill.catalog.keep.vacuum import vacuum
 from pairmill.catalog.lake import comments
 from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.upkeep import takedown_record
+from pairmill.catalog.upkeep.stale_statistics import refresh_statistics, rows_were_erased
+from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease, runs
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import checkpoint, sweep
-from pairmill.flows.outcome import reports_folder
-from pairmill.flows.settings import Compute
-from pairmill.tasks.keep.takedown import finish
-from pairmill.tasks.out.thumbnail_cache import ThumbnailFiles
+from pairmill.flows.run.outcome import reports_folder
+from pairmill.flows.run.settings import Compute
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
+from pairmill.tasks.upkeep.takedown import finish
 
 # An address that fails for a passing reason is fetched on this many nights at most.
 MOST_TIMES = 4
@@ -117,7 +117,7 @@ def _fetch_again(lake: Lake) -> int:
     """Fetch addresses again whose newest attempt failed for a passing reason; return their number."""
     if not fetches.failed(lake, most_times=MOST_TIMES):
         return 0
-    from pairmill.flows.run_start import session_on  # torch, 3 s
+    from pairmill.flows.run.run_start import session_on  # torch, 3 s
     from pairmill.tasks.collect.fetch import fetch_again
 
     recipe = runs.latest_recipe(lake)

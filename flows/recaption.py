@@ -9,18 +9,18 @@ from pairmill.catalog.pending.quarantine import check_reason
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.caption_outcome import CaptionOutcome, caption_outcome
 from pairmill.flows.curate import RunStep
-from pairmill.flows.model_size import check_sizes
-from pairmill.flows.run_start import resolve_sources, session_on
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.caption_outcome import CaptionOutcome, caption_outcome
+from pairmill.flows.run.model_size import check_sizes
+from pairmill.flows.run.run_start import resolve_sources, session_on
+from pairmill.flows.run.settings import Compute
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import replay
 from pairmill.tasks.generate.caption_all import caption_first, caption_rest, select_captioner
-from pairmill.tasks.out.caption_export import CaptionsExported, Format, check_captions_place, export_captions
-from pairmill.tasks.run import identity
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.release.export.caption_export import CaptionsExported, Format, check_captions_place, export_captions
+from pairmill.tasks.run.place import identity
+from pairmill.tasks.run.place.progress import Progress
 from pairmill.tasks.run.session import Session
 
 Look = Callable[[CaptionOutcome], None]
@@ -30,7 +30,7 @@ Look = Callable[[CaptionOutcome], None]
 def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute) -> Iterator[Session]:
     """Check the captioner and the sources, open the lake, and yield a session that holds its lease.
 
-    Without sources the lake must exist. Raises as `flows.run_start.session` does.
+    Without sources the lake must exist. Raises as `flows.run.run_start.session` does.
     """
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")

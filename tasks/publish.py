@@ -1,12 +1,12 @@
 """Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
 
-from pairmill.catalog.ask.canary_rates import CanaryRate, canary_rates
-from pairmill.catalog.ask.datasets import Dataset, find
-from pairmill.catalog.ask.heavy_losses import heavy_losses
-from pairmill.catalog.ask.idle_rules import idle_rules
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
+from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
+from pairmill.catalog.queries.losses.idle_rules import idle_rules
 from pairmill.catalog.recipe.parts import Association
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.measure.calibrate import calibrate

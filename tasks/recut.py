@@ -5,12 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.datasets import Dataset, FunnelStep, find
-from pairmill.catalog.ask.marginal_items import MarginalItem, marginal_items
-from pairmill.catalog.ask.missing_scores import MissingScore, missing_scores, missing_texts
-from pairmill.catalog.ask.models_behind import stored_scorers
-from pairmill.catalog.ask.trial_cut import cut_plan
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import Published
@@ -18,6 +12,12 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.imported_scores import with_imported
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.trial_cut import cut_plan
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
+from pairmill.catalog.queries.figures.models_behind import stored_scorers
+from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
+from pairmill.catalog.queries.losses.missing_scores import MissingScore, missing_scores, missing_texts
 from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.declared import declared

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
-from pairmill.tasks.run import fork_server
+from pairmill.tasks.run.pool import fork_server
 from tests.examples import FULL
 from tests.worlds import shared
 

@@ -21,8 +21,8 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.location import Location, locate
 from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.pairmill_run import compute_of
-from pairmill.flows.settings import RECIPES
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.flows.run.settings import RECIPES
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from tests.worlds.generated import generate
 from tests.worlds.shared import opened_new
 

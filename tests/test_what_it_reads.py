@@ -11,12 +11,12 @@ import pytest
 
 from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.pairmill_run import compute_of, overrides
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.run import pool
+from pairmill.tasks.run.pool import pool
 from tests.worlds.s3 import fresh_filesystem, server, upload
 from tests.worlds.samples import documents, faults, pictures, write
 from tests.worlds.shared import new_lake

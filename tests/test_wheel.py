@@ -47,7 +47,7 @@ def test_the_wheel_curates_the_demo_from_a_users_folder(folder_of_a_user: Path, 
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
     # A path that a .pth file adds is no site folder: the checkout's own .pth file in it is not read.
     (site / "locked.pth").write_text(f"{ROOT / '.venv' / site.relative_to(tmp_path / 'env')}\n")
-    where = run(python, "-c", "import pairmill.flows.settings as s; print(s.ROOT)", folder=folder_of_a_user)
+    where = run(python, "-c", "import pairmill.flows.run.settings as s; print(s.ROOT)", folder=folder_of_a_user)
     assert where.strip() == str(site / "pairmill")
     told = run(python, "-m", "pairmill", "demo", folder=folder_of_a_user)
     assert "demo@1" in told and "(published)" in told

@@ -195,7 +195,7 @@ CREATE TABLE judgements (judgement_id VARCHAR, sample_id VARCHAR, position BIGIN
     value DOUBLE, verdict VARCHAR, judge VARCHAR, "at" TIMESTAMPTZ);
 """
 
-# What was taken out of the lake, and what must not come in again: see catalog.keep.taken_items. ``kind`` of a ban:
+# What was taken out of the lake, and what must not come in again: see catalog.upkeep.taken_items. ``kind`` of a ban:
 # 'address' (a host, an address, or the beginning of one), 'document', 'uri' or 'phash'; pictures are in ``bans``.
 _TAKEDOWNS = """
 CREATE TABLE takedowns (takedown_id VARCHAR, reason VARCHAR, report VARCHAR, "commit" BIGINT, "at" TIMESTAMPTZ);

@@ -16,6 +16,7 @@ from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scor
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.imported import imported_score
 from pairmill.catalog.terms.score import Score, Stage
+from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 
@@ -292,3 +293,11 @@ def _compile(
         keep = predicate.normal_form(rule.name, rule.predicate)
         checks.append(Check(rule.name, keep, columns, tuple(sorted(t.table for t in homes)), stage, rule))
     return tuple(sorted(checks, key=lambda check: check.stage))
+
+
+def models_of(recipe: Recipe) -> dict[str, str]:
+    """Return the specs, by name, of all models that the recipe names or that its scores have by default."""
+    defaults = {score.model: score.default_model for score in compile_plan(recipe).scores if score.default_model}
+    if recipe.tags is not None and recipe.tags.mined:
+        defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model
+    return defaults | recipe.models

@@ -7,19 +7,20 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from pairmill.catalog.ask import datasets, holdings
-from pairmill.catalog.ask.sql_answer import answer_confined
-from pairmill.catalog.ask.why import scope_of
-from pairmill.catalog.ask.why_document import explain_document
-from pairmill.catalog.ask.why_image import explain_image
-from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.explain.why import scope_of
+from pairmill.catalog.queries.explain.why_document import explain_document
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.catalog.queries.explain.why_sentence import explain_sentence
+from pairmill.catalog.queries.figures import holdings
+from pairmill.catalog.queries.sql.sql_answer import answer_confined
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import runs
-from pairmill.flows.asked_item import dataset_about, find_item
-from pairmill.flows.json_value import json_value
+from pairmill.flows.api.asked_item import dataset_about, find_item
+from pairmill.flows.api.json_value import json_value
 
 ROWS = 200  # of one answer; an agent's context holds some 100 kB
 CHARACTERS = 2_000  # of one text

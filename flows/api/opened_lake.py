@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.gallery_file import gallery_file
-from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.judged_samples import judged_samples
-from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
-from pairmill.catalog.ask.named_clusters import NamedCluster, named_clusters
-from pairmill.catalog.ask.sql_answer import Relation, relation
-from pairmill.catalog.ask.version_diff import VersionDiff, version_diff
-from pairmill.catalog.ask.why import scope_of
-from pairmill.catalog.ask.why_document import explain_document
-from pairmill.catalog.ask.why_image import explain_image
-from pairmill.catalog.ask.why_sentence import explain_sentence
-from pairmill.catalog.keep.forgotten_scorer import Forgettable
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.version_diff import VersionDiff, version_diff
+from pairmill.catalog.queries.explain.why import scope_of
+from pairmill.catalog.queries.explain.why_document import explain_document
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.catalog.queries.explain.why_sentence import explain_sentence
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.queries.gallery.named_clusters import NamedCluster, named_clusters
+from pairmill.catalog.queries.judge.judged_samples import judged_samples
+from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold, judged_threshold, sample_of
+from pairmill.catalog.queries.sql.sql_answer import Relation, relation
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.upkeep.forgotten_scorer import Forgettable
 from pairmill.catalog.write.import_scores import ImportedScores, import_scores
 from pairmill.catalog.write.lease import writing
+from pairmill.flows.api.asked_item import dataset_about, find_item
 from pairmill.flows.api.pair_dataset import PairDataset
-from pairmill.flows.asked_item import dataset_about, find_item
-from pairmill.flows.words_in_sql import provide_words
+from pairmill.flows.api.words_in_sql import provide_words
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
-    from pairmill.tasks.out.concepts import Concept
-    from pairmill.tasks.out.export import Captions, Exported
-    from pairmill.tasks.out.export_forms import Format
     from pairmill.tasks.recut import CutTrial
+    from pairmill.tasks.release.export.export import Captions, Exported
+    from pairmill.tasks.release.export.export_forms import Format
+    from pairmill.tasks.release.gallery.concepts import Concept
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class OpenLake:
 
         Loads the version's CLIP to embed the names. Raises PairmillError if it is not there, or for a single name.
         """
-        from pairmill.flows.version_clip import version_clip
-        from pairmill.tasks.out.concepts import concepts
+        from pairmill.flows.api.version_clip import version_clip
+        from pairmill.tasks.release.gallery.concepts import concepts
 
         version = datasets.find(self.lake, dataset)
         return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
@@ -176,7 +176,7 @@ class OpenLake:
             PairmillError: No scorer or several begin with ``digest``, or it has no rows. LeaseHeld if another process
                 writes to the lake.
         """
-        from pairmill.tasks.keep.forget import forget
+        from pairmill.tasks.upkeep.forget import forget
 
         with create_or_open(self.lake.uri) as lake:
             return forget(lake, digest)[0]

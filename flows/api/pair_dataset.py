@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pairmill.catalog.ask.datasets import Dataset, FunnelStep, funnel
-from pairmill.catalog.ask.vectors import vectors_of
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, funnel
+from pairmill.catalog.queries.export.vectors import vectors_of
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import text_columns
 from pairmill.flows.api.pair import Pair
@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # torch takes 2 s to import
     import pyarrow as pa
 
     from pairmill.flows.api.training_pairs import TrainingPairs
-    from pairmill.tasks.out.export import Captions, Exported
-    from pairmill.tasks.out.export_forms import Format
+    from pairmill.tasks.release.export.export import Captions, Exported
+    from pairmill.tasks.release.export.export_forms import Format
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PairDataset:
 
         Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
         """
-        from pairmill.tasks.out.pair_reader import PairReader
+        from pairmill.tasks.release.export.pair_reader import PairReader
 
         with PairReader(self.lake.uri, self.version) as reader:
             for row, data in reader.read(0, reader.size):
@@ -103,10 +103,10 @@ class PairDataset:
     ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
-        Holds the lake's lease meanwhile. Raises PairmillError as `tasks.out.export.export`.
+        Holds the lake's lease meanwhile. Raises PairmillError as `tasks.release.export.export.export`.
         """
         from pairmill.catalog.lake.opening import create_or_open
-        from pairmill.tasks.out.export import export
+        from pairmill.tasks.release.export.export import export
 
         with create_or_open(self.lake.uri) as lake:
             which = self.version.name, self.version.version

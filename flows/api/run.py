@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.flows import nothing_to_do
 from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.api.pair_dataset import PairDataset
-from pairmill.flows.run_recipe import Curated, curate_anew, last_result
-from pairmill.flows.settings import Compute, load_recipe, with_resolved_paths
-from pairmill.tasks.run.progress import ShowProgress, not_shown
+from pairmill.flows.run import nothing_to_do
+from pairmill.flows.run.run_recipe import Curated, curate_anew, last_result
+from pairmill.flows.run.settings import Compute, load_recipe, with_resolved_paths
+from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 if TYPE_CHECKING:  # torch, 3 s
     from pairmill.flows.preflight.preflight import Preflight

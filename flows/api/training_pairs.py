@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair import Pair
-from pairmill.tasks.out.epoch_order import Consumer, per_rank, windows
-from pairmill.tasks.out.pair_reader import PairReader
+from pairmill.tasks.release.export.epoch_order import Consumer, per_rank, windows
+from pairmill.tasks.release.export.pair_reader import PairReader
 
 
 class TrainingPairs(IterableDataset[dict[str, Any]]):
@@ -21,8 +21,8 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
 
     Ranks and workers get different pairs; together they get each pair once an epoch, but for at most ranks - 1 that are
     left out so that all ranks get equally many. Ranks come from torch.distributed, else from RANK and WORLD_SIZE.
-    The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `tasks.out.epoch_order`
-    for how thoroughly it shuffles, and `tasks.out.pair_reader` for the size of dataset to export instead.
+    The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `epoch_order`
+    for how thoroughly it shuffles, and `pair_reader` for the size of dataset to export instead.
 
     To resume within an epoch without workers, store `state_dict` and give it to `load_state_dict` of an equal dataset.
     With workers each worker has a state of its own: torchdata's StatefulDataLoader stores and restores them.

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pairmill.catalog.ask.gallery_query import Choice, ImageSet, SortOrder
+from pairmill.catalog.queries.gallery.gallery_query import Choice, ImageSet, SortOrder
 
 ID = re.compile(r"[0-9a-f]{32}")
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.changes import changed_ids
-from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.gallery_file import gallery_file, last_commit
-from pairmill.catalog.ask.gallery_query import Gallery, ImageSet
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.changes import changed_ids
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file, last_commit
+from pairmill.catalog.queries.gallery.gallery_query import Gallery, ImageSet
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
 

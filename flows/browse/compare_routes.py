@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from pairmill.catalog.ask.changes import Change, changed_images, changes
-from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.queries.compare.changes import Change, changed_images, changes
+from pairmill.catalog.queries.datasets import Dataset
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, BackgroundTasks, Body, Query
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.ask.cluster_names import cluster_names
-from pairmill.catalog.ask.gallery_query import FACETS, Choice, Gallery, GalleryPage
+from pairmill.catalog.queries.gallery.cluster_names import cluster_names
+from pairmill.catalog.queries.gallery.gallery_query import FACETS, Choice, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake

@@ -6,10 +6,10 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.document_items import document_items
-from pairmill.catalog.ask.why import Facts, Scope, rows_of_key, scope_of
-from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.explain.document_items import document_items
+from pairmill.catalog.queries.explain.why import Facts, Scope, rows_of_key, scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.flows.browse.asked import ID
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page

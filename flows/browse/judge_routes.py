@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.judged_samples import JudgedSample, judged_samples
-from pairmill.catalog.ask.report import plan_of
-from pairmill.catalog.ask.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
-from pairmill.catalog.ask.why import scope_of
-from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.queries.explain.why import scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.queries.judge.judged_samples import JudgedSample, judged_samples
+from pairmill.catalog.queries.judge.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log

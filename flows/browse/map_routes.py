@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairmill.catalog.ask.gallery_query import FACETS, Gallery, ImageSet
-from pairmill.catalog.ask.image_vectors import ImageVectors
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.gallery.gallery_query import FACETS, Gallery, ImageSet
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.picture_search import PictureSearch
 
 if TYPE_CHECKING:
-    from pairmill.tasks.out.picture_map import PictureMap  # imports faiss, 0.3 CPU s, which a start saves
+    from pairmill.tasks.release.gallery.picture_map import PictureMap  # imports faiss, 0.3 CPU s, which a start saves
 
 NAMED = 10  # values of a column that have a colour of their own
 NONE, LEVELS = 255, 254  # codes: no value; numbers are 0 to LEVELS
@@ -74,7 +74,7 @@ class PictureMaps:
         self._builder.shutdown(cancel_futures=True)
 
     def _make(self, dataset: str, gallery: Gallery) -> MappedGallery:
-        from pairmill.tasks.out.picture_map import picture_map
+        from pairmill.tasks.release.gallery.picture_map import picture_map
 
         stored = self._search.vectors(dataset)
         shas = gallery.pictures()

@@ -11,7 +11,7 @@ from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import FOLDER
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
-from pairmill.tasks.out.thumbnail_cache import SIDES
+from pairmill.tasks.release.gallery.thumbnail_cache import SIDES
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # a picture never changes under its sha256
 

@@ -6,11 +6,11 @@ from collections import OrderedDict
 
 import numpy as np
 
-from pairmill.catalog.ask.gallery_file import last_commit
-from pairmill.catalog.ask.image_vectors import ImageVectors, image_vectors
-from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.gallery_file import last_commit
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors, image_vectors
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.browsed_lake import BrowsedLake
@@ -19,7 +19,7 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.whole.sign_codes import SignCodes
-from pairmill.tasks.out.vector_search import sign_codes
+from pairmill.tasks.release.gallery.vector_search import sign_codes
 
 FOUND = 600  # the most similar pictures, which the gallery's filters then restrict
 REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of their gallery need

@@ -7,9 +7,9 @@ from starlette.responses import FileResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.outcome import report_path
-from pairmill.tasks.out.html_report import is_report_of
-from pairmill.tasks.out.page_template import page_policy
+from pairmill.flows.run.outcome import report_path
+from pairmill.tasks.release.report.html_report import is_report_of
+from pairmill.tasks.release.report.page_template import page_policy
 
 
 def routes(opened: BrowsedLake) -> APIRouter:

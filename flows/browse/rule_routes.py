@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from pairmill.catalog.ask.report import plan_of
-from pairmill.catalog.ask.rule_view import beside, rule_views
-from pairmill.catalog.ask.saved_recipe import saved_recipe
-from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.compare.trial_cut import cut_plan, trial_cut, with_rule
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.figures.saved_recipe import saved_recipe
+from pairmill.catalog.queries.gallery.rule_view import beside, rule_views
 from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked

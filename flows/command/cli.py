@@ -40,7 +40,7 @@ def _run_logged(args: argparse.Namespace) -> int:
     """Run the command with JSON lines on standard error; an error of the program is one of them."""
     import logging
 
-    from pairmill.tasks.run.json_log import json_lines
+    from pairmill.tasks.run.place.json_log import json_lines
 
     with json_lines():
         try:

@@ -51,8 +51,8 @@ def deployments(**_: Any) -> Iterable[str]:
 
 def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
     """List the names and versions of the lake's datasets, in half a second."""
-    from pairmill.catalog.ask import datasets
     from pairmill.catalog.lake.opening import create_or_open
+    from pairmill.catalog.queries import datasets
 
     with create_or_open(parsed_args.lake, read_only=True) as lake:
         found = datasets.published(lake)

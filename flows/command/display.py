@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from pairmill.flows.progress_text import duration, progress_text
-from pairmill.tasks.run import json_log
-from pairmill.tasks.run.progress import Progress
+from pairmill.flows.run.progress_text import duration, progress_text
+from pairmill.tasks.run.place import json_log
+from pairmill.tasks.run.place.progress import Progress
 from pairmill.tasks.run.session import Session
 
 

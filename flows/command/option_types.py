@@ -96,7 +96,7 @@ def network(text: str) -> str:
 
 def model_sizes(text: str) -> tuple[str, Any]:
     """Parse the resources of a model, as `parse_size` does."""
-    from pairmill.flows.model_size import parse_size
+    from pairmill.flows.run.model_size import parse_size
 
     try:
         return parse_size(text)

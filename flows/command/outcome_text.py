@@ -3,11 +3,11 @@
 from rich.console import Console
 from rich.table import Table
 
-from pairmill.catalog.ask.datasets import FunnelStep
+from pairmill.catalog.queries.datasets import FunnelStep
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.command.terminal import DEMO, shown, table
-from pairmill.flows.outcome import Outcome
+from pairmill.flows.run.outcome import Outcome
 
 
 def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:

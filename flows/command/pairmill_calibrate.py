@@ -6,19 +6,19 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.gallery_file import gallery_file
-from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.judged_csv import read_verdicts, write_sample
-from pairmill.catalog.ask.judged_samples import JudgedSample, judged_samples
-from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
-from pairmill.catalog.ask.models_behind import models_behind
-from pairmill.catalog.ask.report import plan_of
-from pairmill.catalog.ask.sample_draw import drawn_sample, judged_text, lower_bound, pair_texts
-from pairmill.catalog.ask.why import scope_of
-from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.explain.why import scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.catalog.queries.figures.models_behind import models_behind
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.queries.judge.judged_csv import read_verdicts, write_sample
+from pairmill.catalog.queries.judge.judged_samples import JudgedSample, judged_samples
+from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold, judged_threshold, sample_of
+from pairmill.catalog.queries.judge.sample_draw import drawn_sample, judged_text, lower_bound, pair_texts
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError

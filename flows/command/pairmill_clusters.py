@@ -4,12 +4,12 @@ import json
 from argparse import Namespace
 from dataclasses import astuple, fields
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.gallery_file import gallery_file
-from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.named_clusters import NamedCluster, named_clusters
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.queries.gallery.named_clusters import NamedCluster, named_clusters
 from pairmill.flows.command.pairmill_read import show
 
 

@@ -3,13 +3,13 @@
 from argparse import Namespace
 from dataclasses import astuple, fields
 
-from pairmill.catalog.ask import datasets
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.flows.api.name_list import name_list
+from pairmill.flows.api.version_clip import version_clip
 from pairmill.flows.command.pairmill_read import show
-from pairmill.flows.name_list import name_list
-from pairmill.flows.version_clip import version_clip
-from pairmill.tasks.out.concepts import Concept
-from pairmill.tasks.out.concepts import concepts as count
+from pairmill.tasks.release.gallery.concepts import Concept
+from pairmill.tasks.release.gallery.concepts import concepts as count
 
 LEGEND = (
     "pictures: kept, by CLIP; texts: pairs that name it; dropped: by CLIP, most by this rule (dropped_by_rule).\n"

@@ -2,12 +2,12 @@
 
 from argparse import Namespace
 
-from pairmill.catalog.ask.released_texts import released_texts
+from pairmill.catalog.queries.export.released_texts import released_texts
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.controls import visible
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.terminal import console, shown, table
-from pairmill.flows.settings import load_recipe, notes_on
+from pairmill.flows.run.settings import load_recipe, notes_on
 
 SHOWN = 100  # characters of an example
 

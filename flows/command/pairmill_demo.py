@@ -9,7 +9,7 @@ from pathlib import Path
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import run
 from pairmill.flows.command.terminal import console, shown
-from pairmill.flows.settings import ROOT
+from pairmill.flows.run.settings import ROOT
 
 GENERATOR = ROOT / "infra" / "demo" / "generate.py"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores

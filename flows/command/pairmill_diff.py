@@ -5,10 +5,10 @@ import sys
 from argparse import Namespace
 from dataclasses import asdict
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.diff_condition import diff_condition
-from pairmill.catalog.ask.version_diff import Spread, VersionDiff, version_diff
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.diff_condition import diff_condition
+from pairmill.catalog.queries.compare.version_diff import Spread, VersionDiff, version_diff
 from pairmill.catalog.terms.controls import visible
 
 
@@ -20,7 +20,7 @@ def diff(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(asdict(found), ensure_ascii=False))
     elif args.format == "html":
-        from pairmill.tasks.out.page_template import render
+        from pairmill.tasks.release.report.page_template import render
 
         print(render("version_diff.html.j2", diff=found))
     else:

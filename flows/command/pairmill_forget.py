@@ -3,11 +3,11 @@
 import sys
 from argparse import Namespace
 
-from pairmill.catalog.keep.forgotten_scorer import Forgettable, datasets_made_with, forgettable
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.keep.forget import forget as forget_scorer
+from pairmill.catalog.upkeep.forgotten_scorer import Forgettable, datasets_made_with, forgettable
+from pairmill.tasks.upkeep.forget import forget as forget_scorer
 
 
 def forget(args: Namespace) -> int:

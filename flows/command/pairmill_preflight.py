@@ -7,15 +7,15 @@ from math import inf, isinf
 
 from rich.console import Console
 
+from pairmill.flows.api.json_value import json_value
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.command.terminal import console, shown, table
-from pairmill.flows.json_value import json_value
 from pairmill.flows.preflight.preflight import Preflight
 from pairmill.flows.preflight.preflight import preflight as forecast
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.whole.cluster_sample import Range
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.run.place.progress import Progress
 
 
 def preflight(args: Namespace) -> int:

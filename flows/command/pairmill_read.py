@@ -9,19 +9,19 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.sql_answer import answer, answer_confined
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending import quarantine
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.write.version_names import version_names
-from pairmill.flows.json_value import json_value
-from pairmill.flows.words_in_sql import provide_words
+from pairmill.flows.api.json_value import json_value
+from pairmill.flows.api.words_in_sql import provide_words
 
 if TYPE_CHECKING:
-    from pairmill.tasks.out.concepts import Concept
+    from pairmill.tasks.release.gallery.concepts import Concept
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -73,10 +73,10 @@ def write_export(args: Namespace) -> int:
     """Export a dataset's files, and upload them if asked; take the lease only to record them in ``exports``."""
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
-    from pairmill.tasks.out.export import export, stem
-    from pairmill.tasks.out.export_forms import OF_DOCUMENTS
-    from pairmill.tasks.out.hub_push import check_push, push
-    from pairmill.tasks.run.progress import Progress
+    from pairmill.tasks.release.export.export import export, stem
+    from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
+    from pairmill.tasks.release.export.hub_push import check_push, push
+    from pairmill.tasks.run.place.progress import Progress
 
     check_is_lake(args.lake)
     if args.push:
@@ -104,9 +104,9 @@ def _gaps(lake: Lake, dataset: Dataset, names: str) -> "list[Concept]":
     """Count what the version has of each name in the file ``names``, by CLIP and by text; [] without a file."""
     if not names:
         return []
-    from pairmill.flows.name_list import name_list
-    from pairmill.flows.version_clip import version_clip  # torch, 3 s
-    from pairmill.tasks.out.concepts import concepts
+    from pairmill.flows.api.name_list import name_list
+    from pairmill.flows.api.version_clip import version_clip  # torch, 3 s
+    from pairmill.tasks.release.gallery.concepts import concepts
 
     return concepts(lake, dataset, name_list(names), version_clip(lake, dataset)[0].embed_texts)
 

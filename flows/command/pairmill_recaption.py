@@ -12,10 +12,10 @@ from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, shown
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 
 if TYPE_CHECKING:
-    from pairmill.flows.caption_outcome import CaptionOutcome
+    from pairmill.flows.run.caption_outcome import CaptionOutcome
 
 PRINTED = 12  # first captions in the terminal; the HTML strip has all
 
@@ -27,10 +27,10 @@ def recaption(args: Namespace) -> int:
         check_reason(args.retry)
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
-        from pairmill.catalog.ask.captioned import by_status
-        from pairmill.flows.caption_rate import CaptionRate
+        from pairmill.catalog.queries.captioned import by_status
         from pairmill.flows.command.display import Display
         from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
+        from pairmill.flows.run.caption_rate import CaptionRate
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
         warn_of_demo(screen, session.demo_weights)
         every = 5.0 if screen.is_terminal else Display.EVERY_SECONDS  # in a log each report is a line

@@ -10,7 +10,7 @@ import yaml
 from pairmill.catalog.recipe.extension import EXTENDS
 from pairmill.catalog.recipe.json_schema import recipe_schema
 from pairmill.catalog.recipe.recipe import find_file, load, settings_of
-from pairmill.flows.settings import RECIPES
+from pairmill.flows.run.settings import RECIPES
 
 
 def show(args: Namespace) -> int:

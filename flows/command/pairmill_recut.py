@@ -5,14 +5,14 @@ from argparse import Namespace
 from dataclasses import asdict
 from itertools import groupby
 
-from pairmill.catalog.ask import datasets
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.lake.without_pandas import work_without_pandas
 from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.api.json_value import json_value
 from pairmill.flows.command.option_types import overrides
-from pairmill.flows.json_value import json_value
 from pairmill.tasks.recut import CutTrial, try_recut
 from pairmill.tasks.recut import recut as publish_recut
 

@@ -5,11 +5,11 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
-from pairmill.catalog.ask import datasets
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.outcome import written_report
+from pairmill.flows.run.outcome import written_report
 
 
 def report(args: Namespace) -> int:

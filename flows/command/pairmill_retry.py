@@ -21,7 +21,7 @@ def fetch_addresses(args: Namespace) -> int:
             "them: RECIPE --models …"
         )
     named, compute = named_recipe(args), compute_of(args)
-    from pairmill.flows.again import fetch_session, fetch_steps
+    from pairmill.flows.run.again import fetch_session, fetch_steps
 
     with fetch_session(named, args.source, args.lake, compute) as session:
         from pairmill.flows.command.display import Display
@@ -40,13 +40,13 @@ def replay(args: Namespace) -> int:
     """Retry the items quarantined for ``--reason``, then curate with them."""
     quarantine.check_reason(args.reason)
     screen, named, compute = console(), named_recipe(args), compute_of(args)
-    from pairmill.flows.again import count_quarantined, replay_session
+    from pairmill.flows.run.again import count_quarantined, replay_session
 
     with replay_session(named, args.reason, args.lake, compute) as session:
         from pairmill.flows.command.display import Display
         from pairmill.flows.command.outcome_text import print_outcome
-        from pairmill.flows.outcome import outcome
         from pairmill.flows.replay import replay_steps
+        from pairmill.flows.run.outcome import outcome
 
         warn_of_demo(screen, session.demo_weights)
         before = count_quarantined(session.lake, args.reason)

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
-from pairmill.flows import nothing_to_do
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, shown
-from pairmill.flows.demo_models import demo_note
-from pairmill.flows.model_size import AN_EXAMPLE
-from pairmill.flows.run_recipe import Curated, curate_anew, last_result
-from pairmill.flows.settings import Compute, load_recipe, notes_on
+from pairmill.flows.run import nothing_to_do
+from pairmill.flows.run.demo_models import demo_note
+from pairmill.flows.run.model_size import AN_EXAMPLE
+from pairmill.flows.run.run_recipe import Curated, curate_anew, last_result
+from pairmill.flows.run.settings import Compute, load_recipe, notes_on
 
 if TYPE_CHECKING:
     from pairmill.tasks.run.session import Session
@@ -50,8 +50,9 @@ def _curate(
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
         from pairmill.catalog.lake.without_pandas import work_without_pandas
-        from pairmill.flows import curate, run_start  # noqa: F401 torch, 3 s
+        from pairmill.flows import curate  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
+        from pairmill.flows.run import run_start  # noqa: F401 torch, 3 s
 
         work_without_pandas()
 
@@ -74,7 +75,7 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     """Print the pending work of each step and write nothing; a missing lake counts as an empty one."""
     from pairmill.catalog.lake.opening import create_or_open
     from pairmill.flows.command.pending_text import print_pending
-    from pairmill.flows.run_start import resolve_sources
+    from pairmill.flows.run.run_start import resolve_sources
 
     sources = resolve_sources(recipe, args.source)
     with TemporaryDirectory(prefix="pairmill-dry-run-") as folder:

@@ -11,7 +11,7 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.run_parameters import parameters
-from pairmill.flows.settings import RECIPES, load_recipe
+from pairmill.flows.run.settings import RECIPES, load_recipe
 from pairmill.flows.with_prefect.local_prefect import answers, known_server
 from pairmill.flows.with_prefect.schedules import Timetable, list_schedules, remove_schedule, set_schedule
 

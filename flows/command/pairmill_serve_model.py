@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.terminal import console, shown
-from pairmill.flows.model_server import Service, service
+from pairmill.flows.run.model_server import Service, service
 from pairmill.flows.with_prefect.processes import start, stop, wait_for
 
 # Reading a model of 17B from a network disk takes minutes, and an engine compiles for some more.

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pairmill.catalog.ask import datasets, holdings
-from pairmill.catalog.ask.canary_rates import CanaryRate, canary_rates
-from pairmill.catalog.ask.token_usage import StepUsage, by_step
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.figures import holdings
+from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
+from pairmill.catalog.queries.figures.token_usage import StepUsage, by_step
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.write import runs
 from pairmill.flows.command.terminal import console, shown, table

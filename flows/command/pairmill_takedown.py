@@ -7,18 +7,18 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from pairmill.catalog.keep.takedown_record import near_hash
-from pairmill.catalog.keep.taken_items import Subject, Taken
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.upkeep.takedown_record import near_hash
+from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.flows.command.signed_report import read_key, sign
-from pairmill.flows.outcome import reports_folder
+from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.with_prefect.taken_artifacts import remove_artifacts, taken_names
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
-from pairmill.tasks.keep.takedown import NOT_REACHED, Takedown, preview, take_down
+from pairmill.tasks.upkeep.takedown import NOT_REACHED, Takedown, preview, take_down
 
 SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{32}")

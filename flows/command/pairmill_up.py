@@ -11,7 +11,7 @@ from rich.console import Console
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.run_parameters import parameters
 from pairmill.flows.command.terminal import console, shown
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.flows.with_prefect import alerts
 from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
@@ -75,7 +75,7 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     Raises PairmillError if the run does not complete.
     """
     from pairmill.flows.command.outcome_text import print_outcome
-    from pairmill.flows.outcome import outcome
+    from pairmill.flows.run.outcome import outcome
 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))

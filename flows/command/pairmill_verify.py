@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.verification import verify as verified
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.verification import verify as verified
 from pairmill.flows.command.terminal import console, shown
 
 

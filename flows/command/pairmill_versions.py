@@ -4,10 +4,11 @@ import sys
 import uuid
 from argparse import Namespace
 
-from pairmill.catalog.ask import datasets, exports
-from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.export import exports
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
@@ -74,7 +75,7 @@ def _confirm(dataset: Dataset) -> None:
 
 def _stays(lake: Lake, dataset: Dataset) -> list[str]:
     """List what a dropped version leaves behind."""
-    from pairmill.flows.outcome import report_path
+    from pairmill.flows.run.outcome import report_path
 
     found = ["documents, pictures and scores, for other versions and the next run"]
     found += [f"export {uri} ({format}, {rows:,} pairs)" for uri, format, rows in exports.of_version(lake, dataset)]

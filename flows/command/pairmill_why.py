@@ -4,13 +4,13 @@ from argparse import Namespace
 
 from rich.console import Console
 
-from pairmill.catalog.ask.why import Resolved, Scope, scope_of
-from pairmill.catalog.ask.why_document import explain_document
-from pairmill.catalog.ask.why_image import decisions, explain_image
-from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.asked_item import dataset_about, find_item
+from pairmill.catalog.queries.explain.why import Resolved, Scope, scope_of
+from pairmill.catalog.queries.explain.why_document import explain_document
+from pairmill.catalog.queries.explain.why_image import decisions, explain_image
+from pairmill.catalog.queries.explain.why_sentence import explain_sentence
+from pairmill.flows.api.asked_item import dataset_about, find_item
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.command.why_text import (
     decision_text,

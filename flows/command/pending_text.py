@@ -10,12 +10,12 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.terminal import shown, table
-from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
-from pairmill.flows.progress_text import unit_of
-from pairmill.flows.run_inputs import inputs_digest
+from pairmill.flows.run.nothing_to_do import notes_if_nothing_is_pending
+from pairmill.flows.run.progress_text import unit_of
+from pairmill.flows.run.run_inputs import inputs_digest
 
 if TYPE_CHECKING:
-    from pairmill.flows.survey import Pending
+    from pairmill.flows.run.survey import Pending
 
 
 def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
@@ -39,9 +39,9 @@ def _survey(lake: Lake, recipe: Recipe, sources: list[str], inputs: str) -> "tup
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.without_pandas import work_without_pandas
     from pairmill.catalog.pending.imported_scores import with_imported
-    from pairmill.flows.settings import resolve_source
-    from pairmill.flows.survey import survey  # all steps, 1 s
-    from pairmill.tasks.run import identity
+    from pairmill.flows.run.settings import resolve_source
+    from pairmill.flows.run.survey import survey  # all steps, 1 s
+    from pairmill.tasks.run.place import identity
 
     work_without_pandas()
     plan, _ = identity.with_scorers(compile_plan(recipe))

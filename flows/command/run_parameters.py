@@ -6,7 +6,7 @@ from pathlib import Path
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.secrets import has_secret, without_secrets
 from pairmill.flows.command.option_types import overrides
-from pairmill.flows.settings import resolve_source
+from pairmill.flows.run.settings import resolve_source
 
 
 def parameters(args: Namespace) -> dict:

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pairmill.catalog.ask.why import Facts
+from pairmill.catalog.queries.explain.why import Facts
 from pairmill.flows.command.terminal import shown
 
 

@@ -8,12 +8,12 @@ from pairmill.flows.machine.finding import Finding, Patient
 
 def lake_state(patient: Patient) -> Iterator[Finding]:
     """Open the lake for reading, which compares its catalog with the seal; the errors of opening are findings."""
-    from pairmill.catalog.ask import holdings
     from pairmill.catalog.lake import schema, seal
     from pairmill.catalog.lake.lease_row import holder_of
     from pairmill.catalog.lake.location import locate
     from pairmill.catalog.lake.new_place import check_new_place
     from pairmill.catalog.lake.opening import create_or_open
+    from pairmill.catalog.queries.figures import holdings
 
     location = locate(patient.lake)
     if not location.on_postgres and not Path(location.metadata).is_file():

@@ -23,7 +23,7 @@ def recipe_models(patient: Patient) -> Iterator[Finding]:
     if patient.recipe is None:
         yield Finding("ok", "no recipe named; `pairmill doctor RECIPE` looks for its models")
         return
-    from pairmill.flows.run_inputs import models_of
+    from pairmill.catalog.recipe.plan import models_of  # parses predicates: only where a recipe is named
 
     for name, spec in models_of(patient.recipe).items():
         try:

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairmill.catalog.ask.unit_outcomes import pictures_by_source
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
+from pairmill.catalog.queries.losses.unit_outcomes import pictures_by_source
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
-from pairmill.flows.run_start import session_on
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.run_start import session_on
+from pairmill.flows.run.settings import Compute
 from pairmill.ops.read.source import Source, SourceError, open_source, row_of
 from pairmill.tasks.collect.ingest import first_readers, ingest, reader_names
 from pairmill.tasks.collect.listing import listed

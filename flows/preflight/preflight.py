@@ -9,9 +9,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.datasets import FunnelStep
-from pairmill.catalog.ask.unit_outcomes import (
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import FunnelStep
+from pairmill.catalog.queries.losses.unit_outcomes import (
     UnitOutcomes,
     capped_clusters,
     known_contents,
@@ -20,8 +22,6 @@ from pairmill.catalog.ask.unit_outcomes import (
     unit_outcomes,
     written_bytes,
 )
-from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.recipe.thresholds import quantities
@@ -30,9 +30,9 @@ from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scaled
 from pairmill.flows.preflight.measured_run import Measured
 from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
-from pairmill.flows.run_start import checked_run, session_on
-from pairmill.flows.settings import Compute
-from pairmill.tasks.run.progress import ShowProgress, not_shown
+from pairmill.flows.run.run_start import checked_run, session_on
+from pairmill.flows.run.settings import Compute
+from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 MOST_PICTURES = 5000
 SIMILARITIES = ("best_similarity", "match_similarity")

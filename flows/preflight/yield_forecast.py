@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
+from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
 from pairmill.ops.whole.cluster_sample import Range, counted, jackknife
 from pairmill.ops.whole.repeats import repeats, repeats_range, still_none
 

@@ -7,7 +7,7 @@ from prefect.states import Completed, State
 from pydantic import Field
 
 from pairmill.catalog.terms.reasons import REASONS
-from pairmill.flows.settings import Compute, default_lake, load_recipe
+from pairmill.flows.run.settings import Compute, default_lake, load_recipe
 from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, ended_early, yaml_text
 from pairmill.flows.with_prefect.run_names import name_run
 
@@ -83,9 +83,9 @@ def _named(recipe: str, overrides: dict[str, Setting], models: str = "recipe") -
 
 def _replayed(recipe: Any, reason: str, lake: str, compute: Compute) -> State:
     """Run the replay flow and create the artifacts of its dataset; return Completed with what is left."""
-    from pairmill.flows.again import count_quarantined, replay_session
-    from pairmill.flows.outcome import outcome
     from pairmill.flows.replay import replay_steps
+    from pairmill.flows.run.again import count_quarantined, replay_session
+    from pairmill.flows.run.outcome import outcome
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
     from pairmill.flows.with_prefect.step_as_task import as_task
 
@@ -107,7 +107,7 @@ def _replayed(recipe: Any, reason: str, lake: str, compute: Compute) -> State:
 def _fetched(recipe: Any, sources: list[str], lake: str, compute: Compute, retry_failed: bool) -> State:
     """Run the fetch flow; return Completed with the number of addresses and the outcomes of the lake's."""
     from pairmill.catalog.pending import fetches
-    from pairmill.flows.again import fetch_session, fetch_steps
+    from pairmill.flows.run.again import fetch_session, fetch_steps
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
     from pairmill.flows.with_prefect.step_as_task import as_task
 

@@ -6,14 +6,14 @@ from urllib.parse import quote, urlsplit
 
 from prefect.logging import get_logger
 
-from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.outcome import Outcome
+from pairmill.flows.run.outcome import Outcome
 from pairmill.flows.with_prefect.artifact_texts import plain
 
 if TYPE_CHECKING:
-    from pairmill.flows.caption_outcome import CaptionOutcome
+    from pairmill.flows.run.caption_outcome import CaptionOutcome
 
 SIDE = 112  # pixels of the longer side: 40 pictures take some 120 KB of Prefect's database
 CAPTIONS = 24  # captions beside which a picture is shown
@@ -22,7 +22,7 @@ BROWSE_URL = "PAIRMILL_BROWSE_URL"
 
 def picture_gallery(found: Outcome) -> str:
     """Return Markdown with embedded pictures of a version, dropped by each rule and kept; '' if they cannot be read."""
-    from pairmill.tasks.out.report_pictures import few_pictures
+    from pairmill.tasks.release.report.report_pictures import few_pictures
 
     try:
         with create_or_open(found.lake, read_only=True) as lake:
@@ -54,7 +54,7 @@ def _row(cells: list[str]) -> list[str]:
 
 def caption_pictures(found: "CaptionOutcome") -> dict[str, str]:
     """Return Markdown of a picture for the first CAPTIONS captions, by sha256; {} if they cannot be read."""
-    from pairmill.tasks.out.thumbnails import thumbnails
+    from pairmill.tasks.release.gallery.thumbnails import thumbnails
 
     wanted = sorted({(row["sha256"], row["shard"]) for row in found.captions[:CAPTIONS]})
     try:

@@ -21,14 +21,14 @@ from prefect.logging import get_logger
 
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
-from pairmill.flows.outcome import Outcome
-from pairmill.flows.progress_text import progress_text
+from pairmill.flows.run.outcome import Outcome
+from pairmill.flows.run.progress_text import progress_text
 from pairmill.flows.with_prefect.artifact_pictures import caption_pictures, picture_gallery, report_link
 from pairmill.flows.with_prefect.artifact_texts import code, plain
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.run.place.progress import Progress
 
 if TYPE_CHECKING:
-    from pairmill.flows.caption_outcome import CaptionOutcome
+    from pairmill.flows.run.caption_outcome import CaptionOutcome
 
 EVERY_SECONDS = 2.0  # an update is a request that takes some 20 ms
 

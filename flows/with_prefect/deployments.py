@@ -9,7 +9,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
@@ -128,9 +128,9 @@ def _curated(
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.curate import curate_steps
-    from pairmill.flows.demo_models import demo_note
-    from pairmill.flows.outcome import outcome
-    from pairmill.flows.run_start import session
+    from pairmill.flows.run.demo_models import demo_note
+    from pairmill.flows.run.outcome import outcome
+    from pairmill.flows.run.run_start import session
     from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
     from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel

@@ -15,10 +15,18 @@ from pydantic import Field
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.flows.curate import measure_steps
-from pairmill.flows.progress_text import duration
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute
-from pairmill.flows.threshold_gate import FLOW, Answer, BesideThresholds, beside_thresholds, now, record, with_changes
+from pairmill.flows.run.progress_text import duration
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute
+from pairmill.flows.run.threshold_gate import (
+    FLOW,
+    Answer,
+    BesideThresholds,
+    beside_thresholds,
+    now,
+    record,
+    with_changes,
+)
 from pairmill.flows.with_prefect.artifact_pictures import SIDE, row_of_images
 from pairmill.flows.with_prefect.artifact_texts import code, plain
 from pairmill.flows.with_prefect.artifacts import ProgressArtifacts

@@ -7,7 +7,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Completed, Failed, State
 from pydantic import Field
 
-from pairmill.flows.settings import default_lake
+from pairmill.flows.run.settings import default_lake
 from pairmill.flows.with_prefect.deployments import ended_early
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
@@ -71,12 +71,12 @@ def _exported(
     wait_minutes: int,
 ) -> State:
     """Write the export; return Completed with its size."""
-    from pairmill.catalog.ask import datasets
     from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+    from pairmill.catalog.queries import datasets
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
-    from pairmill.tasks.out.export import export as write
-    from pairmill.tasks.run.progress import Progress
+    from pairmill.tasks.release.export.export import export as write
+    from pairmill.tasks.run.place.progress import Progress
 
     check_is_lake(lake)
     with create_or_open(lake) as opened:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.settings import ROOT
+from pairmill.flows.run.settings import ROOT
 from pairmill.flows.with_prefect.processes import Child, listens, start, stop, wait_for
 
 UP_SECONDS = 180.0  # a server answers in 6 to 12 s on a quiet machine of two CPUs

@@ -7,7 +7,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Completed, State
 from pydantic import Field
 
-from pairmill.flows.settings import default_lake
+from pairmill.flows.run.settings import default_lake
 from pairmill.flows.with_prefect.deployments import ended_early
 from pairmill.flows.with_prefect.run_names import name_run
 

@@ -8,7 +8,7 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from prefect.states import Completed, State
 
-from pairmill.flows.settings import Compute, default_lake, load_recipe
+from pairmill.flows.run.settings import Compute, default_lake, load_recipe
 from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, ended_early, yaml_text
 from pairmill.flows.with_prefect.run_names import name_run
 
@@ -71,11 +71,11 @@ def _recaptioned(
     approve_first: bool,
 ) -> State:
     """Run the recaption flow and create its artifacts; return Completed with the captions by status."""
-    from pairmill.catalog.ask.captioned import by_status
+    from pairmill.catalog.queries.captioned import by_status
     from pairmill.catalog.terms.controls import visible
-    from pairmill.flows.caption_rate import CaptionRate
-    from pairmill.flows.demo_models import demo_note
     from pairmill.flows.recaption import recaption_session, recaption_steps
+    from pairmill.flows.run.caption_rate import CaptionRate
+    from pairmill.flows.run.demo_models import demo_note
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
     from pairmill.flows.with_prefect.stall_alerts import StallAlerts
     from pairmill.flows.with_prefect.step_as_task import as_task

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.flows.progress_text import duration, unit_of
+from pairmill.flows.run.progress_text import duration, unit_of
 
 # What a step that reads sources adds. The rows of other steps have their own unit, and need no count of a table.
 CONTENT = ("documents", "images", "sentences", "links")

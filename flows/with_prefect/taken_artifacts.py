@@ -33,7 +33,7 @@ class TakenNames:
 
 
 def taken_names(lake: Lake) -> TakenNames:
-    """Read the names of what `catalog.keep.taken_items.select` found; call it before the rows are deleted."""
+    """Read the names of what `catalog.upkeep.taken_items.select` found; call it before the rows are deleted."""
     ids = "SELECT image_id FROM taken_images UNION SELECT sha256 FROM taken_pictures"
     said = (
         "SELECT text FROM taken_sentences UNION SELECT text FROM taken_fused "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from pairmill.flows.settings import ROOT
+from pairmill.flows.run.settings import ROOT
 from pairmill.flows.with_prefect.local_prefect import UP_SECONDS, logs
 from pairmill.flows.with_prefect.processes import Child, finish, start, stop
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, cpu, finish, parser, timed, wall
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.marginal_items import marginal_items
-from pairmill.catalog.ask.version_diff import version_diff
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.version_diff import version_diff
+from pairmill.catalog.queries.gallery.marginal_items import marginal_items
 
 RECUT, DIFF = 1.5, 5.0
 

@@ -25,7 +25,7 @@ from infra.bench import demo_vectors, topics, tree
 from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, ratio, timed
 from pairmill.ops.whole import kmeans
 from pairmill.ops.whole.search import recall_at_k, top_k
-from pairmill.tasks.run.rows import to_blobs
+from pairmill.tasks.run.items.rows import to_blobs
 
 TOP = 3
 SHARD, DIMENSION, CLUSTERS, ROUTES = 40_000, 512, 2_048, 2

@@ -25,10 +25,10 @@ from infra.bench.clip import random_model
 from infra.bench.measure import Row, Seconds, cpu, finish, parser, peak_mb, timed, wall
 from infra.bench.report import publish_made
 from infra.bench.topics import vectors
-from pairmill.catalog.ask.cluster_names import cluster_names
-from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.image_vectors import ID_BYTES, ImageVectors
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.gallery.cluster_names import cluster_names
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.queries.gallery.image_vectors import ID_BYTES, ImageVectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import FOUND, PictureSearch
@@ -36,8 +36,8 @@ from pairmill.flows.browse.rendering import FOLDER
 from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.whole.scan import most_similar
 from pairmill.ops.whole.sign_codes import SignCodes
-from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
-from pairmill.tasks.out.vector_search import sign_codes
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.vector_search import sign_codes
 from tests.worlds.browsed import Pages, serving
 from tests.worlds.chromium import tab
 

@@ -19,15 +19,15 @@ from pathlib import Path
 
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, Seconds, cpu, exponent, finish, parser, peak_mb, timed, wall
-from pairmill.catalog.ask.changes import changes
-from pairmill.catalog.ask.datasets import find, funnel
-from pairmill.catalog.ask.why import resolve, scope_of
-from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.queries.compare.changes import changes
+from pairmill.catalog.queries.datasets import find, funnel
+from pairmill.catalog.queries.explain.why import resolve, scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.terms.score import Stage
 
 LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut of new rows": None, "re-cut": 10.0,

@@ -23,10 +23,6 @@ from infra.bench.catalog import Notes, limit, opened, run
 from infra.bench.made_lake import LACKING, SHARD, add, add_homes, add_similarities, plan_30m
 from infra.bench.made_tables import TABLES
 from infra.bench.measure import Row, parser
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.holdings import counts
-from pairmill.catalog.ask.why import resolve, scope_of
-from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
@@ -34,6 +30,10 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.explain.why import resolve, scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.catalog.queries.figures.holdings import counts
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from infra.bench.measure import ROOT, Row, finish, parser
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.unit_outcomes import written_bytes
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.losses.unit_outcomes import written_bytes
 from pairmill.catalog.recipe.recipe import Recipe, validated
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.measured_run import Measured
 from pairmill.flows.preflight.preflight import Preflight, preflight
-from pairmill.flows.run_start import checked_run, session_on
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.run_start import checked_run, session_on
+from pairmill.flows.run.settings import Compute
 from pairmill.ops.whole.cluster_sample import Range
 
 TARGET = 0.8  # of the seeds, for each quantity

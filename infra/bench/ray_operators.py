@@ -31,9 +31,9 @@ import pyarrow.parquet as pq
 from infra.bench.measure import Row, finish, parser
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Output, Part, write_parts
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
 
 BATCHES = 4  # of an item

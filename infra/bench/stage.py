@@ -26,9 +26,9 @@ import simplejpeg
 from infra.bench.measure import Row, finish, parser
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.ops.image.decode import Decode
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
 
 BATCH, ITEMS, BATCHES = 16, 12, 10

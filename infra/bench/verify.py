@@ -11,11 +11,11 @@ from pathlib import Path
 
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, finish, parser, peak_mb, timed
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.verification import Verification, verify
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import Published, publish
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.compare.verification import Verification, verify
+from pairmill.catalog.queries.datasets import find
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.image.exif import exif
 from pairmill.ops.image.header import Header, inspect
 from pairmill.tasks.collect.bans_of_lake import ban_list
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import quarantine
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import quarantine
 from pairmill.tasks.run.session import Session
 from pairmill.tasks.run.stage import cpu_workers
 

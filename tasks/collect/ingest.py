@@ -37,8 +37,8 @@ from pairmill.ops.text.split import SentenceSplitter, normalise
 from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.collect.remember_places import remember
-from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
 
 # A small source gets smaller shards, so that every CPU has work. The size depends on all listed units, not on the new

@@ -8,7 +8,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Unit
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import Source, SourceError
-from pairmill.tasks.run.pool import stream_in_process
+from pairmill.tasks.run.pool.pool import stream_in_process
 
 # Units per message between the processes: some 2 MB.
 AT_ONCE = 10_000

@@ -2,7 +2,7 @@
 
 from pairmill.catalog.pending import other_locations
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
 
 

@@ -16,11 +16,11 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.generation import Advancing, Answering, Generation
 from pairmill.ops.text.generation_status import generation_status
-from pairmill.tasks.run.identity import decoder
-from pairmill.tasks.run.model_job import Piece
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.payloads import CHUNK, batches
-from pairmill.tasks.run.rows import quarantine
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.payloads import CHUNK, batches
+from pairmill.tasks.run.items.rows import quarantine
+from pairmill.tasks.run.place.identity import decoder
 
 NOTHING = Generation("", 0, "stop", 0.0)
 

@@ -1,9 +1,9 @@
 """Caption every image of a lake without rules: first a few for people to look at, then the others."""
 
-from pairmill.catalog.ask import captioned
 from pairmill.catalog.pending.uncaptioned import uncaptioned
+from pairmill.catalog.queries import captioned
 from pairmill.tasks.generate.caption import note_other_pictures, run_captioner
-from pairmill.tasks.run.identity import caption_scorer
+from pairmill.tasks.run.place.identity import caption_scorer
 from pairmill.tasks.run.session import Session
 
 FIRST = 200  # captions shown for approval before the cost of the others

@@ -20,8 +20,8 @@ from pairmill.tasks.generate.endpoints import generate_in_rounds
 from pairmill.tasks.generate.generative_job import GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.measure.score_pairs import score_generated
-from pairmill.tasks.run.identity import fuse_scorer, fuser
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.place.identity import fuse_scorer, fuser
 from pairmill.tasks.run.session import Session
 
 # Inputs of typical length, to fit the batch size: a caption of 40 words, five tags, a sentence of 25 words.

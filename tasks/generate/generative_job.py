@@ -10,8 +10,8 @@ import pyarrow as pa
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.ops.models.generation import Generation
 from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries, joined, quarantine_parts, usage
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Part
 
 # The most rows of an item: 20 to 50 s of a GPU at 10 to 25 texts a second, which is what a crash costs.
 ITEM_ROWS = 512

@@ -14,9 +14,9 @@ from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.tasks.generate.vocabulary import known_vocabulary, vocabulary
 from pairmill.tasks.measure.score_images import ScoreImages
-from pairmill.tasks.run.identity import Bound, decoder, embedder, tagger, tagger_name
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_rows, score_rows, to_vectors
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import read_rows, score_rows, to_vectors
+from pairmill.tasks.run.place.identity import Bound, decoder, embedder, tagger, tagger_name
 from pairmill.tasks.run.session import Session
 
 EMBED = "embed pictures for tags"

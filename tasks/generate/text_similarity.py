@@ -13,9 +13,9 @@ from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair.similarity import VERSION, similarity
-from pairmill.tasks.run.identity import clip
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_rows, scalars, to_vectors
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import read_rows, scalars, to_vectors
+from pairmill.tasks.run.place.identity import clip
 from pairmill.tasks.run.session import Session
 
 

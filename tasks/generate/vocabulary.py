@@ -26,9 +26,9 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
 from pairmill.ops.whole import grounding, tag_thresholds
-from pairmill.tasks.run.identity import noun_scorer, parser, tagger, tagger_name
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import scalars, to_halves
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import scalars, to_halves
+from pairmill.tasks.run.place.identity import noun_scorer, parser, tagger, tagger_name
 from pairmill.tasks.run.session import Session
 
 MINE, TRAIN = "mine nouns", "train tag words"

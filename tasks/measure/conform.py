@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from pairmill.catalog.ask.released_texts import Conformance, ScoredTexts
+from pairmill.catalog.queries.export.released_texts import Conformance, ScoredTexts
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.ops.batch import Batch
 from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
 from pairmill.ops.text.imported_words import CountsError, imported
-from pairmill.tasks.run.identity import bound
+from pairmill.tasks.run.place.identity import bound
 
 AT_ONCE = 4096
 

@@ -26,8 +26,8 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
 from pairmill.ops.text.imported_words import CountsError, imported
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_rows, read_table, score_rows
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import read_rows, read_table, score_rows
 from pairmill.tasks.run.session import Session
 
 TABLE = CORPUS_ENTROPY.table

@@ -15,11 +15,11 @@ from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.score_vectors import score_vectors
 from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run import scored
-from pairmill.tasks.run.identity import Bound, bound, decoder
-from pairmill.tasks.run.model_job import Piece
-from pairmill.tasks.run.payloads import batches
-from pairmill.tasks.run.scored import Scored
+from pairmill.tasks.run.items import scored
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.payloads import batches
+from pairmill.tasks.run.items.scored import Scored
+from pairmill.tasks.run.place.identity import Bound, bound, decoder
 from pairmill.tasks.run.session import Session
 
 

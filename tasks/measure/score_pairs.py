@@ -15,12 +15,12 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run import scored
-from pairmill.tasks.run.identity import bound, decoder
-from pairmill.tasks.run.model_job import Piece
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.payloads import batches
-from pairmill.tasks.run.scored import Scored, null_parts, score_parts
+from pairmill.tasks.run.items import scored
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.payloads import batches
+from pairmill.tasks.run.items.scored import Scored, null_parts, score_parts
+from pairmill.tasks.run.place.identity import bound, decoder
 from pairmill.tasks.run.session import Session
 
 # Images decoded at once, each with up to 12 candidate sentences.

@@ -10,11 +10,11 @@ from pairmill.catalog.terms.score import RUN_AT
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.score_vectors import score_vectors
 from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run import scored
-from pairmill.tasks.run.identity import bound
-from pairmill.tasks.run.model_job import Piece
-from pairmill.tasks.run.rows import read_rows
-from pairmill.tasks.run.scored import Scored
+from pairmill.tasks.run.items import scored
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.rows import read_rows
+from pairmill.tasks.run.items.scored import Scored
+from pairmill.tasks.run.place.identity import bound
 from pairmill.tasks.run.session import Session
 
 

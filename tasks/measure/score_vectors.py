@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_vectors
-from pairmill.tasks.run.identity import Bound, bound
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import measured, read_rows, score_rows, to_vectors
-from pairmill.tasks.run.scored import run_op
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import measured, read_rows, score_rows, to_vectors
+from pairmill.tasks.run.items.scored import run_op
+from pairmill.tasks.run.place.identity import Bound, bound
 from pairmill.tasks.run.session import Session
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run import scored
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.scored import Scored, model_of, null_parts, score_parts
+from pairmill.tasks.run.items import scored
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.scored import Scored, model_of, null_parts, score_parts
+from pairmill.tasks.run.place.identity import Bound
 
 
 @dataclass(frozen=True)

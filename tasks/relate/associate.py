@@ -34,9 +34,9 @@ from pairmill.ops.pair import similarity
 from pairmill.ops.whole.search import VERSION, top_k_apart
 from pairmill.tasks.relate.cluster import range_name
 from pairmill.tasks.relate.probe_search import route
-from pairmill.tasks.run.identity import clip
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
+from pairmill.tasks.run.place.identity import clip
 from pairmill.tasks.run.session import Session
 
 

@@ -18,7 +18,7 @@ from pairmill.catalog.pending.training import SURVIVORS, Trained
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.relate.cluster import ClusterCount, Nearest, assign, assigned_by, frozen, grown
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
 
 

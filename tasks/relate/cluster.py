@@ -28,8 +28,8 @@ from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.whole import kmeans
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.run.partition import Job, Part
-from pairmill.tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
+from pairmill.tasks.run.items.partition import Job, Part
+from pairmill.tasks.run.items.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from pairmill.tasks.run.session import Session
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise

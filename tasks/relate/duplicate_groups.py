@@ -21,8 +21,8 @@ from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.whole import components, semantic
 from pairmill.tasks.relate.cluster import range_name
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import read_range, to_halves
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import read_range, to_halves
 from pairmill.tasks.run.session import Session
 
 # An item's id has 32 hex digits; in memory it is 16 raw bytes.

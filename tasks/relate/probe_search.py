@@ -15,7 +15,7 @@ from pairmill.ops.whole import kmeans
 from pairmill.ops.whole.search import first_of_groups, recall_at_k
 from pairmill.tasks.relate.cluster import centroid_scorer, index, load_centroids, sentence_clustering
 from pairmill.tasks.relate.recall import CROWD, SAMPLE, group_numbers, nearest_sentences
-from pairmill.tasks.run.rows import to_vectors
+from pairmill.tasks.run.items.rows import to_vectors
 from pairmill.tasks.run.session import Session
 
 ROUTES = "image_routes"

@@ -9,7 +9,7 @@ from pairmill.catalog.pending import duplicate_edges, eligible, index_ranges, tr
 from pairmill.catalog.pending.eligible import matches
 from pairmill.catalog.pending.training import IMAGES, SENTENCES
 from pairmill.ops.whole.search import first_of_groups, recall_at_k
-from pairmill.tasks.run.rows import read_table, to_vectors
+from pairmill.tasks.run.items.rows import read_table, to_vectors
 from pairmill.tasks.run.session import Session
 
 SAMPLE = 200  # pictures: a recall of 0.95 is then known to within 0.02 (standard error over 600 places)

@@ -18,7 +18,7 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.text import minhash
 from pairmill.ops.whole.neighbours import near_in_order
 from pairmill.tasks.relate.duplicate_groups import DuplicateKind, edges, find_semantic, regroup
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
 
 TEXTS = DuplicateKind(

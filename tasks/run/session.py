@@ -16,14 +16,14 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.catalog.write.stream import commit_stream
-from pairmill.tasks.run.budget import Budget
-from pairmill.tasks.run.fleets import Fleets
-from pairmill.tasks.run.observer import Observer
-from pairmill.tasks.run.partition import Job, Output, Part, write_parts
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.process import LOG
-from pairmill.tasks.run.progress import Progress, RowCount, ShowProgress, not_shown
-from pairmill.tasks.run.run_limits import Spending
+from pairmill.tasks.run.cluster.fleets import Fleets
+from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.place.budget import Budget
+from pairmill.tasks.run.place.observer import Observer
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.place.progress import Progress, RowCount, ShowProgress, not_shown
+from pairmill.tasks.run.place.run_limits import Spending
+from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.stage import JobStage
 
 if TYPE_CHECKING:  # the readers of all formats, 0.3 s

@@ -4,7 +4,7 @@ A stage is a *job*, a picklable callable ``item -> parts``, and its rounds of wo
 job reads a work item's rows and returns rows of each table that it fills. The runner writes each part as one Parquet
 file under the run's id and yields one manifest a file, in the order in which items finish.
 
-Both placements write equal files. Small rounds run on a process pool of this machine (`tasks.run.small_rounds`), others
+Both placements write equal files. Small rounds run on a process pool of this machine (`place.small_rounds`), others
 on Ray Data, whose rows are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as
 rows keep every worker busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is
 therefore bounded by the shards and the model, whatever the length of the work list.
@@ -18,17 +18,16 @@ from types import TracebackType
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run import pool
-from pairmill.tasks.run.devices import devices_by_worker
-from pairmill.tasks.run.finished_rows import Report, ignore
-from pairmill.tasks.run.fleets import Fleets
-from pairmill.tasks.run.model_job import ModelJob
-from pairmill.tasks.run.on_ray import Fleet
-from pairmill.tasks.run.partition import Job, Output
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.process import LOG
-from pairmill.tasks.run.ray_nodes import started
-from pairmill.tasks.run.resources import (
+from pairmill.tasks.run.cluster.fleets import Fleets
+from pairmill.tasks.run.cluster.on_ray import Fleet
+from pairmill.tasks.run.cluster.ray_nodes import started
+from pairmill.tasks.run.items.finished_rows import Report, ignore
+from pairmill.tasks.run.items.model_job import ModelJob
+from pairmill.tasks.run.items.partition import Job, Output
+from pairmill.tasks.run.items.small_shards import join_small
+from pairmill.tasks.run.place.devices import devices_by_worker
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.place.resources import (
     Node,
     Resources,
     at_a_server,
@@ -37,10 +36,11 @@ from pairmill.tasks.run.resources import (
     resources,
     this_machine,
 )
-from pairmill.tasks.run.small_rounds import is_small, may_stay_here
-from pairmill.tasks.run.small_shards import join_small
-from pairmill.tasks.run.watchdog import Watchdog
-from pairmill.tasks.run.worker import JobWorker
+from pairmill.tasks.run.place.small_rounds import is_small, may_stay_here
+from pairmill.tasks.run.pool import pool
+from pairmill.tasks.run.pool.process import LOG
+from pairmill.tasks.run.pool.watchdog import Watchdog
+from pairmill.tasks.run.pool.worker import JobWorker
 
 # Seconds to wait for a cluster machine with the resources of one worker. A wait is visible to others within 4 s.
 PATIENCE_SECONDS = 20.0

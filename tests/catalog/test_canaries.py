@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.ask.canary_rates import canary_rate, canary_rates
-from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.cut import canaries, facts
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.figures.canary_rates import canary_rate, canary_rates
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from tests.worlds.shared import opened_new

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask.changes import Change, changes
-from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.compare.changes import Change, changes
+from pairmill.catalog.queries.datasets import Dataset
 from tests.examples import examples
 
 FATES = st.sampled_from(["", "", "sharp", "balance"])

@@ -6,8 +6,8 @@ import s3fs
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
-from pairmill.tasks.keep.lake_check import check_lake
-from pairmill.tasks.keep.repair import repair
+from pairmill.tasks.upkeep.lake_check import check_lake
+from pairmill.tasks.upkeep.repair import repair
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import remote_partition, write_yaml
 from tests.worlds.elsewhere import s3 as s3

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.ask.cluster_names import cluster_names
-from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.queries.gallery.cluster_names import cluster_names
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
 
 
 def gallery(path: Path, images: list[tuple[int | None, list[str] | None, str | None]]) -> Gallery:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask.why import Scope
-from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.explain.why import Scope
+from pairmill.catalog.queries.explain.why_sentence import explain_sentence
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from tests.examples import examples

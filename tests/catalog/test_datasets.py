@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask import datasets
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.error import PairmillError
 from tests.worlds.shared import opened_new
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.facts_tables import score_tables, tables_read
@@ -22,6 +20,8 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.declared import checked, declared

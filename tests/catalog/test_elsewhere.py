@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import s3fs
 
-from pairmill.catalog.ask.sql_answer import answer, answer_confined
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake import lease_row
 from pairmill.catalog.lake.attach import use_s3_credentials
@@ -20,6 +19,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import NEWEST
+from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
 from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest

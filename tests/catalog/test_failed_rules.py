@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.failed_rules import failed_rules
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.losses.failed_rules import failed_rules
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds import lakes

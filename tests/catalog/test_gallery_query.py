@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.ask.gallery_query import Choice, Gallery, ImageSet, SortOrder
+from pairmill.catalog.queries.gallery.gallery_query import Choice, Gallery, ImageSet, SortOrder
 from pairmill.catalog.terms.error import BadPredicate, PairmillError
 
 N = 400

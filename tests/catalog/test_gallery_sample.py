@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.gallery_file import gallery_file, temporary_gallery_file
-from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file, temporary_gallery_file
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from tests.worlds.published import published
 
 

@@ -12,7 +12,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 
 DEEP = "[" * 20_000 + "]" * 20_000
 NO_YAML = [DEEP, "{a: " * 5_000 + "1" + "}" * 5_000, "\n".join(" " * n + "a:" for n in range(2_000)), "1" * 5_000,

@@ -5,8 +5,8 @@ import random
 import pytest
 from scipy.stats import beta
 
-from pairmill.catalog.ask.binomial_bound import labels_needed, upper_bound
-from pairmill.catalog.ask.judged_threshold import fixed_sequence
+from pairmill.catalog.queries.figures.binomial_bound import labels_needed, upper_bound
+from pairmill.catalog.queries.judge.judged_threshold import fixed_sequence
 
 SHARE, CONFIDENCE = 0.05, 0.9
 

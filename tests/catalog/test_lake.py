@@ -9,13 +9,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pairmill.catalog.ask.sql_answer import LOCKED, answer
 from pairmill.catalog.lake import busy_retry, empty, schema
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.digest import file_stamp
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.queries.sql.sql_answer import LOCKED, answer
 from pairmill.catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition

@@ -9,7 +9,7 @@ import yaml
 from pairmill.catalog.recipe.json_schema import recipe_schema
 from pairmill.catalog.recipe.recipe import Recipe, load
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.settings import RECIPES
+from pairmill.flows.run.settings import RECIPES
 
 MINE = """
 name: mine

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.flows.settings import RECIPES
+from pairmill.flows.run.settings import RECIPES
 
 SCHEMA = Recipe.model_json_schema()
 SECTIONS = SCHEMA["$defs"] | {"Recipe": SCHEMA}

@@ -6,7 +6,7 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.declared import checked, declared
 from pairmill.catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage, of_generated_texts
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 
 
 def test_a_recipe_without_rules_on_candidates_computes_no_score_of_pairs_and_keeps_its_record():

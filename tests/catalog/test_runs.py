@@ -10,7 +10,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.quarantine import quarantined_share
 from pairmill.catalog.terms.error import BudgetSpent, NotApproved
 from pairmill.catalog.write import runs
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 
 
 class Stopped(BaseException):

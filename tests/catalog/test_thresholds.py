@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask.histogram import BINS, bins, passing
+from pairmill.catalog.queries.figures.histogram import BINS, bins, passing
 from pairmill.catalog.recipe.plan import compile_plan, tables_of
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.recipe.thresholds import Quantity, quantities

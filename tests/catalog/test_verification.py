@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask import verification
-from pairmill.catalog.ask.datasets import Dataset, find
-from pairmill.catalog.ask.verification import verify
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.compare import verification
+from pairmill.catalog.queries.compare.verification import verify
+from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.error import PairmillError
 from tests.examples import examples

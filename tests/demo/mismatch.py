@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.demo_models import DEMO_MODELS
+from pairmill.flows.run.demo_models import DEMO_MODELS
 from tests.demo.truth import precision_recall
 from tests.worlds.generated import generate
 from tests.worlds.line import curate

@@ -12,12 +12,12 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from pairmill.flows.outcome import Outcome, outcome
+from pairmill.flows.run.outcome import Outcome, outcome
 from pairmill.flows.with_prefect.artifact_pictures import picture_gallery, report_link
 from pairmill.flows.with_prefect.artifact_texts import code, plain
 from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar
 from pairmill.flows.with_prefect.local_prefect import free_port
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.run.place.progress import Progress
 from tests.worlds.line import rows
 from tests.worlds.published import published
 

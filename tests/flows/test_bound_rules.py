@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import pairmill as pm
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.models_behind import models_behind
-from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.figures.models_behind import models_behind
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.command.cli import main
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.score import Stage
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows

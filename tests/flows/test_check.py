@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.keep import lost_rows
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import released
 from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.upkeep import lost_rows
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.flows.command.cli import main
-from pairmill.tasks.keep import lake_check
+from pairmill.tasks.upkeep import lake_check
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, rows, scored_twice, work_done
 
@@ -150,7 +150,7 @@ def test_a_killed_repair_is_gone_on_with(curated_copy: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pairmill.tasks.keep.repair._forgotten", killed)
+        patch.setattr("pairmill.tasks.upkeep.repair._forgotten", killed)
         assert main(["check", "--lake", str(curated_copy), "--repair"]) == 130
     assert main(["check", "--lake", str(curated_copy)]) == 3
     assert main(["check", "--lake", str(curated_copy), "--repair"]) == 0

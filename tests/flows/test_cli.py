@@ -11,7 +11,7 @@ import pytest
 from pairmill.catalog.recipe.recipe import changed
 from pairmill.flows.command.arguments import GROUPS, parser
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import RECIPES, load_recipe
+from pairmill.flows.run.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
 

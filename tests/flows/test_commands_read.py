@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.why import scope_of
-from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.explain.why import scope_of
+from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import pairmill as pm
-from pairmill.catalog.ask import datasets
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.text.named_words import NamedWords
-from pairmill.tasks.out.concepts import concepts
+from pairmill.tasks.release.gallery.concepts import concepts
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 

@@ -12,17 +12,17 @@ from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
 from pairmill.flows.command.pairmill_run import overrides
-from pairmill.flows.demo_models import (
+from pairmill.flows.run.demo_models import (
     DEMO_MODELS,
     demo_note,
     dropped_rule_notes,
     with_demo_defaults,
     with_demo_models,
 )
-from pairmill.flows.settings import RECIPES, load_recipe, notes_on
+from pairmill.flows.run.settings import RECIPES, load_recipe, notes_on
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.model_digest import ModelError
-from pairmill.tasks.run import identity
+from pairmill.tasks.run.place import identity
 
 RULES = {
     "length": "n_words between 3 and 81",

@@ -10,7 +10,7 @@ from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
-from pairmill.flows.settings import RECIPES, ROOT, load_recipe
+from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.again_deployments import fetch, replay
 from pairmill.flows.with_prefect.deployments import curate
 from pairmill.flows.with_prefect.lake_deployments import check, export

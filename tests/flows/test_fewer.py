@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import pairmill as pm
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.verification import verify
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.verification import verify
 from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.terms.error import PairmillError
 from tests.worlds.commands import Tell

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pairmill.flows.settings import RECIPES, ROOT
+from pairmill.flows.run.settings import RECIPES, ROOT
 from tests.worlds.line import rows
 
 PACKAGE = Path(__file__).parents[1] / "packages" / "vividness"

@@ -7,14 +7,14 @@ import pytest
 from pairmill.catalog.recipe.parts_of_texts import FUSE_PROMPT
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.controls import printable
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.model_digest import ModelError, model_digest
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status
-from pairmill.tasks.run import identity
+from pairmill.tasks.run.place import identity
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_chat import save_chat_model

@@ -8,8 +8,8 @@ import pytest
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.run.session import Session
 from tests.worlds.line import curate, rows, stopped

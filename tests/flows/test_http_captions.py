@@ -9,8 +9,8 @@ import pytest
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.models.http.probe import questions
 from pairmill.ops.models.model_error import ModelError

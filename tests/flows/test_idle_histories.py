@@ -22,9 +22,9 @@ from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.catalog.write.version_names import name_version
-from pairmill.flows import nothing_to_do
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.display import Display
+from pairmill.flows.run import nothing_to_do
 from tests.examples import FULL
 from tests.worlds.shared import new_lake
 

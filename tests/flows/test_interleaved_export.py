@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.sentence_decisions import sentence_decisions
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.sql.sentence_decisions import sentence_decisions
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.ops.read.document import Document, Picture, Text
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter, normalise
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out.export import Exported, export
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export.export import Exported, export
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.commands import Tell
 from tests.worlds.superseding import ingested

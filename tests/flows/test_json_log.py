@@ -12,9 +12,9 @@ from pathlib import Path
 from jsonschema import validate
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run.json_log import json_lines
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.json_log import json_lines
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.line import rows
 

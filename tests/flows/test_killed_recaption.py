@@ -20,7 +20,7 @@ COMMITTED = ("registered", "captioned")
 
 @pytest.fixture(autouse=True)
 def _small_tars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", TAR_ROWS)
 
 
 @pytest.fixture(scope="session")

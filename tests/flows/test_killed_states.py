@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_there_leaves_what_is_checked_and_the_next_ends_as_
 def test_an_export_that_is_killed_between_two_files_goes_on_and_hands_out_no_damaged_picture(
     curated_copy: Path, tmp_path: Path, tell: Tell, capsys, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", TAR_ROWS)
     lake, whole, out = str(curated_copy), tmp_path / "whole", tmp_path / "out"
     tell("export", "demo", "--to", str(whole), "--lake", lake)
     command = ["export", "demo", "--to", str(out), "--lake", lake]

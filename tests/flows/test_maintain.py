@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.keep import vacuum as vacuuming
-from pairmill.catalog.keep.vacuum import vacuum
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.connection import connect
@@ -19,6 +17,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.terms.error import LeaseHeld
+from pairmill.catalog.upkeep import vacuum as vacuuming
+from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.sweep import sweep
 from pairmill.flows.command.cli import main

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.metrics import BusyGpus
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.metrics import BusyGpus
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from tests.worlds.elsewhere import free_port
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
@@ -100,7 +100,7 @@ def test_names_have_a_unit_or_count(served):
 
 
 def test_a_driver_that_does_not_answer_leaves_no_sample(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pairmill.flows.metrics.ASK_GPUS", ("/no/such/program",))
+    monkeypatch.setattr("pairmill.flows.run.metrics.ASK_GPUS", ("/no/such/program",))
     assert [family.samples for family in BusyGpus().collect()] == [[]]
 
 
@@ -127,5 +127,5 @@ def test_what_is_no_port_is_refused(wrong: str):
 
 
 def test_without_the_option_the_library_is_not_imported():
-    code = "import sys, pairmill.flows.run_start as r; assert 'prometheus_client' not in sys.modules"
+    code = "import sys, pairmill.flows.run.run_start as r; assert 'prometheus_client' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.model_server import Service, service
+from pairmill.flows.run.model_server import Service, service
 
 
 def environment(folder: Path, **packages: str) -> Path:

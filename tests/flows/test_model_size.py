@@ -11,9 +11,9 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.pairmill_run import compute_of
-from pairmill.flows.model_size import AN_EXAMPLE, ModelSize, check_sizes, parse_size
-from pairmill.flows.settings import Compute
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.flows.run.model_size import AN_EXAMPLE, ModelSize, check_sizes, parse_size
+from pairmill.flows.run.settings import Compute
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 
 
 def placed(*options: str) -> Placement:

@@ -10,21 +10,21 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.changes import changes
-from pairmill.catalog.ask.released_texts import released_texts
-from pairmill.catalog.ask.verification import verify
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
-from pairmill.catalog.keep.taken_items import Subject
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.changes import changes
+from pairmill.catalog.queries.compare.verification import verify
+from pairmill.catalog.queries.export.released_texts import released_texts
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
 from pairmill.flows.api.opened_lake import open_lake
-from pairmill.tasks.keep.takedown import take_down
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export.export import export
+from pairmill.tasks.upkeep.takedown import take_down
 from tests.worlds.commands import Tell
 from tests.worlds.published import REALSYN, SENTENCES, plan_of, published
 

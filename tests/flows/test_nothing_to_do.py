@@ -22,8 +22,8 @@ from pairmill.catalog.write.finished import Finished, remember
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.catalog.write.version_names import name_version
-from pairmill.flows import nothing_to_do, run_inputs
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run import nothing_to_do, run_inputs
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats
 from tests.worlds.installed import declaring
 from tests.worlds.shared import copied

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.dropped_versions import drop_version
-from pairmill.flows.settings import load_recipe
-from pairmill.flows.survey import survey
+from pairmill.flows.run.settings import load_recipe
+from pairmill.flows.run.survey import survey
 from pairmill.ops.text.sentence_structure import SentenceStructure
-from pairmill.tasks.run import identity
+from pairmill.tasks.run.place import identity
 from tests.worlds import lakes
 
 PUBLISHED = ("demo", 1, "861e75143de5b90de022a01d141b3978")

@@ -14,10 +14,11 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.write import measured
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.measured import Measurement, recall_measured, remember_measured
-from pairmill.flows import curate, nothing_to_do
-from pairmill.flows.run_inputs import inputs_digest
-from pairmill.flows.survey import survey
-from pairmill.tasks.run import identity
+from pairmill.flows import curate
+from pairmill.flows.run import nothing_to_do
+from pairmill.flows.run.run_inputs import inputs_digest
+from pairmill.flows.run.survey import survey
+from pairmill.tasks.run.place import identity
 from tests.worlds.shared import copied
 
 LAST = "SELECT version, content_digest, n_pairs, recipe FROM datasets WHERE name = 'demo' ORDER BY version DESC LIMIT 1"

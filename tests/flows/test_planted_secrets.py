@@ -38,7 +38,7 @@ import sys
 from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.settings import Compute
 from pairmill.flows.with_prefect import alerts
 from pairmill.flows.with_prefect.deployments import curate
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairmill.catalog.ask.unit_outcomes import UnitOutcomes
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
+from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
 from pairmill.flows.preflight.draw import Drawn, Sampling, scaled, sized
 from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
 from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.read.source import open_source, row_of
 from pairmill.ops.whole.repeats import still_none
 from pairmill.tasks.collect.listing import listed

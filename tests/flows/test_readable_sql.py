@@ -12,8 +12,8 @@ import pairmill as pm
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.version_clip import version_clip
 from pairmill.flows.command.cli import main
-from pairmill.flows.version_clip import version_clip
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 

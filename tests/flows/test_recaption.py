@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.ask.captioned import Spent
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.caption_rate import duration, figures
+from pairmill.catalog.queries.captioned import Spent
 from pairmill.flows.command.cli import main
+from pairmill.flows.run.caption_rate import duration, figures
 from pairmill.tasks.generate import caption_all
 from pairmill.tasks.run.session import Session
 from tests.worlds.commands import Tell
@@ -189,7 +189,7 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
 def test_a_killed_export_goes_on_in_its_folder(
     captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", TAR_ROWS)
     whole, out = tmp_path / "whole", tmp_path / "out"
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(whole))
     killed(captioned, photos, "export captions", 2 * TAR_ROWS, str(out))
@@ -205,7 +205,7 @@ def test_a_killed_export_goes_on_in_its_folder(
 def test_a_file_whose_pictures_are_found_elsewhere_too_is_made_anew_and_no_other(
     captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", TAR_ROWS)
     again, out, whole = tmp_path / "again", tmp_path / "out", tmp_path / "whole"
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
     tell(*command, str(out))

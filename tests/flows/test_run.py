@@ -10,10 +10,10 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.settings import load_recipe
-from pairmill.flows.survey import Survey, survey
-from pairmill.tasks.out.export import export
-from pairmill.tasks.run import identity
+from pairmill.flows.run.settings import load_recipe
+from pairmill.flows.run.survey import Survey, survey
+from pairmill.tasks.release.export.export import export
+from pairmill.tasks.run.place import identity
 from tests.worlds.commands import Tell, run_unread
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import copied, new_lake

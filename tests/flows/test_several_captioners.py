@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.report import generated, plan_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.figures.report import generated, plan_of
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from tests.worlds.commands import Tell
 from tests.worlds.generator import drawn
 from tests.worlds.line import curate, rows, stopped, work_done

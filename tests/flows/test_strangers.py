@@ -18,8 +18,8 @@ from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.run_parameters import check_unsigned
-from pairmill.flows.run_start import resolve_sources
-from pairmill.flows.settings import RECIPES
+from pairmill.flows.run.run_start import resolve_sources
+from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.read.places.tree import LocalTree
@@ -27,7 +27,7 @@ from pairmill.ops.read.source import SourceError, open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.fetch import FetchPictures
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
-from pairmill.tasks.run.partition import Output, write_parts
+from pairmill.tasks.run.items.partition import Output, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
 from tests.worlds.shared import opened_new

@@ -14,22 +14,22 @@ import pytest
 import s3fs
 from PIL import Image
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.verification import verify
-from pairmill.catalog.keep import takedown_record
-from pairmill.catalog.keep.taken_items import Subject
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.verification import verify
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.upkeep import takedown_record
+from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
-from pairmill.tasks.keep.takedown import take_down
-from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.upkeep.takedown import take_down
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
 from tests.worlds.elsewhere import write_yaml
@@ -166,7 +166,7 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
 
     with create_or_open(curated_copy) as lake:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("pairmill.tasks.keep.takedown.finish", killed)
+            patch.setattr("pairmill.tasks.upkeep.takedown.finish", killed)
             take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
         assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
         assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
@@ -272,7 +272,7 @@ def _holds(data: bytes, text: bytes, picture_bytes: bytes) -> bool:
 def test_a_run_at_work_is_waited_for_and_a_preview_changes_nothing(
     curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pairmill.tasks.keep.takedown.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("pairmill.tasks.upkeep.takedown.WAIT_SECONDS", 0.1)
     before = rows(curated_copy, "SELECT count(*), bit_xor(hash(p)) FROM pairs p")
     named = ["takedown", "--url", str(pages()) + "/", "--lake", str(curated_copy)]
     assert main([*named, "--dry-run"]) == 0

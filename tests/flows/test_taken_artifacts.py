@@ -10,11 +10,11 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-from pairmill.catalog.keep import taken_items
-from pairmill.catalog.keep.taken_items import Subject
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.upkeep import taken_items
+from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.flows.command.cli import main
-from pairmill.flows.outcome import outcome
+from pairmill.flows.run.outcome import outcome
 from pairmill.flows.with_prefect.artifact_pictures import picture_gallery
 from pairmill.flows.with_prefect.artifact_texts import plain
 from pairmill.flows.with_prefect.artifacts import _markdown, create_artifacts

@@ -17,7 +17,7 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_PORT, temporary_settings
 
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import ROOT
+from pairmill.flows.run.settings import ROOT
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.flows.with_prefect.schedules import maintain_nightly
 from pairmill.flows.with_prefect.work_pool import prepare

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pairmill as pm
-from pairmill.catalog.ask.diff_condition import diff_condition
-from pairmill.catalog.ask.version_diff import GroupCount, VersionDiff
+from pairmill.catalog.queries.compare.diff_condition import diff_condition
+from pairmill.catalog.queries.compare.version_diff import GroupCount, VersionDiff
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.cli import main
 from tests.worlds.commands import Tell

@@ -219,9 +219,9 @@ def measured(folder: Path) -> dict[str, object]:
     from pairmill.ops.read.source import open_source
     from pairmill.ops.text.split import SentenceSplitter
     from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
-    from pairmill.tasks.run.partition import Output
-    from pairmill.tasks.run.payloads import payloads
-    from pairmill.tasks.run.worker import JobWorker
+    from pairmill.tasks.run.items.partition import Output
+    from pairmill.tasks.run.items.payloads import payloads
+    from pairmill.tasks.run.pool.worker import JobWorker
 
     forget_peak()
     source = open_source(str(folder))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.run import pool
+from pairmill.tasks.run.pool import pool
 from tests.fuzz import hostile
 from tests.worlds.shared import new_lake
 

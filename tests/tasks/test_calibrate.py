@@ -15,15 +15,15 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, validated
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write import lease
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute
-from pairmill.flows.survey import survey
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute
+from pairmill.flows.run.survey import survey
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure import calibrate as steps
 from pairmill.tasks.measure.calibrate import calibrate_late
 from pairmill.tasks.measure.entropy import score_entropy
 from pairmill.tasks.measure.score_sentences import score_sentences
-from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.published import IMAGE_RULES, insert_fused, published
 from tests.worlds.published import plan_of as given_plan

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pairmill.catalog.ask.histogram import Histogram, bins
+from pairmill.catalog.queries.figures.histogram import Histogram, bins
 from pairmill.catalog.recipe.thresholds import Quantity
-from pairmill.tasks.out.charts import chart, number
+from pairmill.tasks.release.report.charts import chart, number
 
 
 def drawn(values: list[float], low: float | None = None, high: float | None = None, whole: bool = False) -> Histogram:

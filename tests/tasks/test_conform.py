@@ -7,11 +7,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.ask.released_texts import released_texts
+from pairmill.catalog.queries.export.released_texts import released_texts
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.tasks.measure.conform import conform
 from tests.ops.text.test_rules_of_the_paper import SHAPES
 

@@ -8,12 +8,12 @@ import pytest
 from lxml import html
 from PIL import Image
 
-from pairmill.catalog.ask.contamination_hits import SHOWN, SetHits, contamination_hits
-from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.figures.contamination_hits import SHOWN, SetHits, contamination_hits
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.flows.settings import load_recipe
-from pairmill.tasks.out.benchmark_pairs import with_benchmark_pictures
-from pairmill.tasks.out.page_template import render
+from pairmill.flows.run.settings import load_recipe
+from pairmill.tasks.release.report.benchmark_pairs import with_benchmark_pictures
+from pairmill.tasks.release.report.page_template import render
 from tests.worlds.shared import opened_new
 
 N = 20

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export.export import export
 from tests.worlds.energon import energon_python
 from tests.worlds.published import published
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
-from pairmill.flows.survey import survey
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.flows.run.survey import survey
 from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure.entropy import score_entropy

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.tasks.out.epoch_order import Consumer, per_rank, windows
+from pairmill.tasks.release.export.epoch_order import Consumer, per_rank, windows
 
 
 def served(n: int, seed: int, epoch: int, consumer: Consumer, done: int = 0) -> list[int]:

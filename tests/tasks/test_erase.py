@@ -6,14 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.keep.stale_statistics import refresh_statistics
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.upkeep.stale_statistics import refresh_statistics
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
-from pairmill.tasks.keep.erase import erase
+from pairmill.tasks.upkeep.erase import erase
 
 # Of each type of a column: values, and a condition that the smallest one meets.
 VALUES = {

@@ -21,9 +21,9 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.text_columns import RELEASED, of_version
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
-from pairmill.tasks.out.destination import Destination, HashingFile
-from pairmill.tasks.out.export import TAR_BYTES, export, spans
-from pairmill.tasks.out.export_forms import Format
+from pairmill.tasks.release.export.destination import Destination, HashingFile
+from pairmill.tasks.release.export.export import TAR_BYTES, export, spans
+from pairmill.tasks.release.export.export_forms import Format
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import REALSYN, picture, published
 from tests.worlds.samples import write
@@ -53,7 +53,7 @@ def lake(folder: Path):
 
 @pytest.fixture
 def small_tars(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", 4)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", 4)
 
 
 def files(place: Path) -> dict[str, bytes]:
@@ -127,7 +127,7 @@ def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, 
 def test_texts_have_the_columns_of_realsyn_first_and_the_rows_of_pairs(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("pairmill.tasks.out.export.TABLE_ROWS", 5)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TABLE_ROWS", 5)
     found = export(lake, "small", 1, str(tmp_path), "texts")
     assert (found.files, found.rows) == (3, N)
     tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
@@ -341,7 +341,7 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
 @given(st.lists(st.integers(1, 400_000_000), max_size=60), st.integers(1, 12))
 def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], most: int):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pairmill.tasks.out.export.TAR_ROWS", most)
+        patch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", most)
         cut = list(spans(np.array(sizes, np.int64), "webdataset"))
     assert [row for first, last in cut for row in range(first, last)] == list(range(len(sizes)))
     for first, last in cut:
@@ -352,7 +352,7 @@ def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], 
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
-    from pairmill.tasks.out import webdataset_tars
+    from pairmill.tasks.release.export import webdataset_tars
 
     def names() -> list[str]:
         return [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="out/").get("Contents", [])]

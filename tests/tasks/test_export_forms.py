@@ -11,10 +11,10 @@ import pytest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out.caption_export import export_captions
-from pairmill.tasks.out.export import export
-from pairmill.tasks.out.export_forms import SUFFIX
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export.caption_export import export_captions
+from pairmill.tasks.release.export.export import export
+from pairmill.tasks.release.export.export_forms import SUFFIX
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import REALSYN, published
 

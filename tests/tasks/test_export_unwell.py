@@ -11,8 +11,8 @@ import s3fs
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.out import caption_export, destination
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export import caption_export, destination
+from pairmill.tasks.release.export.export import export
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import published
 from tests.worlds.unwell import Unwell, unwell
@@ -44,7 +44,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files; waits between requests are the libraries' own business, and here they are short."""
-    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", 4)
+    monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", 4)
     monkeypatch.setattr("botocore.retryhandler.delay_exponential", lambda *_, **__: 0.005)
     monkeypatch.setattr("s3fs.core.asyncio.sleep", _briefly(s3fs.core.asyncio.sleep))
 

@@ -13,11 +13,11 @@ from PIL import Image
 
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.terms.ids import content_id, text_id
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.fetch import fetch, fetch_again
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.run.place.progress import Progress
 from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.web import Handler, Web, photograph, picture, redirect, status, web

@@ -10,12 +10,12 @@ import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
-from pairmill.tasks.run import pool
-from pairmill.tasks.run.fork_server import WITHOUT_CUDA, modules_for
-from pairmill.tasks.run.pace import Pace, wanted
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.pool import PoolShape, run_in_pool
-from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.pool.fork_server import WITHOUT_CUDA, modules_for
+from pairmill.tasks.run.pool.pace import Pace, wanted
+from pairmill.tasks.run.pool import pool
+from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool
+from pairmill.tasks.run.pool.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
 
 ALL = [f"{prefix}x" for prefix in (*OTHER_PREFIXES, *(backend.prefix for backend in OWN))]
@@ -37,8 +37,8 @@ print("duckdb", "duckdb" in sys.modules)
 
 WORKER = """
 import sys
-from pairmill.tasks.run import fork_server
-from pairmill.tasks.run.process import Process
+from pairmill.tasks.run.pool import fork_server
+from pairmill.tasks.run.pool.process import Process
 from tests.tasks.test_fork_server import computed, streamed
 if __name__ == "__main__":
     fork_server.preload(sys.argv[1:])

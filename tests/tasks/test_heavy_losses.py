@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from pairmill.catalog.ask.datasets import find, funnel
-from pairmill.catalog.ask.heavy_losses import heavy_losses
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find, funnel
+from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 

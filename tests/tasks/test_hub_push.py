@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.out.hub_push import check_push, push
+from pairmill.tasks.release.export.hub_push import check_push, push
 from tests.worlds.fake_hub import TOKEN, fake_hub
 
 FILES = {"small-v1-000000.tar": b"a tar" * 1000, "README.md": b"# Card\n", "SHA256SUMS": b"00  x\n",

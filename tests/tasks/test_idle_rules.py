@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask import idle_rules as ask
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.losses import idle_rules as ask
 from tests.worlds.published import plan_of, published
 
 RULES = (

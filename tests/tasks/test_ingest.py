@@ -15,7 +15,7 @@ from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect import ingest
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
-from pairmill.tasks.run.partition import Output, Part, write_parts
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
 

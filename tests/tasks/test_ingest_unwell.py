@@ -9,7 +9,7 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.ids import content_id
 from pairmill.flows.recaption import recaption_session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.user_error import user_message
 from pairmill.tasks.collect.ingest import ingest
 from tests.worlds.line import rows

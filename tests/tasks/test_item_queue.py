@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pairmill.tasks.run import item_queue
-from pairmill.tasks.run.item_queue import ItemQueue
+from pairmill.tasks.run.cluster import item_queue
+from pairmill.tasks.run.cluster.item_queue import ItemQueue
 
 ITEMS = {name: name.encode() for name in ("a", "b", "c")}
 

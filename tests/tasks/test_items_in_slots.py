@@ -16,9 +16,9 @@ from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import load
 from pairmill.tasks.generate.answers import TextQueries
 from pairmill.tasks.generate.fusion import FuseTexts
-from pairmill.tasks.run.messages import RowLease, RowsFinished
-from pairmill.tasks.run.model_line import ModelLine
-from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.pool.messages import RowLease, RowsFinished
+from pairmill.tasks.run.pool.model_line import ModelLine
 
 FUSER = f"hf:{Path(__file__).parents[2] / 'infra' / 'demo' / 'models' / 'fuser'}"
 SEEN = ("a red circle", "two blue squares beside a tree", "a green star under the old tree", "one dog", "a boat")

@@ -31,9 +31,9 @@ from pairmill.tasks.generate.tag import TagPictures
 from pairmill.tasks.generate.text_similarity import ScoreTexts
 from pairmill.tasks.measure.score_images import ScoreImages
 from pairmill.tasks.measure.score_sentences import ScoreSentences
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.partition import Job, Output, write_parts
-from pairmill.tasks.run.rows import to_blobs
+from pairmill.tasks.run.items.partition import Job, Output, write_parts
+from pairmill.tasks.run.items.rows import to_blobs
+from pairmill.tasks.run.place.identity import Bound
 from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.s3 import bucket, fresh_filesystem, server
 from tests.worlds.s3_fast import fill, quick

@@ -12,8 +12,8 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.tasks.measure.score_sentences import score_sentences
-from pairmill.tasks.run.identity import with_scorers
-from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.place.identity import with_scorers
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.published import published
 from tests.worlds.tiny import save_clip

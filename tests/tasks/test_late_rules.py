@@ -12,7 +12,7 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import validated
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export.export import export
 from tests.worlds.published import IMAGE_RULES, insert_fused, plan_of, published
 
 STATUS_OF_FUSED = ("synthetic_text", "synthetic_status")

@@ -21,11 +21,11 @@ from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.document import Document, Picture, Text
 from pairmill.ops.read.source import open_source
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out import parquet_tables
-from pairmill.tasks.out.caption_export import export_captions
-from pairmill.tasks.out.export import export
-from pairmill.tasks.out.text_choice import text_choice
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export import parquet_tables
+from pairmill.tasks.release.export.caption_export import export_captions
+from pairmill.tasks.release.export.export import export
+from pairmill.tasks.release.export.text_choice import text_choice
 from tests.worlds.published import SENTENCES, picture, published
 
 N = 14

@@ -14,11 +14,11 @@ import pytest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run import pool
-from pairmill.tasks.run.pace import Pace
-from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.resources import LANES
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.place.resources import LANES
+from pairmill.tasks.run.pool import pool
+from pairmill.tasks.run.pool.pace import Pace
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.placements import FED
 from tests.worlds.sleeping_model import Sleeps, noted

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.ops.whole import kmeans
-from pairmill.tasks.run.rows import on_disk, to_blobs
+from pairmill.tasks.run.items.rows import on_disk, to_blobs
 
 
 @given(blocks=st.lists(st.integers(0, 5), max_size=6), d=st.integers(1, 8), seed=st.integers(0, 99))

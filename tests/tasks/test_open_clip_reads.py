@@ -6,8 +6,8 @@ import pytest
 from torchvision.transforms.functional import pil_to_tensor
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export.export import export
 from tests.worlds.published import SENTENCES, published
 
 N = 12  # pictures of three formats

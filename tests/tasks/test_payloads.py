@@ -12,8 +12,8 @@ from pairmill.catalog.pending.uncaptioned import uncaptioned
 from pairmill.catalog.pending.worklist import sorted_by_payload
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.ids import content_id
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
@@ -23,7 +23,7 @@ from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.measure.score_images import score_images
-from pairmill.tasks.run.payloads import payloads
+from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.run.session import Session
 from tests.worlds.noise import picture
 from tests.worlds.shared import new_lake

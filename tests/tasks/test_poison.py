@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run import poison
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.poison import LostWorker
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.pool import poison
+from pairmill.tasks.run.pool.poison import LostWorker
 from pairmill.tasks.run.stage import JobStage
 
 DIED = LostWorker("poison", "a worker process that ran it alone died")

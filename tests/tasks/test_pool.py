@@ -14,10 +14,10 @@ import pytest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.pool import PoolShape, run_in_pool, stream_in_process
-from pairmill.tasks.run.worker import JobWorker
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool, stream_in_process
+from pairmill.tasks.run.pool.worker import JobWorker
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from rich.console import Console
 from pairmill.catalog.pending.item import WorkItem, join
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.command.display import Display
-from pairmill.flows.progress_text import progress_text
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.progress_text import progress_text
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.run.progress import Progress, RowCount
+from pairmill.tasks.run.place.progress import Progress, RowCount
 from tests.worlds.shared import new_lake
 
 

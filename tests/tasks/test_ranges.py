@@ -12,7 +12,7 @@ from pairmill.catalog.pending.index_ranges import IndexFiles
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.tasks.relate.associate import Search
 from pairmill.tasks.relate.duplicate_groups import SemanticEdges
-from pairmill.tasks.run.rows import to_blobs
+from pairmill.tasks.run.items.rows import to_blobs
 
 CLUSTERS = 6
 ways = pytest.mark.parametrize("is_small", [False, True], ids=["row groups of the range", "all rows, once"])

@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.ask.why import resolve
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.explain.why import resolve
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.cli import main
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 from tests.worlds.packed import tar
 from tests.worlds.samples import table_bytes, write

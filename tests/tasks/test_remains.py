@@ -9,7 +9,7 @@ from pathlib import Path
 STARTED = """
 import multiprocessing, os, signal, sys
 from multiprocessing import forkserver
-from pairmill.tasks.run.remains import hold, sweep
+from pairmill.tasks.run.pool.remains import hold, sweep
 
 def fork():
     sweep()

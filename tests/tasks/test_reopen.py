@@ -12,13 +12,13 @@ from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.sweep import sweep
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import replay
 from pairmill.tasks.measure.score_images import score_images
-from pairmill.tasks.run.partition import Output, Part, write_parts
-from pairmill.tasks.run.rows import read_rows, to_vectors
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
+from pairmill.tasks.run.items.rows import read_rows, to_vectors
 from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.web import photograph

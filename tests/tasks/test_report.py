@@ -11,8 +11,8 @@ import yaml
 from lxml import html
 from PIL import Image
 
-from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
@@ -22,10 +22,10 @@ from pairmill.catalog.write import runs
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console
-from pairmill.flows.outcome import outcome_in, written_report
-from pairmill.tasks.out import thumbnails
-from pairmill.tasks.out.html_report import is_report_of, write_report
-from pairmill.tasks.out.thumbnails import MOST_BYTES, SIDE, thumbnail
+from pairmill.flows.run.outcome import outcome_in, written_report
+from pairmill.tasks.release.gallery import thumbnails
+from pairmill.tasks.release.gallery.thumbnails import MOST_BYTES, SIDE, thumbnail
+from pairmill.tasks.release.report.html_report import is_report_of, write_report
 from tests.worlds.published import picture, published
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'

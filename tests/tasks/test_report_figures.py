@@ -12,7 +12,7 @@ from lxml import html
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.ops.text.topics import names
-from pairmill.tasks.out.html_report import write_report
+from pairmill.tasks.release.report.html_report import write_report
 from tests.worlds.line import curated_lake, rows
 from tests.worlds.published import published
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.devices import devices, devices_by_worker
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import ModelPool, Placement
-from pairmill.tasks.run.resources import (
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.devices import devices, devices_by_worker
+from pairmill.tasks.run.place.placement import ModelPool, Placement
+from pairmill.tasks.run.place.resources import (
     LANES,
     MOST_FEEDERS,
     UNBOUNDED,

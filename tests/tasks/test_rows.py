@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage
-from pairmill.tasks.run.rows import measured, scalars, score_rows, to_blobs, to_vectors
+from pairmill.tasks.run.items.rows import measured, scalars, score_rows, to_blobs, to_vectors
 from tests.examples import examples
 
 

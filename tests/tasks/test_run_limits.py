@@ -13,11 +13,11 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import BudgetSpent
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
-from pairmill.flows import nothing_to_do
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import Compute, load_recipe
-from pairmill.tasks.run.process import LOG
-from pairmill.tasks.run.run_limits import RunLimits, Spending
+from pairmill.flows.run import nothing_to_do
+from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.tasks.run.place.run_limits import RunLimits, Spending
+from pairmill.tasks.run.pool.process import LOG
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, curated_lake, rows
 from tests.worlds.shared import opened_new

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.run.session import Session

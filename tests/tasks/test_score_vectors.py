@@ -15,8 +15,8 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.catalog.terms.scores import OWN
 from pairmill.tasks.measure.score_vectors import ScoreVectors
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.rows import to_blobs
+from pairmill.tasks.run.items.rows import to_blobs
+from pairmill.tasks.run.place.identity import Bound
 from tests.worlds.shared import opened_new
 
 HEAD = Score("first", "image", (Column("first_value", "DOUBLE", "the first dimension"),), Stage.CLIP, ("image_vector",),

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from pairmill.catalog.pending import near_sentences
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
-from pairmill.flows.survey import survey
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.flows.run.survey import survey
 from pairmill.ops.text.split import normalise
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.relate.cluster import cluster
 from pairmill.tasks.relate.sentence_duplicates import group_sentences
-from pairmill.tasks.run.rows import to_vectors
+from pairmill.tasks.run.items.rows import to_vectors
 from pairmill.tasks.run.session import Session
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs

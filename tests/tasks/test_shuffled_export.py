@@ -14,9 +14,9 @@ import pytest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.out import export as of_dataset
-from pairmill.tasks.out import shuffled_pictures
-from pairmill.tasks.out.export import export
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export import shuffled_pictures
+from pairmill.tasks.release.export.export import export
 from tests.worlds.published import published
 
 N = 40
@@ -28,7 +28,8 @@ lake, to, order = sys.argv[1:]
 listed, scanned = os.listdir, os.scandir
 os.listdir = lambda *at: sorted(listed(*at), reverse=order == "backward")
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out import export as of_dataset, shuffled_pictures
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export import shuffled_pictures
 of_dataset.TAR_ROWS, shuffled_pictures.BUCKETS = 7, 2
 with create_or_open(lake) as opened:
     opened.execute(f"SET threads = {1 if order == 'backward' else 3}")

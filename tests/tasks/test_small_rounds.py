@@ -4,11 +4,12 @@ itself."""
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run import pool, stage
-from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.placement import ModelPool, Placement
-from pairmill.tasks.run.resources import Node
-from pairmill.tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
+from pairmill.tasks.run import stage
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.place.placement import ModelPool, Placement
+from pairmill.tasks.run.place.resources import Node
+from pairmill.tasks.run.place.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
+from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import Sleeps
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pairmill.catalog.pending.item import WorkItem, join
 from pairmill.catalog.write.commit import Manifest, Usage
 from pairmill.ops.fault import Fault
-from pairmill.tasks.run.partition import Output, Part, with_seconds, write_parts
-from pairmill.tasks.run.payloads import payloads
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.resources import Node, Resources, places
-from pairmill.tasks.run.rows import quarantine
-from pairmill.tasks.run.small_shards import LEAST_ROWS, join_small
+from pairmill.tasks.run.items.partition import Output, Part, with_seconds, write_parts
+from pairmill.tasks.run.items.payloads import payloads
+from pairmill.tasks.run.items.rows import quarantine
+from pairmill.tasks.run.items.small_shards import LEAST_ROWS, join_small
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.place.resources import Node, Resources, places
 from pairmill.tasks.run.stage import JobStage
 from tests.examples import examples
 from tests.worlds.noise import picture

@@ -20,10 +20,10 @@ from pairmill.catalog.terms.scores import SENTENCE_QUALITY
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.text.sentence_quality import SentenceQuality
 from pairmill.tasks.measure.score_sentences import ScoreSentences
-from pairmill.tasks.run import pool
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.partition import Job, Output, Part, write_parts
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.place.identity import Bound
+from pairmill.tasks.run.place.placement import ModelPool, Placement
+from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.stage import JobStage
 
 JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
@@ -192,7 +192,7 @@ def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[Wo
     """An address that nobody answers at, as a killed Ray leaves it."""
     program = (
         "import pickle, sys\n"
-        "from pairmill.tasks.run.placement import Placement\n"
+        "from pairmill.tasks.run.place.placement import Placement\n"
         "from pairmill.tasks.run.stage import JobStage\n"
         "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
         "with JobStage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"

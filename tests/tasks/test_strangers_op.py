@@ -17,11 +17,12 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.ops.batch import Batch
 from pairmill.ops.models.model_digest import ModelError
-from pairmill.tasks.run import stage, time_limit
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.scored import run_op
+from pairmill.tasks.run import stage
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.items.scored import run_op
+from pairmill.tasks.run.place.identity import Bound
+from pairmill.tasks.run.place.placement import Placement
 
 SCORE = Score(
     "vivid", "image", (Column("vividness", "DOUBLE", "x"),), stage=Stage.PIXELS, reads=("pixels",), package="p"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask.why import Scope, superseded_at
-from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import sentence_funnel
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
-from pairmill.flows.survey import survey
+from pairmill.catalog.queries.explain.why import Scope, superseded_at
+from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.flows.run.survey import survey
 from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter

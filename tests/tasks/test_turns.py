@@ -20,7 +20,7 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import RewriteCachedAnswers
-from pairmill.tasks.run.partition import Output, write_parts
+from pairmill.tasks.run.items.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}

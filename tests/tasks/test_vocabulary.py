@@ -14,9 +14,9 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
-from pairmill.flows.survey import survey
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.flows.run.survey import survey
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.tag import tag
@@ -27,7 +27,7 @@ from pairmill.tasks.relate.associate import associate
 from pairmill.tasks.relate.balance import cluster_survivors
 from pairmill.tasks.relate.cluster import cluster
 from pairmill.tasks.relate.duplicates import group_duplicates
-from pairmill.tasks.run import identity
+from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.session import Session
 from tests.worlds.generated import small_settings, world
 from tests.worlds.shared import copied, made_once, new_lake

@@ -15,8 +15,8 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
-from pairmill.tasks.run.resources import Resources
-from pairmill.tasks.run.waiting import Waiting
+from pairmill.tasks.run.cluster.waiting import Waiting
+from pairmill.tasks.run.place.resources import Resources
 from tests.worlds.growing_cluster import growing_cluster
 from tests.worlds.shared import made_once, new_lake, opened_new
 

@@ -9,11 +9,11 @@ import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.stage import JobStage
-from pairmill.tasks.run.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Worker:
 
 def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
-    monkeypatch.setattr("pairmill.tasks.run.watchdog.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pairmill.tasks.run.pool.watchdog.time.monotonic", lambda: now[0])
     watchdog, busy, idle = Watchdog(10, 3), Worker("worker 1 had a"), Worker("")
     for rows in range(1, 5):
         now[0] += 599

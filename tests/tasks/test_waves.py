@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.generate.waves import _keep_record
 from tests.worlds.shared import new_lake
 

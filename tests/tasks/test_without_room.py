@@ -21,8 +21,8 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_QUALITY, PERPLEXITY, SENTENCE_EMBEDDING
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import ImageQuality
 from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
@@ -33,10 +33,10 @@ from pairmill.tasks.collect.reopen import replay
 from pairmill.tasks.measure import score_images, score_sentences
 from pairmill.tasks.measure.score_images import ScoreImages
 from pairmill.tasks.measure.score_sentences import ScoreSentences
-from pairmill.tasks.run.identity import Bound
-from pairmill.tasks.run.model_job import ModelJob
-from pairmill.tasks.run.partition import Part
-from pairmill.tasks.run.rows import to_vectors
+from pairmill.tasks.run.items.model_job import ModelJob
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import to_vectors
+from pairmill.tasks.run.place.identity import Bound
 from pairmill.tasks.run.session import Session
 from tests.examples import examples
 from tests.worlds.cramped import Cramped, inputs

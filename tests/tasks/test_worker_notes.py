@@ -10,9 +10,9 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
-from pairmill.flows.settings import load_recipe
-from pairmill.tasks.run.identity import with_scorers
-from pairmill.tasks.run.placement import Placement
+from pairmill.flows.run.settings import load_recipe
+from pairmill.tasks.run.place.identity import with_scorers
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.placements import FED
 from tests.worlds.shared import opened_new

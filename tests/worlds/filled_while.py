@@ -13,7 +13,7 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.flows.recaption import recaption_session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.user_error import user_message
 from pairmill.tasks.collect.ingest import ingest
 from tests.worlds import published as world

@@ -12,9 +12,9 @@ import ray
 from ray.cluster_utils import Cluster
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.fleets import Fleets
-from pairmill.tasks.run.partition import Job, Output
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.cluster.fleets import Fleets
+from pairmill.tasks.run.items.partition import Job, Output
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import Sleeps, noted
 from tests.worlds.two_nodes import OnCpus, items

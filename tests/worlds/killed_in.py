@@ -21,7 +21,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.write import commit
 from pairmill.flows.command.cli import main
 from pairmill.tasks.generate import caption_all, waves
-from pairmill.tasks.out import caption_export, export, webdataset_tars
+from pairmill.tasks.release.export import caption_export, export, webdataset_tars
 from tests.worlds.line import kill
 
 STATES = ("lease", "publish", "digests", "seal", "export")

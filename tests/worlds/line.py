@@ -14,11 +14,11 @@ from pathlib import Path
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.outcome import outcome
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
-from pairmill.tasks.run.placement import SmallRounds
-from pairmill.tasks.run.progress import Progress, ShowProgress, not_shown
+from pairmill.flows.run.outcome import outcome
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.tasks.run.place.placement import SmallRounds
+from pairmill.tasks.run.place.progress import Progress, ShowProgress, not_shown
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.shared import made_once, new_lake
 

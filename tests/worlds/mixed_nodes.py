@@ -17,9 +17,9 @@ from ray.cluster_utils import Cluster
 
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.model_error import ModelError, UnfitDevice
-from pairmill.tasks.run.model_job import Piece
-from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import note, noted
 from tests.worlds.two_nodes import OnGpu, here, items, node_of, said

@@ -1,5 +1,5 @@
 """Placements of the tests' stages."""
 
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 
 FED = Placement(workers=1, models={"clip": ModelPool(gpus=0, feeders=2, replicas=(1, 1))})

@@ -23,7 +23,7 @@ from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.tasks.run.partition import Output, Part, write_parts
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from tests.worlds import shared
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")

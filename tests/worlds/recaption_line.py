@@ -8,10 +8,10 @@ import signal
 import sys
 
 from pairmill.flows.recaption import recaption_session, recaption_steps
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.generate import caption_all
-from pairmill.tasks.out import export
-from pairmill.tasks.run.progress import Progress
+from pairmill.tasks.release.export import export
+from pairmill.tasks.run.place.progress import Progress
 from tests.worlds.shared import new_lake
 
 FIRST = 8  # of 40 images: a few first captions, many others

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
-from pairmill.tasks.run import model_line
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.pool import model_line
 
 
 @cache

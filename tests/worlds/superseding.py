@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pairmill.catalog.pending.eligible import image_rows, sentence_rows
 from pairmill.catalog.terms.score import Stage
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake

@@ -21,14 +21,14 @@ from ray.cluster_utils import Cluster
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect import fetch as fetching
 from pairmill.tasks.collect.fetch import FetchPictures
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.items.model_job import Piece, one_by_one
+from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.shared import new_lake
 from tests.worlds.sleeping_model import note, noted

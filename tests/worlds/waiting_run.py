@@ -13,8 +13,8 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
-from pairmill.flows.settings import load_recipe
-from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.flows.run.settings import load_recipe
+from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.two_nodes import OnGpu, items
 

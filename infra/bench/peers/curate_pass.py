@@ -20,10 +20,11 @@ from typing import Any
 import torch
 
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.relate import cluster, duplicates
-from pairmill.tasks.run import fork_server, stage
+from pairmill.tasks.run import stage
+from pairmill.tasks.run.pool import fork_server
 
 # Ops that run in the flow process, by the module whose attribute the tasks call.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))

@@ -18,7 +18,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
 from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.terms.ids import text_id
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.places.file_table import Entry, FileTable

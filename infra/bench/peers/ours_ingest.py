@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 
 

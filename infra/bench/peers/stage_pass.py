@@ -8,8 +8,8 @@ import sys
 
 from pairmill.catalog.pending.worklist import pending_images
 from pairmill.catalog.terms.score import Stage
-from pairmill.flows.run_start import session
-from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure.score_images import image_job
 

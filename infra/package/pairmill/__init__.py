@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pairmill.flows.api.run import load as recipe
     from pairmill.flows.api.run import preflight as preflight
     from pairmill.flows.api.run import run as run
-    from pairmill.flows.settings import Compute as Compute
+    from pairmill.flows.run.settings import Compute as Compute
 
 _HOMES = {
-    "Compute": "flows.settings:Compute",
+    "Compute": "flows.run.settings:Compute",
     "OpenLake": "flows.api.opened_lake:OpenLake",
     "Pair": "flows.api.pair:Pair",
     "PairDataset": "flows.api.pair_dataset:PairDataset",

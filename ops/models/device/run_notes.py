@@ -1,6 +1,6 @@
 """Collect what a process must tell the user of its run: that a model works slower than it could, and why.
 
-A worker's log is read by nobody. `tasks.run.worker` sends the notes with an item's results.
+A worker's log is read by nobody. `tasks.run.pool.worker` sends the notes with an item's results.
 """
 
 from __future__ import annotations

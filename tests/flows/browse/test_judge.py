@@ -10,15 +10,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.judged_samples import judged_samples
-from pairmill.catalog.ask.sample_draw import images_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.judge.judged_samples import judged_samples
+from pairmill.catalog.queries.judge.sample_draw import images_of
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgements import register_judgements
 from pairmill.flows.browse.judge_routes import user_name
-from pairmill.flows.run_start import session_on
-from pairmill.flows.settings import Compute
+from pairmill.flows.run.run_start import session_on
+from pairmill.flows.run.settings import Compute
 from tests.worlds.browsed import ORIGIN, Pages, browsed, rows, text
 from tests.worlds.published import IMAGE_RULES, plan_of
 

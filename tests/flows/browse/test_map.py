@@ -9,9 +9,9 @@ import httpx
 import numpy as np
 import pytest
 
-from pairmill.catalog.ask.image_vectors import ImageVectors
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.ops.whole import projection
-from pairmill.tasks.out import picture_map as made
+from pairmill.tasks.release.gallery import picture_map as made
 from tests.worlds.browsed import Pages, ids, rows, text
 
 OF = "dataset=demo@1"

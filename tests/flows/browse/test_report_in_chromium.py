@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out.html_report import write_report
+from pairmill.tasks.release.report.html_report import write_report
 from tests.worlds.browsed import rows
 from tests.worlds.chromium import Tab, tab
 from tests.worlds.hostile_texts import hostile_lake

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.outcome import written_report
+from pairmill.catalog.queries.datasets import find
+from pairmill.flows.run.outcome import written_report
 from tests.worlds.browsed import browsed, text
 from tests.worlds.published import published
 

@@ -7,10 +7,10 @@ from urllib.parse import quote
 import pytest
 from lxml import html
 
-from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.sentence_decisions import sentence_decisions
-from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.compare.trial_cut import cut_plan, trial_cut, with_rule
+from pairmill.catalog.queries.sql.sentence_decisions import sentence_decisions
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import changed, load, validated
 from tests.worlds.browsed import Pages, rows, text

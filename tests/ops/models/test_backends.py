@@ -18,7 +18,7 @@ from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.tasks.generate.answers import ImageQueries
-from pairmill.tasks.run.model_job import Piece
+from pairmill.tasks.run.items.model_job import Piece
 from tests.worlds.chat_server import UNICODE, chat_server, picture_hash
 from tests.worlds.scripted_vlm import save_scripted
 

@@ -13,13 +13,13 @@ from pairmill.catalog.terms.backend import GROUP, OWN, backend_of, declared_back
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.flows.machine.recipe_models import recipe_models
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.generate.answers import ImageQueries
-from pairmill.tasks.run.identity import caption_scorer
-from pairmill.tasks.run.model_job import Piece
+from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.place.identity import caption_scorer
 from tests.worlds.installed import declaring
 from tests.worlds.samples import jpeg, write
 

@@ -5,7 +5,7 @@ import sys
 
 from open_clip import IMAGENET_CLASSNAMES
 
-from pairmill.flows.settings import load_recipe
+from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.pair.class_names import class_names
 
 
@@ -22,7 +22,7 @@ def test_another_name_has_none():
 def test_a_recipe_names_them_without_torch():
     """What reads a recipe, such as `pairmill status`, would wait 3 seconds for it."""
     script = (
-        "import sys; from pairmill.flows.settings import load_recipe; "
+        "import sys; from pairmill.flows.run.settings import load_recipe; "
         "print(len(load_recipe('demo', {'tags.vocabulary': 'imagenet'}).tags.vocabulary), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

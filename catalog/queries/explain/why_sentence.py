@@ -1,0 +1,115 @@
+"""Collect the lake's rows on one distinct sentence. Its decision is computed here, because no table stores it."""
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.superseded import gone_sentences
+from pairmill.catalog.queries.datasets import published
+from pairmill.catalog.queries.explain.sentence_groups import members
+from pairmill.catalog.queries.explain.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
+from pairmill.catalog.terms import text_columns
+
+
+def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return what the lake knows of a sentence, by the keys of its parts; a part is empty if unknown.
+
+    Keys: ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``.
+    """
+    origin = _origin(lake, content)
+    in_home_shard = home_filter(lake, "sentence_content", "content", content)
+    measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
+    checks = scope.plan.sentence_checks if scope.plan else ()
+    values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
+    rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
+    fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
+    group = members(lake, scope, content)
+    keeper = _keeper(lake, group, scope) if group and scope.plan else {}
+    decision = {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {}
+    if decision and not fell and keeper and keeper["content"] != content:
+        decision |= {"dropped_by": "duplicate", "value": keeper["content"]}
+    return {
+        "origin": origin,
+        "scores": measured,
+        "rules": rules,
+        "decision": decision,
+        "group": {"sentences": len(group), "keeper": keeper} if group else {},
+        "cluster": _cluster(lake, content, scope),
+        "candidate": _candidate(lake, content, scope),
+        "used": _used(lake, origin["text"], scope),
+        "datasets": _versions(lake, origin["text"]),
+    }
+
+
+def _origin(lake: Lake, content: str) -> Facts:
+    """Return the sentence's text, the number of its occurrences and the first MOST of them."""
+    found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
+    first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
+    repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
+    sql = f"""SELECT s.sentence_id, s.position, d.uri AS document, d.document_id, d.source FROM sentences s
+        LEFT JOIN documents d ON d.document_id = s.document_id WHERE s.content = ?
+        ORDER BY d.uri, s.position LIMIT {MOST}"""
+    return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
+
+
+def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
+    """Return ``content`` and ``text`` of the first member that passes the rules and is in a current document, or {}.
+
+    Members are evaluated one by one, so a group of a thousand that all fail takes a minute.
+    """
+    assert scope.plan
+    keys = ", ".join(map(quoted, group))
+    gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}
+    tables = scope.tables("sentence")
+    for content in group:
+        if content in gone:
+            continue
+        origin = _origin(lake, content)
+        measured = scores(
+            lake, scope, tables, "content", content, home_filter(lake, "sentence_content", "content", content)
+        )
+        values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
+        if all(rule["kept"] for rule in evaluate_rules(lake, scope.plan.sentence_checks, tables, values)):
+            return {"content": content, "text": origin["text"]}
+    return {}
+
+
+def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return the newest cluster of the sentence in scope, {} for none."""
+    sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
+        AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
+    scorer = scope.scorers.get("sentence_clusters", "")
+    rows = select_rows(lake, sql, (content, scope.upto, scorer, scope.dataset is None))
+    return rows[0] if rows else {}
+
+
+def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return the number of images that the sentence is a candidate for, and the MOST similar of them."""
+    scorer = scope.scorers.get("matches", "")
+    where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
+    rows = select_rows(
+        lake,
+        f"""SELECT i.image_id, i.url, m.similarity, count(*) OVER () AS pictures FROM (
+            SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
+        JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
+            ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}""",
+        (content, scope.upto, scorer, scorer),
+    )
+    pictures = rows[0]["pictures"] if rows else 0
+    return {"pictures": pictures, "nearest": [{k: v for k, v in row.items() if k != "pictures"} for row in rows]}
+
+
+def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
+    """Select the first MOST pairs of the dataset that contain the text; ``place`` is its column, 1 to 5."""
+    if scope.dataset is None:
+        return []
+    texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
+    sql = f"""SELECT image_id, raw_image_url AS url, list_position([{texts}], ?) AS place FROM pairs
+        WHERE dataset = ? AND version = ? AND ? IN ({texts}) ORDER BY image_id LIMIT {MOST}"""
+    return select_rows(lake, sql, (text, scope.dataset.name, scope.dataset.version, text))
+
+
+def _versions(lake: Lake, text: str) -> list[Facts]:
+    """Count the pairs that contain the text, by dataset version."""
+    most = max((each.n_texts for each in published(lake)), default=text_columns.RELEASED)
+    sql = f"""SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN ({", ".join(text_columns.texts(most))})
+        GROUP BY ALL ORDER BY ALL"""
+    return select_rows(lake, sql, (text,))

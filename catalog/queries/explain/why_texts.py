@@ -1,0 +1,73 @@
+"""Collect the texts made for an image, for `why`: captions by every captioner, tags and fused texts."""
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.chosen_captions import TABLES, chosen_rows, rows_by_text
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.queries.explain.all_captions import said
+from pairmill.catalog.queries.explain.why import (
+    Facts,
+    Scope,
+    rows_of_key,
+    select_rows,
+)
+
+_TEXTS = {
+    "captions": "'caption' AS kind, captioner AS \"by\", text, status",
+    "tags": "'tags' AS kind, '' AS \"by\", coalesce(nullif(array_to_string(tags, ', '), ''), '(none)') AS text, "
+    "'ok' AS status",
+    "synthetic": "'synthetic' AS kind, '' AS \"by\", synthetic_text AS text, synthetic_status AS status",
+}
+
+
+def texts_of(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
+    """Return all captions, tags and fused texts of the image, oldest first.
+
+    ``current``: by a scorer of the dataset. Current captions also have ``by``, the recipe's name of the captioner,
+    ``similarity`` if computed, and with several captioners ``chosen``: whether this text is the image's caption, and
+    ``score``: the (name, value) by which it was compared, if that is another than the similarity.
+    """
+    current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
+    name, compared = _compared(lake, sha256, scope, in_home_shard)
+    found = []
+    for table, columns in _TEXTS.items():
+        rows = rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
+        for row in rows:
+            scorer = row.pop("scorer")
+            of_it = by_scorer.get(scorer, {}) if table == "captions" else {}
+            if of_it and row["text"] in compared:
+                row["score"] = (name, compared[row["text"]])
+            found.append({"current": scorer in current or bool(of_it), **row, **of_it})
+    return sorted(found, key=lambda row: (row["commit"], row["kind"]))
+
+
+def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
+    """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
+    plan = scope.plan
+    if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
+        return {}
+    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
+    rows = select_rows(lake, f"SELECT place, similarity FROM ({said(plan, scope.upto, only)})")
+    chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
+    found = {}
+    for row in rows:
+        name = plan.recipe.captioners[row["place"]].name
+        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
+        found[plan.scorer(plan.captioner(row["place"]))] = {"by": name, "similarity": row["similarity"], **several}
+    return found
+
+
+def _compared(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tuple[str, dict[str, float]]:
+    """Return the score that compares captions, and its value for each text; ('', {}) for the CLIP's similarity."""
+    plan = scope.plan
+    if plan is None or len(plan.recipe.captioners) < 2 or plan.recipe.captions.choose != "best":
+        return "", {}
+    by = plan.compared_by
+    if by.table in TABLES or by.table not in scope.filled:
+        return "", {}
+    name = plan.recipe.captions.by
+    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
+    scores = rows_by_text(plan, by.table, scope.upto, only)
+    texts = f"SELECT DISTINCT text FROM captions WHERE {only}"
+    sql = f"SELECT text, {by.source[name]} FROM ({texts}) c JOIN {scores} s ON s.input_digest = {text_digest('c.text')}"
+    return name, dict(lake.query(sql))

@@ -1,0 +1,171 @@
+"""Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.schema import columns
+from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.export.shuffled_rows import shuffled
+from pairmill.catalog.terms import text_columns
+from pairmill.catalog.terms.error import PairmillError
+
+_ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
+PICTURE_SHARDS = "SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL"
+TYPED = 5  # samples from which `datasets` infers the columns' types
+
+
+def pair_columns(n_texts: int) -> dict[str, str]:
+    """Return column -> DuckDB type of a version's pairs, in the order of `pairs`; ``n_texts``: its number of texts."""
+    beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
+    return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
+
+
+def lake_id(lake: Lake) -> str:
+    """Return a unique id of the lake that survives moving it: DuckLake's UUID of the schema."""
+    return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """The rows of an export and their order.
+
+    Attributes:
+        by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
+        typical_first: Begin with `typical_pairs`.
+        seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
+        each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
+        on_the_web: Leave out pairs whose picture has no address on the web.
+    """
+
+    by_shard: bool = False
+    typical_first: bool = False
+    seed: int | None = None
+    each_of: tuple[str, ...] = ()
+    on_the_web: bool = False
+
+
+def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
+    """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
+
+    The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The
+    copy spills to disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes,
+    texts, three headers with padding.
+
+    ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
+    """
+    of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
+    own = text_columns.of_version(dataset.n_texts)
+    pairs = f"(SELECT {own} FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
+    if with_captions:
+        joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
+        pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
+    key = "image_id"
+    if order.each_of:
+        named = ", ".join(f"CASE WHEN length({name}) > 0 THEN {quoted(name)} END" for name in order.each_of)
+        each = f"SELECT *, unnest(list_filter([{named}], x -> x IS NOT NULL)) AS text_column FROM {pairs}"
+        pairs, key = f"(SELECT *, image_id || '-' || text_column AS sample FROM ({each}))", "sample"
+    by = shuffled(order.seed, f"p.{key}") if order.seed is not None else f"p.{key}"
+    if order.by_shard and order.seed is None:
+        by = f"c.shard, {by}"
+    if order.typical_first and (first := typical_pairs(lake, pairs, dataset.n_texts, bool(with_captions), key)):
+        by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
+    lake.execute(
+        f"""CREATE OR REPLACE TEMP TABLE export_rows AS
+        SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {by}) - 1 AS n,
+            coalesce(c.n_bytes, 0) + coalesce(strlen(p.text1), 0) + strlen(to_json(p)) + 4096 AS sample_bytes
+        FROM {pairs} p LEFT JOIN image_content c ON c.sha256 = p.sha256 ORDER BY n"""
+    )
+
+
+def typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, key: str = "image_id") -> list[str]:
+    """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
+
+    `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
+    stops it. A greedy cover by the distinct sets of known columns, of which there are few.
+
+    Args:
+        lake: The lake.
+        pairs: SQL for the version's rows of ``pairs``.
+        n_texts: The version's number of text columns.
+        with_captions: Whether they have the column ``captions``.
+        key: The column of their ids.
+    """
+    known = [
+        f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL"
+        for name, kind in pair_columns(n_texts).items()
+    ]
+    if with_captions:
+        known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
+    bits = " + ".join(f"CASE WHEN {each} THEN {1 << n} ELSE 0 END" for n, each in enumerate(known))
+    sets = lake.query(f"SELECT {bits} AS known, min({key}) FROM {pairs} GROUP BY ALL ORDER BY ALL")
+    left, found = reduce(or_, (bits_of_set for bits_of_set, _ in sets), 0), []
+    while left and len(found) < TYPED:
+        bits_of_set, row_id = max(sets, key=lambda each: (each[0] & left).bit_count())
+        left &= ~bits_of_set
+        found.append(row_id)
+    return found
+
+
+def sizes(lake: Lake) -> np.ndarray:
+    """Return ``sample_bytes`` of the gathered pairs in order: int64, 8 bytes per pair."""
+    return lake.table("SELECT sample_bytes FROM export_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
+
+
+def portion(lake: Lake, first: int, last: int) -> pa.Table:
+    """Return the gathered pairs number ``first`` to ``last`` - 1.
+
+    They have the columns of ``pairs``, the added captions if any, ``shard`` and ``format``.
+    """
+    sql = "SELECT * EXCLUDE (n, sample_bytes) FROM export_rows WHERE n >= ? AND n < ? ORDER BY n"
+    return lake.table(sql, (first, last))
+
+
+def picture_paths(lake: Lake, shards: str = PICTURE_SHARDS) -> dict[str, tuple[str, ...]]:
+    """Return, by shard, the files with the image bytes of the gathered rows; ``shards`` is a query of their shards."""
+    return payload_paths(lake, "payloads", [shard for (shard,) in lake.query(shards)])
+
+
+def release(lake: Lake) -> None:
+    """Drop the table that `gather` created."""
+    lake.execute("DROP TABLE IF EXISTS temp.export_rows")
+
+
+def check_unchanged(lake: Lake, dataset: Dataset) -> None:
+    """Raise PairmillError if a takedown has amended the version since ``dataset`` was read."""
+    now = find(lake, str(dataset))
+    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+        raise PairmillError(
+            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. Run "
+            "the same export again; it writes them anew."
+        )
+
+
+def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
+    """Return the place, format and number of pairs of each recorded export of a version."""
+    sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
+    return lake.query(sql, (dataset.name, dataset.version))
+
+
+def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
+    """Insert or replace the row in ``exports`` for this version, format and location. The caller holds the lease.
+
+    Raises:
+        PairmillError: The version was amended meanwhile.
+    """
+
+    def body() -> None:
+        key = (dataset.name, dataset.version, format, uri)
+        check_unchanged(lake, dataset)
+        lake.execute("DELETE FROM exports WHERE dataset = ? AND version = ? AND format = ? AND uri = ?", key)
+        row = (*key, files, rows, n_bytes, datetime.now(UTC))
+        lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    lake.retrying(body)

@@ -1,0 +1,190 @@
+"""Query the contents of a dataset version's report: aggregates and bounded samples only."""
+
+import json
+from typing import Any
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import undeclared
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.declared import declared, scores_of
+from pairmill.catalog.terms.score import Stage
+
+CLUSTERS_SHOWN = 240
+EXAMPLES = 3
+
+
+def plan_of(lake: Lake, dataset: Dataset) -> Plan:
+    """Compile the plan that the version was cut by: its stored recipe, and its scorers by the table they filled."""
+    recipe = Recipe.model_validate(json.loads(dataset.recipe))
+    sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
+    tables = lake.query(sql, (dataset.scorers,))
+    plan = compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
+    for place, scorer, similarity_scorer in _captioners(lake, dataset):
+        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity_scorer)
+    return plan
+
+
+def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
+    """Read index and scorers of the version's captioners; [] if the lake or the version is older than this table."""
+    if "dataset_captioners" not in lake.tables:
+        return []
+    sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
+    return lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version))
+
+
+def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """Return the scorers of the version, with everything needed to compute the same values again."""
+    return _rows(
+        lake,
+        "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
+        'FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest',
+        (dataset.name, dataset.version),
+    )
+
+
+def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
+    """Count the documents and quarantine rows in the lake when the version was cut."""
+    parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
+    return _rows(lake, f"SELECT {parts}", (dataset.commit,) * 2)[0]
+
+
+def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return (number of clusters, [(rank, images before balance, images after)]), largest first.
+
+    At most CLUSTERS_SHOWN clusters, evenly over the ranks. The images before balance are those that only balance or a
+    later step drops.
+    """
+    reached = ["", *_from_balance_on(lake, dataset)]
+    names = dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))
+    scorer = next((names[name] for name in CAPPED_BY if name in names), "")
+    clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
+    rows = lake.query(
+        f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,
+                count(DISTINCT item_id) FILTER (d.dropped_by <> 'balance') AS after
+            FROM (SELECT item_id, dropped_by FROM decisions WHERE dataset = ? AND version = ? AND kind = 'image'
+                AND dropped_by IN (SELECT unnest(?))) d
+            JOIN images i ON i.image_id = d.item_id JOIN ({clusters}) c ON c.sha256 = i.sha256 GROUP BY c.cluster),
+        ranked AS (SELECT *, row_number() OVER (ORDER BY before DESC, after DESC, cluster) AS rank,
+            count(*) OVER () AS n FROM sizes)
+        SELECT n, rank, before, after FROM ranked WHERE (rank - 1) % ((n + ? - 1) // ?) = 0 ORDER BY rank""",
+        (dataset.name, dataset.version, reached, scorer, dataset.commit, CLUSTERS_SHOWN, CLUSTERS_SHOWN),
+    )
+    return (rows[0][0] if rows else 0), [row[1:] for row in rows]
+
+
+def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
+    """Return the cap of the version: the recipe's, or the cap computed for its target; 1 without both."""
+    if recipe.balance.cap is not None:
+        return recipe.balance.cap
+    solved = "CAST(nullif(regexp_extract(value, 'cap=(\\d+)$', 1), '') AS INTEGER)"
+    sql = f"SELECT max({solved}) FROM decisions WHERE dataset = ? AND version = ? AND value LIKE 'cluster=%'"
+    return lake.query(sql, (dataset.name, dataset.version))[0][0] or 1
+
+
+def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return the names of the balance step and of all later steps in the version's funnel.
+
+    In older versions, which applied rules on captions after balance, these rules are included.
+    """
+    rows = lake.query(
+        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
+        "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
+        (dataset.name, dataset.version) * 2,
+    )
+    return [row[0] for row in rows]
+
+
+def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """Count duplicate ``edges`` and their images by kind, and the ``groups``, ``members`` and ``largest`` group."""
+    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
+    key = (dataset.name, dataset.version, dataset.commit)
+    edges = _rows(
+        lake,
+        "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
+        f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {known}) GROUP BY kind ORDER BY kind",
+        key,
+    )
+    groups = _rows(
+        lake,
+        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM image_groups "
+        f"WHERE {known} AND commit = (SELECT max(commit) FROM image_groups WHERE {known})",
+        key * 2,
+    )
+    return {"edges": edges, **groups[0]}
+
+
+def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest`` group."""
+    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
+    return _rows(
+        lake,
+        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
+        f"sentence_groups WHERE {known} AND commit = (SELECT max(commit) FROM sentence_groups WHERE {known})",
+        (dataset.name, dataset.version, dataset.commit) * 2,
+    )[0]
+
+
+def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
+    """Count the captions and fused texts of the pairs by status, with their total tokens and seconds.
+
+    Captions are counted by captioner if there are several.
+    """
+    found = []
+    for score in scores_of("image", plan.scores):
+        status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
+        if not status or score.stage < Stage.CAPTION:
+            continue
+        table = score.table
+        kind = (
+            f"'{table} by ' || captioner" if table == "captions" and len(plan.recipe.captioners) > 1 else f"'{table}'"
+        )
+        found += _rows(
+            lake,
+            f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
+            f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "
+            f"pairs WHERE dataset = ? AND version = ?) GROUP BY ALL ORDER BY n DESC, kind, {status}",
+            (dataset.name, dataset.version),
+        )
+    return found
+
+
+def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """Count quarantine rows by reason and stage, most frequent first, with EXAMPLES of each."""
+    return _rows(
+        lake,
+        "SELECT reason, stage, count(*) AS n, "
+        f"min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples "
+        "FROM quarantine WHERE commit <= ? GROUP BY reason, stage ORDER BY n DESC, reason, stage",
+        (dataset.commit,),
+    )
+
+
+def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """Sum the output of each step up to this version, over all runs: worker seconds, bytes, rows by table.
+
+    A job that fills several tables records its seconds in each partition, so each (shard, seconds) is counted once.
+    """
+    tables = _rows(
+        lake,
+        """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
+        FROM (SELECT step, "table" AS t, min("commit") AS first, sum(rows) AS n, sum(bytes) AS bytes FROM partitions
+            JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
+        GROUP BY step ORDER BY first, step""",
+        (dataset.commit,),
+    )
+    spent = lake.query(
+        """SELECT step, sum(seconds) FROM (SELECT DISTINCT "commit", shard, seconds FROM partitions WHERE commit <= ?)
+        JOIN commits USING ("commit") GROUP BY step""",
+        (dataset.commit,),
+    )
+    seconds = dict(spent)
+    return [{**row, "seconds": seconds.get(row["step"], 0.0)} for row in tables]
+
+
+def _rows(lake: Lake, sql: str, params: tuple) -> list[dict[str, Any]]:
+    """Run a query and return its rows as dictionaries."""
+    return lake.rows(sql, params)

@@ -1,0 +1,86 @@
+"""Write the CLIP vectors of a lake's pictures into one file, which a search maps into memory."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pairmill.catalog.lake.cache_folder import cache_folder
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.datasets import Dataset
+
+AT_ONCE = 50_000
+KEPT_FILES = 3  # per lake: 1 GB each for a million vectors; the least recently used go
+ID_BYTES = 32
+
+
+@dataclass(frozen=True)
+class ImageVectors:
+    """Vectors (n, d) float16 in the order of ``sha256s`` (n,), which is sorted; ``path`` is the file that is mapped.
+
+    ``scorer`` is the digest of the scorer, ``model`` of its CLIP model.
+    """
+
+    sha256s: np.ndarray
+    vectors: np.ndarray
+    scorer: str
+    model: str
+    path: Path
+
+    def row(self, sha256: str) -> int | None:
+        """Return the row of a picture, None without a vector."""
+        key = sha256.encode()
+        at = int(np.searchsorted(self.sha256s, np.bytes_(key)))
+        return at if at < len(self.sha256s) and self.sha256s[at] == key else None
+
+    def names(self, rows: np.ndarray) -> tuple[str, ...]:
+        """Return the sha256s of rows."""
+        return tuple(name.decode() for name in self.sha256s[rows])
+
+
+def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
+    """Map all image vectors of one CLIP scorer into memory from their file, which is written if it is missing.
+
+    The scorer is the version's, or without a version the newest. Returns None if it has made no vector.
+
+    The file is written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
+    """
+    known = lake.query("SELECT digest, model FROM scorers WHERE name = 'image_embedding' ORDER BY commit DESC")
+    found = [(digest, model) for digest, model in known if dataset is None or digest in dataset.scorers]
+    if not found:
+        return None
+    (scorer, model), *_ = found
+    of_scorer = f"image_embedding WHERE scorer = {quoted(scorer)} AND image_vector IS NOT NULL"
+    upto = f" AND commit <= {dataset.commit}" if dataset else ""
+    n, length = lake.query(
+        f"SELECT count(DISTINCT sha256), any_value(octet_length(image_vector)) FROM {of_scorer}{upto}"
+    )[0]
+    if not n:
+        return None
+    name = hashlib.sha256(f"{lake.data_path} {scorer} {n} {dataset and dataset.commit}".encode()).hexdigest()[:32]
+    path = cache_folder(lake, "browse") / f"vectors-{name}.bin"
+    size = n * (ID_BYTES + length)
+    if not path.exists() or path.stat().st_size != size:
+        for old in sorted(path.parent.glob("vectors-*.bin"), key=lambda each: each.stat().st_mtime)[: 1 - KEPT_FILES]:
+            for part in old.parent.glob(f"{old.stem}.*"):
+                part.unlink(missing_ok=True)
+        once = f"SELECT sha256, any_value(image_vector) AS v FROM {of_scorer}{upto} GROUP BY sha256"
+        _write(lake, f"{once} ORDER BY sha256", path, n)
+    path.touch()
+    ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
+    vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))
+    return ImageVectors(ids, vectors, scorer, model, path)
+
+
+def _write(lake: Lake, sql: str, path: Path, n: int) -> None:
+    """Write the ids, then the vectors; the file appears complete or not at all."""
+    half = path.with_suffix(f".{os.getpid()}")
+    with open(half, "wb") as ids, open(half, "r+b") as vectors:
+        vectors.seek(n * ID_BYTES)
+        for block in lake.blocks(sql, rows=AT_ONCE):
+            ids.write("".join(block["sha256"].to_pylist()).encode())
+            vectors.write(b"".join(block["v"].to_pylist()))
+    half.replace(path)

@@ -1,0 +1,115 @@
+"""Show a rule over a gallery: a histogram of what it compares, items just beside its threshold, and a sample.
+
+A threshold that moves is judged on the sample: the items with the smallest ids, which are hashes. Histograms of single
+columns cannot tell how many items pass all rules, because rules drop the same items.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.recipe.thresholds import Quantity, quantities
+
+BINS = 60
+SAMPLE = 2_000
+NEAR = 8
+_TABLES = {"image": ("images", "image_id"), "sentence": ("sentences", "content")}
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """One rule on images or sentences, with the distribution of the values that it compares.
+
+    ``quantity``: what the rule compares, if the rule is a lower or upper threshold and nothing else; only such a
+    threshold can be moved. ``kind``: 'image' or 'sentence'. ``counts``: number of items by bin from ``low`` to
+    ``high``. ``missing``: items without a value. ``sample``: of each sampled item its value, whether it passes all
+    other rules that judge it, and whether it is kept.
+    """
+
+    kind: str
+    check: Check
+    quantity: Quantity | None
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    missing: int
+    sample: tuple[tuple[float | None, bool, bool], ...]
+
+
+def rule_views(gallery: Gallery, plan: Plan) -> list[RuleView]:
+    """Return a view of each rule of which the gallery has the columns: those on images, then those on sentences.
+
+    A kind's rules stand in the order of the cut.
+    """
+    views = []
+    for kind in _TABLES:
+        known = [check for check in plan.checks(kind) if set(check.columns) <= gallery.columns(kind).keys()]
+        views += [_view(gallery, kind, check, [other for other in known if other is not check]) for check in known]
+    return views
+
+
+def keep_of(quantity: Quantity) -> str:
+    """Write the predicate of a quantity's bounds, as a recipe has it."""
+    factor = f" * {quantity.under}" if quantity.under else ""
+    is_open = None in (quantity.low, quantity.high) or quantity.strict_low or quantity.strict_high
+    if not is_open and not factor:
+        return f"{quantity.over} BETWEEN {quantity.low:g} AND {quantity.high:g}"
+    parts = []
+    for edge, sign, strict in ((quantity.low, ">", quantity.strict_low), (quantity.high, "<", quantity.strict_high)):
+        if edge is not None:
+            parts.append(f"{quantity.over} {sign}{'' if strict else '='} {edge:g}{factor}")
+    return " AND ".join(parts)
+
+
+def beside(gallery: Gallery, quantity: Quantity, kind: str = "image") -> dict[str, list[dict[str, Any]]]:
+    """Return NEAR distinct items just below and just above each threshold, nearest first; ``shown`` is the value."""
+    table, key = _TABLES[kind]
+    columns, distinct = ("image_id, sha256", "sha256") if kind == "image" else ("content, text", "content")
+    found = {}
+    for edge in (quantity.low, quantity.high):
+        for side, sign, order in (("below", "<", "DESC"), ("from", ">=", "ASC")):
+            if edge is not None:
+                where = f"isfinite(shown) AND shown {sign} {edge!r}"
+                sql = f"SELECT {columns}, dropped_by, CAST({quantity.sql} AS DOUBLE) AS shown FROM {table}"
+                once = f"QUALIFY row_number() OVER (PARTITION BY {distinct} ORDER BY {key}) = 1"
+                sql = f"SELECT * FROM ({sql}) WHERE {where} {once} ORDER BY shown {order}, {key} LIMIT {NEAR}"
+                found[f"{side} {edge:g}"] = gallery.rows(sql)
+    return found
+
+
+def _view(gallery: Gallery, kind: str, check: Check, others: list[Check]) -> RuleView:
+    table, key = _TABLES[kind]
+    quantity = _movable(check, gallery.columns(kind))
+    value = f"CAST({quantity.sql} AS DOUBLE)" if quantity else "NULL::DOUBLE"
+    low, high, counts, missing = _histogram(gallery, f"SELECT {value} AS v FROM {table}")
+    passing = " AND ".join(f"coalesce({other.keep}, true)" for other in others) or "true"
+    columns = f"{value} AS value, {passing} AS others, coalesce(dropped_by = '', false) AS kept"
+    rows = gallery.rows(f"SELECT {columns} FROM {table} ORDER BY {key} LIMIT {SAMPLE}") if quantity else []
+    sample = tuple((row["value"], row["others"], row["kept"]) for row in rows)
+    return RuleView(kind, check, quantity, low, high, counts, missing, sample)
+
+
+def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:
+    """Return the quantity of a rule that says no more than its bounds, else None."""
+    found = [each for each in quantities(check, types) if each.low is not None or each.high is not None]
+    if len(found) != 1:
+        return None
+    return found[0] if predicate.normal_form(check.name, keep_of(found[0])) == check.keep else None
+
+
+def _histogram(gallery: Gallery, values: str) -> tuple[float, float, tuple[int, ...], int]:
+    """Return (low, high, counts, number of items without a finite value) of the SQL ``values``, a column ``v``."""
+    ranges = "min(v) FILTER (isfinite(v)) AS low, max(v) FILTER (isfinite(v)) AS high, count(*) AS n"
+    found = gallery.rows(f"SELECT {ranges} FROM ({values})")[0]
+    low, high = found["low"], found["high"]
+    if low is None:
+        return 0.0, 1.0, (), found["n"]
+    width = (high - low) / BINS or 1.0
+    place = f"least({BINS - 1}, floor((v - {low!r}) / {width!r}))::INTEGER"
+    rows = gallery.rows(f"SELECT {place} AS bin, count(*) AS n FROM ({values}) WHERE isfinite(v) GROUP BY bin")
+    by_bin = {row["bin"]: row["n"] for row in rows}
+    counts = tuple(by_bin.get(n, 0) for n in range(BINS))
+    return low, high if high > low else low + 1.0, counts, found["n"] - sum(counts)

@@ -1,0 +1,135 @@
+"""Count, by source unit, which pictures of a dataset version were kept and which rule dropped the others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.datasets import Dataset
+
+_BLOCK = 2_000_000  # hash comparisons at once, 16 MB
+
+
+@dataclass(frozen=True)
+class UnitOutcomes:
+    """The pictures of a version, one entry each.
+
+    Attributes:
+        units: The names of the units that have pictures.
+        unit: Place of the picture's unit in ``units``, int (n,).
+        dropped_by: The rule that dropped it, '' for a kept one, str (n,).
+        content: Its content, str (n,).
+        group: Its duplicate group; a picture in no group is its own, str (n,).
+        n_bytes: Its bytes, int64 (n,).
+    """
+
+    units: tuple[str, ...]
+    unit: np.ndarray
+    dropped_by: np.ndarray
+    content: np.ndarray
+    group: np.ndarray
+    n_bytes: np.ndarray
+
+
+def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) -> UnitOutcomes:
+    """Read the outcomes of a version's pictures.
+
+    Args:
+        lake: The lake.
+        dataset: The version.
+        groups: Digest of the scorer of its duplicate groups, '' for none.
+        by_document: Whether documents stand for units.
+    """
+    unit = _unit(by_document)
+    found = lake.table(
+        f'SELECT {unit} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "group", '
+        f"i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) c "
+        "ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
+        f"LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer = {quoted(groups)}) g "
+        "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
+    )
+    units, place = np.unique(found["unit"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    fates, contents, groups_of = (
+        found[name].to_numpy(zero_copy_only=False).astype(str) for name in ("dropped_by", "content", "group")
+    )
+    return UnitOutcomes(tuple(units.tolist()), place, fates, contents, groups_of, found["n_bytes"].to_numpy())
+
+
+def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
+    """Count for each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
+
+    ``clusters`` is the digest of the scorer of the clusters.
+    """
+    rows = lake.query(
+        "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i "
+        f"JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) d "
+        f"ON d.item_id = i.image_id JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c "
+        "ON c.key = i.sha256 WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster"
+    )
+    return np.array(rows, np.float64).reshape(-1, 2)
+
+
+def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
+    """Count for each picture the units with a retrieved sentence of at least this similarity, int64 (n,).
+
+    ``scorer`` is the digest of the matches.
+    """
+    rows = lake.query(
+        f"SELECT m.sha256, count(DISTINCT {_unit(by_document)}) FROM match_candidates m JOIN sentences s USING "
+        "(content) JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ? "
+        "GROUP BY ALL",
+        (scorer, least),
+    )
+    counts = dict(rows)
+    return np.array([counts.get(content, 0) for content in found.content.tolist()], np.int64)
+
+
+def _decided(dataset: Dataset) -> str:
+    """Return SQL that selects a version's decisions on images."""
+    return f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
+
+
+def _unit(by_document: bool) -> str:
+    """Return SQL for the unit of document ``d``, or for the document itself."""
+    return "d.document_id" if by_document else "coalesce(nullif(d.unit, ''), d.document_id)"
+
+
+def pictures_by_source(lake: Lake) -> dict[str, int]:
+    """Count the pictures of each source, and the addresses of pictures that its documents link to."""
+    places = "SELECT d.source FROM images JOIN documents d USING (document_id) UNION ALL SELECT source FROM links"
+    return dict(lake.query(f"SELECT source, count(*) FROM ({places}) GROUP BY ALL"))
+
+
+def n_documents(lake: Lake) -> int:
+    """Count the documents of a lake."""
+    return lake.query("SELECT count(*) FROM documents")[0][0]
+
+
+def written_bytes(lake: Lake) -> tuple[int, int]:
+    """Return the bytes of a lake's pictures, and of all its other data files."""
+    of_pictures = "\"table\" = 'payloads'"
+    sums = ", ".join(
+        f"coalesce(sum(bytes) FILTER ({where}), 0)::BIGINT" for where in (of_pictures, f"NOT {of_pictures}")
+    )
+    return lake.query(f"SELECT {sums} FROM partitions")[0]
+
+
+def known_contents(lake: Lake, sampled: Lake, bits: int) -> set[str]:
+    """Return the contents of ``sampled`` that ``lake`` has too: equal bytes, or hashes that differ in ``bits`` or less.
+
+    All hashes are compared: 5,000 pictures with a million take 5 s.
+    """
+    contents = [content for (content,) in sampled.query("SELECT sha256 FROM image_content")]
+    equal = "SELECT sha256 FROM image_content WHERE sha256 IN (SELECT unnest(?::VARCHAR[]))"
+    found = {content for (content,) in lake.query(equal, (contents,))}
+    known = np.unique(lake.table("SELECT DISTINCT phash FROM image_hash WHERE phash IS NOT NULL")["phash"].to_numpy())
+    own = sampled.table("SELECT sha256, phash FROM image_hash WHERE phash IS NOT NULL")
+    if not len(known) or not len(own):
+        return found
+    hashes, names = own["phash"].to_numpy(), own["sha256"].to_pylist()
+    at_once = max(1, _BLOCK // len(known))
+    for first in range(0, len(hashes), at_once):
+        near = np.bitwise_count(hashes[first : first + at_once, None] ^ known[None, :]).min(axis=1) <= bits
+        found.update(names[first + int(place)] for place in np.flatnonzero(near))
+    return found

@@ -1,0 +1,124 @@
+"""Find rows that count twice, and tables whose number of rows differs from what `partitions` records.
+
+Each statement reads one snapshot, so a run may commit meanwhile. Tables with damaged files are left out: DuckDB would
+read wrong rows from them. Groups of a large table are aggregated on disk where memory is insufficient.
+"""
+
+from collections.abc import Collection, Iterator
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import READ_BY_PATH
+from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.upkeep.lost_rows import MOST, OF_A_PAGE, OF_ALL_ROWS, Damage
+from pairmill.catalog.upkeep.recorded_files import LIST, named_paths, still_named
+
+# Files of workers lie in a folder of their run; files that DuckDB writes or merges lie in the table's own folder.
+_OF_WORKERS = "NOT is_delete AND len(path) - len(replace(path, '/', '')) = 3"
+
+
+def doubled(lake: Lake) -> Iterator[Damage]:
+    """Yield files that are registered twice or belong to no partition, and partitions that are recorded twice."""
+    twice = f"SELECT table_name, path, max(rows), list(id ORDER BY id) FROM {LIST} WHERE NOT is_delete GROUP BY ALL"
+    for table, path, rows, ids in lake.query(f"{twice} HAVING count(*) > 1"):
+        yield Damage("doubled", table, "the file is registered twice", rows * (len(ids) - 1), path, tuple(ids[1:]))
+    extra = (
+        f"SELECT table_name, path, rows, id FROM {LIST} f WHERE {_OF_WORKERS} AND table_name IN "
+        "(SELECT DISTINCT \"table\" FROM partitions) AND path NOT IN (SELECT path FROM partitions WHERE path <> '') "
+        f"ORDER BY path LIMIT {MOST}"
+    )
+    found = lake.query(extra)
+    named = still_named(lake, [each[3] for each in found])
+    for table, path, rows, number in found:
+        if number in named:
+            yield Damage("doubled", table, "the file belongs to no partition", rows, path, (number,))
+    again = 'SELECT "table", partition_id FROM partitions GROUP BY ALL HAVING count(*) > 1'
+    records = (
+        'SELECT p."table", min(shard), min(scorer), max(p.rows), list(DISTINCT p.path ORDER BY p.path) '
+        "FROM partitions p "
+        f'SEMI JOIN ({again}) a ON a."table" = p."table" AND a.partition_id = p.partition_id '
+        'GROUP BY p."table", p.partition_id ORDER BY ALL'
+    )
+    for table, shard, scorer, rows, paths in lake.query(records):
+        later = ", ".join(f"'{path}'" for path in paths[1:])
+        ids = lake.unchecked(f"SELECT id FROM {LIST} WHERE NOT is_delete AND path IN ({later})") if later else []
+        text = "the partition is recorded twice"
+        yield Damage("doubled", table, text, rows, paths[-1], tuple(number for (number,) in ids), shard, scorer)
+
+
+def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:
+    """Yield files and groups of rows whose number of rows differs from `partitions`; ``without`` are damaged tables.
+
+    ``deep`` also counts the keys that have two rows of one scorer.
+    """
+    wrong = (
+        'SELECT p."table", p.path, p.rows, f.rows, f.id FROM partitions p '
+        f"JOIN {LIST} f ON f.path = p.path AND NOT is_delete WHERE f.rows <> p.rows"
+    )
+    for table, path, recorded, held, number in lake.query(wrong):
+        text = f"the file has {held:,} rows, and `partitions` records {recorded:,}"
+        yield Damage("counts", table, text, recorded, path, (number,))
+    yield from _unregistered(lake, without)
+    recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
+    keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
+    for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE} & lake.tables - set(without)):
+        yield from _groups(lake, table)
+        if deep and keys.get(table):
+            yield from _keys(lake, table, keys[table])
+
+
+def _unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
+    """Yield the partitions whose file DuckLake does not name, of tables whose files are never merged.
+
+    A file of pages that were read again is gone where none of its rows was new: all of them were deleted.
+    """
+    of_table = "SELECT path, rows FROM partitions WHERE \"table\" = ? AND path <> ''"
+    sql = f"{of_table} AND path NOT IN (SELECT path FROM {LIST})"
+    for table in sorted({*READ_BY_PATH} - set(without)):
+        of_page = f" AND shard NOT IN ({READ_AGAIN})" if table in OF_A_PAGE else ""
+        found = lake.query(sql + of_page, (table,))
+        named = named_paths(lake, table, [path for path, _ in found])  # committed since the files were listed
+        for path, rows in found:
+            if path not in named:
+                yield Damage("counts", table, "the partition's file is not registered", rows, path)
+
+
+def _groups(lake: Lake, table: str) -> Iterator[Damage]:
+    """Yield the shards and scorers of which a table has another number of rows than `partitions` records.
+
+    Rows of pages may be fewer, because those of pages that were read again are deleted, but not all may be missing.
+    Rows of a commit without a partition were computed by SQL and have no record.
+    """
+    names = {name for name, *_ in lake.query(f"DESCRIBE {table}")}
+    by = [name for name in ("shard", "scorer") if name in names]
+    group = ", ".join(by) or "1"
+    matched = " AND ".join(f"t.{name} IS NOT DISTINCT FROM p.{name}" for name in by) or "true"
+    of_page = table in OF_A_PAGE
+    by_commit = ', "commit"' if of_page else ""
+    differ = "t.n > p.n" if of_page else "coalesce(t.n, 0) <> p.n"
+    if of_page:
+        matched += ' AND t."commit" = p."commit"'
+        differ += f" OR (t.n IS NULL AND p.n > 0 AND p.shard NOT IN ({READ_AGAIN}))"
+    recorded = f"SELECT {group}{by_commit}, sum(rows) AS n FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
+    held = f"SELECT {group}{by_commit}, count(*) AS n FROM {table} GROUP BY ALL"
+    shard, scorer = (f"p.{name}" if name in by else "NULL" for name in ("shard", "scorer"))
+    sql = (
+        f"SELECT {shard}, {scorer}, coalesce(t.n, 0), p.n FROM ({recorded}) p LEFT JOIN ({held}) t ON {matched} "
+        f"WHERE {differ} ORDER BY ALL"
+    )
+    for shard, scorer, n, recorded in lake.query(sql):
+        where = f"shard {shard}" if shard else f"scorer {scorer}"
+        text = f"{where} has {n:,} rows, and `partitions` records {recorded:,}"
+        trouble = "doubled" if of_page and n > recorded else "counts"
+        yield Damage(trouble, table, text, abs(n - recorded), shard=shard, scorer=scorer)
+
+
+READ_AGAIN = "SELECT shard FROM inputs i JOIN rereads r ON r.unit = i.uri AND r.commit = i.commit"
+
+
+def _keys(lake: Lake, table: str, key: str) -> Iterator[Damage]:
+    """Yield the shards and scorers in which a content has two rows of a score that is computed once."""
+    more = f"SELECT shard, scorer, count(*) - count(DISTINCT {key}) AS n FROM {table} GROUP BY ALL"
+    sql = f"{more} HAVING n > 0 ORDER BY ALL"
+    for shard, scorer, n in lake.query(sql):
+        text = f"{n:,} contents of shard {shard} have two rows of one scorer"
+        yield Damage("doubled", table, text, n, shard=shard, scorer=scorer)

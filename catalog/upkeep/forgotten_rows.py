@@ -1,0 +1,142 @@
+"""Make lost rows pending: remove them from `partitions`, by which the next run finds what is still to do."""
+
+from collections.abc import Collection
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.pending.discount import FORGOTTEN, discount
+from pairmill.catalog.terms.declared import scores_of
+from pairmill.catalog.upkeep.lost_rows import HOMES, OF_ALL_ROWS
+
+_INDEXED = "SELECT \"commit\" FROM commits WHERE step = 'index contents'"
+
+
+def drop_repeated_partitions(lake: Lake) -> None:
+    """Delete all but the first record of a partition. Equal records become one."""
+    by_id = 'PARTITION BY "table", partition_id ORDER BY "commit", path'
+    repeated = f"SELECT *, row_number() OVER ({by_id}) AS n, count(*) OVER ({by_id[: by_id.index(' ORDER')]}) AS of_n"
+
+    def body() -> None:
+        lake.execute(
+            f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT * FROM ({repeated} FROM partitions) WHERE of_n > 1"
+        )
+        lake.execute(
+            'DELETE FROM partitions WHERE ("table", partition_id) IN (SELECT "table", partition_id FROM repeated)'
+        )
+        lake.execute("INSERT INTO partitions BY NAME SELECT * EXCLUDE (n, of_n) FROM repeated WHERE n = 1")
+        lake.execute("DROP TABLE repeated")
+
+    lake.retrying(body)
+
+
+def forget_scores(lake: Lake, table: str, commit: int) -> int:
+    """Make `partitions` agree with the rows of a score table; delete groups that have too many rows, as a whole.
+
+    Return the number of rows that are pending now.
+    """
+    held = f"SELECT shard, scorer, count(*) AS n FROM {table} GROUP BY ALL"
+    recorded = f"SELECT shard, scorer, sum(rows)::BIGINT AS n FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
+    both = f"({held}) t FULL JOIN ({recorded}) p USING (shard, scorer)"
+
+    def body() -> int:
+        surplus = f"SELECT shard, scorer FROM {both} WHERE t.n > coalesce(p.n, 0)"
+        lake.execute(f"DELETE FROM {table} WHERE (shard, scorer) IN ({surplus})")
+        lake.execute(
+            f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS SELECT shard, scorer, p.n - coalesce(t.n, 0) AS n "
+            f"FROM {both} WHERE p.n > coalesce(t.n, 0)"
+        )
+        discount(lake, table, f"{table} repaired {commit}", commit)
+        return lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM {FORGOTTEN}")[0][0]
+
+    return lake.retrying(body)
+
+
+def forget_shard_scores(lake: Lake, table: str, groups: Collection[tuple[str, str]]) -> None:
+    """Delete the rows of a score table in these (shard, scorer), in which contents were scored twice."""
+    for shard, scorer in groups:
+        lake.execute(f"DELETE FROM {table} WHERE shard = ? AND scorer = ?", (shard, scorer))
+
+
+def forget_readings(lake: Lake, table: str) -> None:
+    """Delete the partitions of ``inputs`` or ``fetches`` whose rows are gone: their units are read or fetched again.
+
+    What a lost fetch stored is deleted too, because an address may answer with another picture today.
+    """
+
+    def body() -> None:
+        lost = (
+            f"SELECT shard FROM partitions WHERE \"table\" = '{table}' AND rows > 0 AND shard NOT IN "
+            f"(SELECT shard FROM {table} WHERE shard IS NOT NULL)"
+        )
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE lost_readings AS {lost}")
+        here = "shard IN (SELECT shard FROM lost_readings)"
+        if table == "fetches":
+            for stored in ("payloads", "quarantine"):
+                lake.execute(f"DELETE FROM {stored} WHERE {here}")
+                lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{stored}' AND {here}")
+        lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{table}' AND {here}")
+        lake.execute("DROP TABLE lost_readings")
+
+    lake.retrying(body)
+
+
+def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[str]:
+    """Delete all rows and partitions of the scorers that lost rows of ``table``, and of those made from them.
+
+    ``scorers`` are further ones. Return their digests. Only tables that a run computes over all rows are concerned: no
+    picture is embedded or captioned again.
+    """
+    among = ", ".join(f"'{name}'" for name in OF_ALL_ROWS)
+
+    def body() -> set[str]:
+        lost = (
+            "SELECT p.scorer FROM (SELECT scorer, sum(rows) AS n FROM partitions "
+            f"WHERE \"table\" = '{table}' GROUP BY ALL) p "
+            f"LEFT JOIN (SELECT scorer, count(*) AS n FROM {table} GROUP BY ALL) t USING (scorer) "
+            "WHERE p.n <> coalesce(t.n, 0)"
+        )
+        found = {*scorers, *(scorer for (scorer,) in lake.query(lost))}
+        made = "SELECT DISTINCT digest, made_from FROM scorers JOIN partitions ON scorer = digest"
+        after = lake.query(f'{made} WHERE "table" IN ({among})')
+        while more := {digest for digest, sources in after if not found.isdisjoint(sources)} - found:
+            found |= more
+        for name in OF_ALL_ROWS:
+            lake.execute(f"DELETE FROM {name} WHERE scorer IN (SELECT unnest(?::VARCHAR[]))", (sorted(found),))
+        gone = f'DELETE FROM partitions WHERE "table" IN ({among}) AND scorer IN (SELECT unnest(?::VARCHAR[]))'
+        lake.execute(gone, (sorted(found),))
+        return found
+
+    return lake.retrying(body)
+
+
+def restore_homes(lake: Lake, table: str) -> int:
+    """Insert the lost rows of ``image_content`` or ``sentence_content`` with their former shard and commit.
+
+    A content has its home in the smallest shard among those that were read before its first 'index contents'. Where
+    rows of that shard are lost too, its scores still name it: in another shard the content would be scored twice.
+    Return the number of rows.
+    """
+    source, key = HOMES[table]
+    kind = {"images": "image", "sentences": "sentence"}[source]
+    scores = [score.table for score in scores_of(kind, scores_in(lake)) if score.table in lake.tables]
+    scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
+    columns = [name for name, *_ in lake.query(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
+    order = {"images": "image_id", "sentences": "sentence_id"}[source]
+    first = ", ".join(f"arg_min({name}, (shard, {order})) AS {name}" for name in columns)
+    missing = (
+        f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {table} USING ({key})) s ASOF JOIN "
+        f'(SELECT DISTINCT "commit" AS n FROM ({_INDEXED})) i ON s."commit" < i.n '
+        f"QUALIFY i.n = min(i.n) OVER (PARTITION BY s.{key})"
+    )
+    home = (
+        f"SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {table} USING ({key})) "
+        f"USING ({key}) GROUP BY {key}"
+    )
+    sql = (
+        f'SELECT {key}, {first}, coalesce(any_value(home), min(shard)) AS shard, n AS "commit" FROM ({missing}) '
+        f"LEFT JOIN ({home}) USING ({key}) GROUP BY {key}, n ORDER BY {key}"
+    )
+    n = lake.query(f"SELECT count(*) FROM ({sql})")[0][0]
+    if n:
+        lake.retrying(lambda: lake.execute(f"INSERT INTO {table} BY NAME {sql}"))
+    return n

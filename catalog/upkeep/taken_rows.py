@@ -1,0 +1,155 @@
+"""Delete the rows of what a takedown removes from every table, and keep `partitions` equal to what is left.
+
+Older snapshots and the files still hold the rows: `tasks.upkeep.erase` removes those.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.pending.discount import FORGOTTEN, discount
+from pairmill.catalog.upkeep.taken_items import named
+
+_PICTURE = "{0} IN (SELECT sha256 FROM taken_pictures)"
+_IMAGE = "{0} IN (SELECT image_id FROM taken_images)"
+_DOCUMENT = "document_id IN (SELECT document_id FROM taken_documents)"
+_SENTENCE = "{0} IN (SELECT content FROM taken_sentences)"
+_EITHER = "({0} OR {1})"
+# Condition of the rows to delete, by table. Scores are added by their declarations.
+_WHERE: dict[str, str] = {
+    "documents": _DOCUMENT,
+    "images": _IMAGE.format("image_id"),
+    "sentences": _DOCUMENT,
+    "payloads": _PICTURE.format("sha256"),
+    "image_content": _PICTURE.format("sha256"),
+    "sentence_content": _SENTENCE.format("content"),
+    "image_groups": _PICTURE.format("sha256"),
+    "duplicate_edges": _EITHER.format(_PICTURE.format("a"), _PICTURE.format("b")),
+    "sentence_groups": _SENTENCE.format("content"),
+    "sentence_edges": _EITHER.format(_SENTENCE.format("a"), _SENTENCE.format("b")),
+    "clusters": _EITHER.format(_PICTURE.format("key"), _SENTENCE.format("key")),
+    "vector_index": _SENTENCE.format("key"),
+    "match_candidates": _EITHER.format(_PICTURE.format("sha256"), _SENTENCE.format("content")),
+    "judgements": _EITHER.format(_IMAGE.format("image_id"), "text IN (SELECT text FROM taken_sentences)"),
+    "decisions": _EITHER.format(_IMAGE.format("item_id"), _SENTENCE.format("item_id")),
+}
+# A fused text made from a taken sentence goes, the scores of it too; the next run makes all again.
+_FUSED = " OR (sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
+_OF_FUSED = " OR sha256 IN (SELECT sha256 FROM taken_fused)"
+# Tables whose rows name the address that was asked for.
+_ADDRESSED = {
+    "links": f"({_DOCUMENT} OR {{named}})",
+    "fetches": "(sha256 IN (SELECT sha256 FROM taken_pictures) OR {named} OR {final})",
+    "quarantine": "(item IN (SELECT sha256 FROM taken_pictures) OR item IN (SELECT image_id FROM taken_images) OR "
+    "item IN (SELECT document_id FROM taken_documents) OR item IN (SELECT content FROM taken_sentences) OR {item} OR "
+    "payload_ref IN (SELECT unit FROM taken_units))",
+}
+
+
+def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
+    """Yield (table, condition of its taken rows)."""
+    for table, where in _WHERE.items():
+        if table in lake.tables:
+            yield table, where
+    for score in scores_in(lake):
+        if score.table in lake.tables and score.table not in _WHERE:
+            where = (_PICTURE if score.key == "sha256" else _SENTENCE).format(score.key)
+            where += f" OR {_SENTENCE.format('content')}" if score.of == "pair" else ""
+            fused = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
+            yield score.table, f"({where}{fused})"
+    texts = {"named": named("url"), "final": named("final_url"), "item": named("item")}
+    for table, where in _ADDRESSED.items():
+        if table in lake.tables:
+            yield table, where.format(**texts)
+
+
+def delete_rows(lake: Lake, commit: int) -> dict[str, int]:
+    """Delete the taken rows, within a transaction of the caller; return the number by table.
+
+    Works in one pass over each table's key columns.
+    """
+    units = f"SELECT DISTINCT unit FROM documents WHERE {_DOCUMENT} AND unit NOT IN " \
+            f"(SELECT unit FROM documents WHERE unit IS NOT NULL AND NOT {_DOCUMENT})"  # fmt: skip
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE taken_units AS {units}")
+    found = {}
+    # `documents` last: the conditions of the others may read it.
+    for table, where in sorted(conditions(lake), key=lambda each: each[0] == "documents"):
+        if n := lake.query(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]:
+            _delete(lake, table, where, commit)
+            found[table] = n
+    return found
+
+
+def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
+    """Delete rows of one table, and subtract them from `partitions`."""
+    names = {name for name, *_ in lake.query(f"DESCRIBE {table}")}
+    shard = "shard" if "shard" in names else "'all' AS shard"  # rows over all shards are recorded under that name
+    by = ["scorer"] if "scorer" in names else ['"commit"'] if "shard" in names else []
+    if by:
+        counted = f"SELECT {shard}, {by[0]}, count(*) AS n FROM {table} WHERE {where} GROUP BY ALL"
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS {counted}")
+    lake.execute(f"DELETE FROM {table} WHERE {where}")
+    if by == ["scorer"] and "shard" in names:
+        discount(lake, table, f"{table} taken down {commit}", commit)
+    elif by == ["scorer"]:
+        _discount_all(lake, table, commit)
+    elif by:
+        _discount_pages(lake, table)
+
+
+def _discount_all(lake: Lake, table: str, commit: int) -> None:
+    """Subtract rows that were computed over all shards, and have no column of a shard."""
+    lake.execute(
+        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, scorer)) AS partition_id, shard, scorer, '
+        "-n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path "
+        f"FROM {FORGOTTEN}",
+        (table, f"{table} taken down {commit}", commit),
+    )
+    _forget_paths(lake, table)
+
+
+def _discount_pages(lake: Lake, table: str) -> None:
+    """Subtract rows of pages: each shard and commit has one partition of the table."""
+    lake.execute(
+        f"UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE partitions.\"table\" = '{table}' "
+        'AND partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n'
+    )
+    _forget_paths(lake, table)
+
+
+def _forget_paths(lake: Lake, table: str) -> None:
+    """Forget the paths of files of which no row is left: DuckLake removes them."""
+    paths = f"SELECT DISTINCT filename FROM {table}"
+    lake.execute(
+        f"UPDATE partitions SET path = '' WHERE \"table\" = '{table}' AND path <> '' "
+        f"AND concat(?, path) NOT IN ({paths})",
+        (lake.data_path,),
+    )
+
+
+@dataclass(frozen=True)
+class PartitionFile:
+    """The file of a partition: its path relative to the data path, its rows, its bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+def rename_partition(lake: Lake, table: str, path: str, file: PartitionFile) -> None:
+    """Record that a partition's file was replaced by one of the rows that are left, within a transaction.
+
+    Rows that were subtracted from the partition's group by a record of their own are subtracted from the partition.
+    """
+    where = '"table" = ? AND path = ?'
+    for shard, scorer, rows in lake.query(f"SELECT shard, scorer, rows FROM partitions WHERE {where}", (table, path)):
+        lake.execute(f"UPDATE partitions SET path = ?, rows = ?, bytes = ? WHERE {where}",
+                     (file.path, file.rows, file.bytes, table, path))  # fmt: skip
+        group = '"table" = ? AND shard = ? AND scorer = ? AND rows < 0'
+        newest = f'SELECT max("commit") FROM partitions WHERE {group}'
+        lake.execute(f'UPDATE partitions SET rows = rows + ? WHERE {group} AND "commit" = ({newest})',
+                     (rows - file.rows, *(table, shard, scorer) * 2))  # fmt: skip
+        lake.execute(
+            f"DELETE FROM partitions WHERE {group.replace('< 0', '= 0')} AND path = ''", (table, shard, scorer)
+        )

@@ -1,0 +1,52 @@
+"""Find what a user names an item by: an id, a sha256, an address, a local file, or a sentence's text."""
+
+from pathlib import Path
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.explain.why import Resolved, resolve
+from pairmill.catalog.queries.explain.why_image import decisions
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.terms.secrets import without_users
+from pairmill.ops.text.split import normalise
+
+
+def find_item(lake: Lake, item: str) -> Resolved:
+    """Return the lake's items that ``item`` refers to. Raises PairmillError if there is none."""
+    stored = _as_stored(item)
+    found = _resolved(lake, stored)
+    if not found and stored != item:  # a local file has the same name as a file in a source
+        found = _resolved(lake, item)
+    if not found:
+        raise PairmillError(
+            f"lake '{lake.uri}' knows no '{item}'. Give an id, a sha256, the address of a picture or page, "
+            'or a sentence\'s text; `pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
+        )
+    return found
+
+
+def dataset_about(lake: Lake, found: Resolved, spec: str = "") -> datasets.Dataset | None:
+    """Return dataset ``spec``, else the newest that decided on an image found, else the newest; None if there is none.
+
+    Raises PairmillError for an unknown ``spec``.
+    """
+    if spec:
+        return datasets.find(lake, spec)
+    by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)
+    decided = {(row["dataset"], row["version"]) for each in found.images[:1] for row in decisions(lake, each)}
+    about = [each for each in by_age if (each.name, each.version) in decided] or by_age
+    return about[-1] if about else None
+
+
+def _resolved(lake: Lake, item: str) -> Resolved:
+    """Resolve an id, hash, address or sentence."""
+    return resolve(lake, item, text_id(normalise(item)))
+
+
+def _as_stored(item: str) -> str:
+    """Convert an item to its stored form: a local file's absolute path, an address without user and password."""
+    try:
+        return str(Path(item).resolve()) if Path(item).exists() else without_users(item)
+    except OSError:  # a sentence may be longer than a file name may be
+        return item

@@ -1,0 +1,79 @@
+"""Measure the rate of a captioning run: tokens a second, seconds an image, model utilisation, time left."""
+
+import time
+from collections.abc import Callable
+
+from pairmill.catalog.pending.uncaptioned import count_uncaptioned
+from pairmill.catalog.queries.captioned import Spent, spent
+from pairmill.flows.run.progress_text import duration
+from pairmill.tasks.run.place.progress import Progress, ShowProgress
+from pairmill.tasks.run.session import Session
+
+SHARE = 0.02  # maximum share of a run's time spent on these queries
+
+Say = Callable[[str, float], None]
+
+
+class CaptionRate:
+    """A session's ``progress`` callback that forwards each call to ``then`` and reports the rate of committed captions.
+
+    It reports at most every ``every`` seconds and at the end of a step, for captioning steps only.
+
+    Args:
+        session: The captioning session.
+        then: The next ``progress`` callback.
+        say: Called with the report and the share of images done, 0 to 1.
+        every: Minimum seconds between two reports.
+    """
+
+    def __init__(self, session: Session, then: ShowProgress, say: Say, every: float) -> None:
+        self._session, self._then, self._say, self._every = session, then, say, every
+        self._asked, self._took = 0.0, 0.0
+        self._begun: _Begun | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Forward the progress of a step, and report the rate if it is due."""
+        self._then(progress)
+        if progress.step not in ("first captions", "captions"):
+            return
+        if progress.is_begin or self._begun is None:
+            before = self._spent()
+            self._begun = _Begun(time.monotonic(), before, count_uncaptioned(self._session.lake, self._scorer))
+        elif progress.is_end or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
+            self._asked = time.monotonic()
+            now = self._spent()
+            self._took = time.monotonic() - self._asked
+            if now.pictures > self._begun.before.pictures:
+                self._say(*figures(self._begun.before, now, self._begun.pending, time.monotonic() - self._begun.at))
+
+    @property
+    def _scorer(self) -> str:
+        """The captioner's scorer."""
+        return self._session.plan.scorer(self._session.plan.captioner(0))
+
+    def _spent(self) -> Spent:
+        """Read the images, tokens and seconds that this run has committed."""
+        return spent(self._session.lake, self._session.writer.run_id, self._scorer)
+
+
+class _Begun:
+    """The state at the start of a step: time, committed work so far, and number of pending images."""
+
+    def __init__(self, at: float, before: Spent, pending: int) -> None:
+        self.at, self.before, self.pending = at, before, pending
+
+
+def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
+    """Format the rate of the work committed between ``before`` and ``now`` in ``wall`` seconds, of ``pending`` images.
+
+    Utilisation is the model's own seconds divided by ``wall``: over 100 % if several replicas work at once. Returns the
+    text and the share of images done, 0 to 1.
+    """
+    pictures, tokens = now.pictures - before.pictures, now.tokens - before.tokens
+    each = wall / pictures
+    left = max(0, pending - pictures) * each
+    text = (
+        f"{pictures:,} of {pending:,} pictures, {tokens / wall:,.0f} tokens/s, {each:.3g} s a picture, model busy "
+        f"{100 * (now.seconds - before.seconds) / wall:.0f} %" + (f", {duration(left)} left" if left else "")
+    )
+    return text, min(1.0, pictures / max(1, pending))

@@ -1,0 +1,84 @@
+"""Collect the results that are shown after a run: the dataset's funnel, sample pairs, its report and an SQL query."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open, mark
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep
+from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
+from pairmill.catalog.recipe.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A published dataset version with its funnel and sample pairs.
+
+    ``report`` is the path of its HTML report, '' without one. ``demo_weights``: the small shipped models that made it.
+    ``canaries``: how many wrong texts each rule on pairs accepts.
+    """
+
+    lake: str
+    dataset: Dataset
+    funnel: list[FunnelStep]
+    samples: list[dict]
+    report: str
+    demo_weights: tuple[str, ...] = ()
+    canaries: tuple[CanaryRate, ...] = ()
+
+    @property
+    def calibrated(self) -> list[tuple[str, str]]:
+        """(name, predicate with remark) of each rule whose threshold was calibrated to keep a share."""
+        recipe = Recipe.model_validate_json(self.dataset.recipe)
+        rules = [rule for rule in (*recipe.images, *recipe.sentences) if rule.calibrate is not None]
+        return [(rule.name, rule.predicate + rule.remark) for rule in rules]
+
+    @property
+    def sql(self) -> str:
+        """A `pairmill sql` command that shows ten pairs."""
+        where = f"dataset = '{self.dataset.name}' AND version = {self.dataset.version}"
+        query = f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {where} LIMIT 10"
+        return f'pairmill sql "{query}" --lake {shlex.quote(self.lake)}'
+
+
+def outcome(uri: str, name: str) -> Outcome:
+    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if it is missing.
+
+    Raises PairmillError if there is no such dataset.
+    """
+    with create_or_open(uri, read_only=True) as lake:
+        return outcome_in(lake, name)
+
+
+def outcome_in(lake: Lake, name: str) -> Outcome:
+    """Read the outcome of a dataset in an open lake, as `outcome` does."""
+    dataset = datasets.find(lake, name)
+    steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
+    report, rates = written_report(lake, dataset), tuple(canary_rates(lake, dataset))
+    return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates)
+
+
+def written_report(lake: Lake, dataset: Dataset) -> str:
+    """Return the path of the dataset's report; write it if it is missing, damaged or another lake's."""
+    from pairmill.tasks.release.report.html_report import is_report_of, write_report
+
+    path = report_path(lake.uri, dataset)
+    if is_report_of(str(path), dataset):
+        return str(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark(str(path.parent))  # beside a lake.yaml the folder lies outside of the lake's own folders
+    return write_report(lake, dataset.name, dataset.version, str(path))
+
+
+def report_path(uri: str, dataset: Dataset) -> Path:
+    """Return the path of the dataset's HTML report."""
+    return reports_folder(uri) / f"{dataset.name}-{dataset.version}.html"
+
+
+def reports_folder(uri: str) -> Path:
+    """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
+    place = Path(uri).expanduser().absolute()
+    folder = place if place.is_dir() else place.parent
+    return folder / "reports"

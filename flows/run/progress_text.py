@@ -1,0 +1,41 @@
+"""Format the progress of a step: rows, rate and the time that is left."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # its module imports pyarrow, which `pairmill status` does without
+    from pairmill.tasks.run.place.progress import Progress
+
+
+def progress_text(progress: "Progress", seconds: float) -> str:
+    """Format the progress after ``seconds`` of a step: "120 of 622 pictures, 2 in quarantine, 14/s, 36 s left".
+
+    Rate and time left are averages over the step so far. Before the first row the time so far stands in their place.
+    Returns '' for a step whose rows mean nothing to people.
+    """
+    if not progress.unit:
+        return ""
+    unit = unit_of(progress.total, progress.unit)
+    lost = f", {progress.quarantined:,} in quarantine" if progress.quarantined else ""
+    if progress.is_end:
+        return f"{progress.total:,} {unit}{lost}"
+    text = f"{progress.done:,} of {progress.total:,} {unit}{lost}"
+    if not progress.done:
+        return f"{text}, {duration(seconds)} so far" if seconds >= 1 else text
+    each = seconds / progress.done
+    rate = f"{1 / each:,.3g}/s" if each < 1 else f"{each:.3g} s each"
+    return f"{text}, {rate}, {duration((progress.total - progress.done) * each)} left"
+
+
+def unit_of(n: int, unit: str) -> str:
+    """Return a unit such as 'pictures' or 'addresses' as it stands after the number ``n``."""
+    return unit if n != 1 else unit.removesuffix("es" if "ss" in unit else "s")
+
+
+def duration(seconds: float) -> str:
+    """Format seconds for people: 40 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 2880 else f"{minutes // 1440} d {minutes // 60 % 24} h"

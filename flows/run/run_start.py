@@ -1,0 +1,166 @@
+"""Start a run: check sources, rules and models before any work, then take the lease."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.imported_scores import with_imported
+from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write import runs
+from pairmill.catalog.write.judgements import register_judgements
+from pairmill.catalog.write.lease import writing
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.flows.run.model_size import check_sizes
+from pairmill.flows.run.settings import Compute, resolve_source
+from pairmill.ops.read.source import SourceError, open_source
+from pairmill.tasks.collect import listing
+from pairmill.tasks.run.place import identity, json_log
+from pairmill.tasks.run.place.observer import LogLines
+from pairmill.tasks.run.pool import fork_server
+from pairmill.tasks.run.pool.process import LOG
+from pairmill.tasks.run.session import Session
+
+WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
+
+
+def _nothing_follows(session: Session) -> None:
+    """Do nothing after completion."""
+    return None
+
+
+@contextmanager
+def session(
+    recipe: Recipe,
+    sources: Sequence[str],
+    lake: str,
+    compute: Compute,
+    flow: str = "curate",
+    completed: Callable[[Session], None] = _nothing_follows,
+    run_id: str = "",
+) -> Iterator[Session]:
+    """Check sources, rules and models, open the lake, and yield a session that holds its lease.
+
+    ``completed`` is called once the run is recorded as completed, while the lease is still held. ``run_id`` is for a
+    flow with several sessions; '' means `current_run_id`.
+
+    Raises:
+        PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
+        LeaseHeld: Another process writes to the lake.
+    """
+    uris, checked = checked_run(recipe, sources, compute)
+    if compute.placement().is_cluster:
+        from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
+
+        check_nodes(compute.ray_address, lake, uris, checked[0].recipe)
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed, run_id) as session:
+        yield session
+
+
+def checked_run(
+    recipe: Recipe, sources: Sequence[str], compute: Compute, were_read: bool = False
+) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
+    """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
+
+    ``were_read``: a completed run has read the sources, and their files are still the same, so they are not checked.
+
+    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
+
+    Raises:
+        BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
+        ModelError: A model is missing or unusable.
+        SourceError: A source is missing.
+        PairmillError: Another setting is wrong; the message names the remedy.
+        LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
+    """
+    uris = resolve_sources(recipe, sources, check=not were_read)
+    plan = compile_plan(recipe)
+    check_sizes(compute.models, compute.max_cost, plan)
+    checked = identity.with_scorers(plan)
+    refuse_other_scorers(recipe, {scorer.name: scorer.digest for scorer in checked[1]})
+    return uris, checked
+
+
+def resolve_sources(recipe: Recipe, sources: Sequence[str], check: bool = True) -> tuple[str, ...]:
+    """Return ``sources``, else the recipe's own. Raises SourceError if there is none, or a checked one is empty."""
+    uris = tuple(resolve_source(uri) for uri in (sources or recipe.sources))
+    if not uris:
+        raise SourceError(
+            f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
+        )
+    for uri in uris if check else ():
+        listing.check(open_source(uri))
+    return uris
+
+
+@contextmanager
+def session_on(
+    lake: Lake,
+    checked: tuple[Plan, list[Scorer]],
+    compute: Compute,
+    flow: str,
+    uris: tuple[str, ...] = (),
+    completed: Callable[[Session], None] = _nothing_follows,
+    run_id: str = "",
+) -> Iterator[Session]:
+    """Yield a session on an open lake, with its lease held and the run recorded.
+
+    ``checked`` is the result of ``identity.with_scorers``. Raises LeaseHeld if another process writes to the lake.
+    """
+    plan, known = with_imported(lake, checked[0]), checked[1]
+    specs = _specs_loaded(plan, flow)
+    fork_server.preload(specs)
+    run_id = run_id or current_run_id()
+    shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
+    wait = 60 * compute.wait_minutes
+    if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():
+        LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
+    with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
+        session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        session.budget.most = compute.max_cost
+        session.spending.limits = compute.limits()
+        session.demo_weights = _demo_weights(checked, flow)
+        session.register_later(known)
+        register_judgements(writer)
+        if json_log.is_asked():
+            session.observe(LogLines(run_id))
+        recorded = runs.recorded(lake, run_id, flow, plan.recipe, shown)
+        with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
+            yield session
+        completed(session)
+
+
+def _metrics(session: Session, flow: str, address: str) -> AbstractContextManager[None]:
+    """Serve metrics during a run if ``address`` asks for it; only then their library is imported."""
+    if not address:
+        return nullcontext()
+    from pairmill.flows.run.metrics import served
+
+    return served(session, flow, address)
+
+
+def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
+    """Return which of the small shipped models a flow uses."""
+    plan, known = checked
+    if flow in WITHOUT_MODELS:
+        return ()
+    captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
+    return identity.demo_weights(plan.recipe, captioners, known)
+
+
+def _specs_loaded(plan: Plan, flow: str) -> list[str]:
+    """List the specs of the models that the workers of a flow load."""
+    recipe = plan.recipe
+    if flow == "recaption":
+        return [recipe.models[recipe.captioners[0].model]]
+    return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
+
+
+def current_run_id() -> str:
+    """Return Prefect's id of the flow run without dashes, so that Prefect and the lake share run ids; else a new id."""
+    return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

@@ -1,0 +1,227 @@
+"""Define the settings of a run: lake, workers, paths of models and sources. None changes a dataset's identity."""
+
+import os
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from pairmill.catalog.recipe.parts_of_texts import check_vocabulary
+from pairmill.catalog.recipe.recipe import Recipe, changed, load
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.run.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models
+from pairmill.flows.run.model_size import ModelSize
+from pairmill.ops.pair.class_names import class_names
+from pairmill.tasks.run.place.placement import Placement, SmallRounds
+from pairmill.tasks.run.place.run_limits import RunLimits
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "flows" / "recipes"
+
+
+def _network(text: str) -> str:
+    """Validate a network in CIDR notation."""
+    ip_network(text)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
+def _listen_address(text: str) -> str:
+    """Validate a port, HOST:PORT or ''."""
+    port = text.rpartition(":")[2]
+    if text and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ValueError(f"metrics (--metrics) is a port from 1 to 65535, or HOST:PORT; '{text}' is neither")
+    return text
+
+
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+
+
+class Compute(BaseModel):
+    """Workers, CPUs, models' sizes and Ray cluster of a run. Any setting gives the same dataset."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workers: int = Field(
+        0, ge=0, le=10_000, description="Worker processes on CPUs; 0 means as many as there is room for."
+    )
+    ray_address: str = Field(
+        "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
+    )
+    small_rounds: SmallRounds = Field(
+        "auto",
+        description="Where rounds of little work run when there is Ray: 'auto' on this machine unless Ray is a "
+        "cluster, 'here' also beside a cluster (this machine must reach all sources and models), 'ray' always on Ray.",
+    )
+    cpus_per_worker: float = Field(
+        1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."
+    )
+    models: dict[str, ModelSize] = Field(
+        {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
+    )
+    max_cost: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="What a run may spend on generated texts, by its models' prices; 0 is any sum.",
+    )
+    max_hours: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Hours after which the run stops, at a commit; 0 is any time."
+    )
+    max_gpu_hours: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Hours of work on GPUs, times a worker's GPUs, after which the run stops, at a commit; 0 is any.",
+    )
+    max_rows: int = Field(
+        0, ge=0, description="Rows over all tables after which the run stops, at a commit; 0 is any number."
+    )
+    max_gigabytes: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any.",
+    )
+    quarantine_alert: float = Field(
+        0.1, ge=0, le=1, description="Share of what a run reads that may be in quarantine without an alert in Prefect."
+    )
+    stall_minutes: float = Field(
+        60.0,
+        ge=0,
+        le=7 * 24 * 60,
+        description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
+        "the third time it fails. 0 is never.",
+    )
+    metrics: ListenAddress = Field(
+        "",
+        description="Port, or HOST:PORT, at which the run serves metrics to Prometheus; a port alone is loopback's. "
+        "Empty serves none.",
+    )
+    wait_minutes: float = Field(
+        0.0,
+        ge=0,
+        le=7 * 24 * 60,
+        description="Minutes to wait while another run writes to the lake; then this run is refused.",
+    )
+    allow_addresses: list[Network] = Field(
+        [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
+    )
+
+    @model_validator(mode="after")
+    def _costs_need_prices(self) -> Self:
+        """Validate that a cost limit comes with a price."""
+        if self.max_cost and not any(size.prompt_price or size.answer_price for size in self.models.values()):
+            raise ValueError(
+                "max_cost (--max-cost) needs prices: name what a million tokens of a model cost, such as --model "
+                "captioner:prompt_price=0.15,answer_price=0.6"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _accelerators_need_a_cluster(self) -> Self:
+        """Validate that accelerators are chosen on a Ray cluster: a single machine has the GPUs that it has."""
+        chosen = [name for name, size in self.models.items() if size.accelerator]
+        if chosen and self.ray_address in ("", "local"):
+            raise ValueError(
+                f"accelerator of '{chosen[0]}' chooses among a Ray cluster's machines, and this run has none; name the "
+                "cluster (--ray, or compute.ray_address in Prefect), or leave accelerator out"
+            )
+        return self
+
+    def limits(self) -> RunLimits:
+        """Return the limits of a run as `RunLimits`."""
+        return RunLimits(self.max_hours, self.max_gpu_hours, self.max_rows, self.max_gigabytes)
+
+    def placement(self) -> Placement:
+        """Return these settings as a `Placement`."""
+        models = {name: size.pool() for name, size in self.models.items()}
+        placed = (self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
+        return Placement(*placed, stall_minutes=self.stall_minutes)
+
+
+def default_lake() -> str:
+    """Return ``PAIRMILL_LAKE``, else ``lake`` in the working directory."""
+    return os.environ.get("PAIRMILL_LAKE") or "lake"
+
+
+def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
+    """Load a recipe by name or path, apply ``overrides`` by dotted key, and resolve the paths of its models.
+
+    ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
+    """
+    if demo_models != "demo":
+        recipe = load(name_or_path, overrides, RECIPES)
+    else:
+        full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
+        recipe = changed(with_demo_models(full, demo), overrides or {})
+        recipe = with_demo_defaults(recipe)
+    return with_resolved_paths(recipe)
+
+
+def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
+    """Return notes on the rules that ``recipe``, loaded by the same arguments, lacks because of the small models.
+
+    Raises BadRecipe.
+    """
+    return dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
+
+
+def with_resolved_paths(recipe: Recipe) -> Recipe:
+    """Resolve model folders and word lists that are relative to the repository, from any working directory.
+
+    Raises BadRecipe for a word list that is missing or not valid.
+    """
+    update: dict = {"models": {name: _resolve_model(spec) for name, spec in recipe.models.items()}}
+    if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
+        words = class_names(recipe.tags.vocabulary) or _read_lines(
+            recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line"
+        )
+        try:
+            update["tags"] = recipe.tags.model_copy(update={"vocabulary": check_vocabulary(words)})
+        except ValueError as error:
+            raise BadRecipe(f"tags: the vocabulary '{recipe.tags.vocabulary}' {error}") from None
+    if recipe.fetch is not None and isinstance(recipe.fetch.banned, str):
+        hosts = _read_lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address per line")
+        update["fetch"] = recipe.fetch.model_copy(update={"banned": hosts})
+    counts = recipe.words.counts
+    if counts and not Path(counts).is_file() and (ROOT / counts).is_file():
+        update["words"] = recipe.words.model_copy(update={"counts": str(ROOT / counts)})
+    return recipe.model_copy(update=update)
+
+
+def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
+    """Read the lines of a file that is relative to the working directory or the repository.
+
+    Raises BadRecipe with ``trouble`` and ``remedy`` if the file is missing or unreadable.
+    """
+    try:
+        path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
+        text = path.read_text(encoding="utf-8") if path else None
+    except (OSError, ValueError) as error:
+        raise BadRecipe(f"{trouble} {ascii(file)[:200]} that can be read ({error}); {remedy}, or list them") from error
+    if text is None:
+        raise BadRecipe(f"{trouble} '{file}'; {remedy}, or list them")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _resolve_model(spec: str) -> str:
+    """Make a model spec's folder absolute if it lies in the repository."""
+    for prefix in ("open_clip:local-dir:", "hf:", "spacy:"):
+        folder = spec.removeprefix(prefix)
+        if spec.startswith(prefix) and not Path(folder).exists() and (ROOT / folder).is_dir():
+            return f"{prefix}{ROOT / folder}"
+    return spec
+
+
+def resolve_source(uri: str) -> str:
+    """Resolve a source that is relative to the repository (the demo's is), from any working directory."""
+    from pairmill.ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
+
+    _, place = split_format(uri)
+    if "://" in place or Path(place).exists() or not (ROOT / place).exists():
+        return uri
+    return uri.removesuffix(place) + str(ROOT / place)

@@ -1,0 +1,82 @@
+"""Identify an export by its mark and lists, and tell whether a folder may be written: empty, or this very export's."""
+
+from typing import Any
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.export import exports
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import FORMER_EXPORT_LISTS, MARK
+from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
+
+LAYOUT = 2  # of files and members; an export of an older layout is written anew, because loaders want one layout
+
+
+def whose_export(lake: Lake, dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the export's mark file: lake and dataset. An amended version stays the same export.
+
+    ``more`` are choices other than the default ones, which lists of older versions do not name.
+    """
+    holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **more}
+    return {"lake": exports.lake_id(lake), **holds}
+
+
+def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
+    """Raise PairmillError unless the folder is empty or has this very export; without a mark its lists decide."""
+    if f"{place.uri}/".startswith(lake.data_path):
+        raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
+    names = [name for name in place.names() if name != f"{MARK}.part"]
+    if not names:
+        return
+    lists = (MARK, MANIFEST, PROGRESS, *FORMER_EXPORT_LISTS)
+    held = [place.read_json(name) for name in lists if name in names]
+    # A copied lake has the same id: versions that both published since then differ in their content digest.
+    if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
+        return
+    known = [key for key in head if key != "layout"]
+    if held and MARK not in names and all(_is_of(each, head, *known) for each in held):
+        return  # written by an older Pairmill, which wrote no mark
+    if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
+        kind = " with all captions" if "captions" in told else ""
+        kind += f" with the text {told['text']}" if "text" in told else ""
+        kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
+        same = _is_of(told, whose, "dataset", "version", "format") and all(
+            told.get(name) == whose.get(name) for name in ("captions", "text", "shuffle")
+        )
+        other = " of another lake, or of other content" if same else ""
+        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{kind}{other}"
+    else:
+        it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
+    raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
+
+
+def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
+    """Return whether a list has the values of ``head`` for ``keys``."""
+    return all(key in listing and listing[key] == head[key] for key in keys)
+
+
+def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of the manifest that identifies an export."""
+    return {
+        "dataset": dataset.name,
+        "version": dataset.version,
+        "format": format,
+        "content_digest": dataset.content_digest,
+        "rows": dataset.n_pairs,
+        "layout": LAYOUT,
+        **more,
+    }
+
+
+def finished(place: Destination, head: dict[str, Any]) -> list[Written]:
+    """Return the files of a finished export of this content, else []."""
+    manifest = place.read_json(MANIFEST)
+    return listed_files(place, manifest, head) if manifest.get("files") else []
+
+
+def listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
+    """Return the files of a manifest or progress.json if it is of this content and all files exist, else []."""
+    if any(listing.get(key) != value for key, value in head.items()):
+        return []
+    files = [Written(**file) for file in listing.get("files", [])]
+    return files if all(place.holds(file) for file in files) else []

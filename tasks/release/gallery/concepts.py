@@ -1,0 +1,131 @@
+"""Count the pictures of each of a list of concepts in a version, and name the rule that drops most of the others."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median_low
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.concept_rows import decided_vectors, pair_texts, sample_vectors
+from pairmill.catalog.recipe.plan import Check
+from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
+from pairmill.ops.text.named_words import NamedWords
+from pairmill.ops.whole.tag_thresholds import tag_thresholds
+
+STRICT = 0.5  # share of runners-up that the threshold of a word refuses
+FEWEST = 100  # pictures from which thresholds are computed; below, the nearest name always counts
+VALUES = 10_000  # values remembered for each concept and rule, for the median
+
+
+@dataclass(frozen=True)
+class Concept:
+    """What a version has of one concept.
+
+    Attributes:
+        name: The name, as it was given.
+        pictures: Kept pictures that show it, by CLIP.
+        texts: Pairs whose real texts name it, in singular or plural.
+        dropped: Dropped pictures that show it, by CLIP; those dropped before CLIP have no vector and do not count.
+        rule: The rule that dropped most of these; '' without one.
+        dropped_by_rule: Pictures that this rule dropped.
+        alone: Those of them that fail no other rule, where the lake knows it.
+        looser: The threshold that half of ``alone`` reach; None for a rule without a threshold.
+        back: Pictures of ``alone`` that reach ``looser``.
+    """
+
+    name: str
+    pictures: int
+    texts: int
+    dropped: int
+    rule: str = ""
+    dropped_by_rule: int = 0
+    alone: int = 0
+    looser: float | None = None
+    back: int = 0
+
+
+def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> list[Concept]:
+    """Return a `Concept` for each name, in the given order.
+
+    A picture shows the name whose sentence "a photo of a NAME" is nearest to it, if their cosine reaches the name's
+    threshold (`ops.whole.tag_thresholds`). So a picture shows one name at most, and names that are missing from the
+    list lend their pictures to the others: give all classes of a benchmark at once.
+
+    Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes
+    of matrix products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk.
+
+    Raises:
+        PairmillError: There are fewer than two names, or no vectors.
+    """
+    if len(names) < 2:
+        raise PairmillError("one name tells nothing apart: give two names or more, one a line.")
+    seen = _seen(lake, dataset, names, embed_texts)
+    find, texts = NamedWords(names), Counter[int]()
+    for text in pair_texts(lake, dataset):
+        texts.update(find(text))
+    columns = {check.name: _lower_bounded(check) for check in plan_of(lake, dataset).image_checks}
+    return [_concept(name, seen[index], texts[index], columns) for index, name in enumerate(names)]
+
+
+@dataclass
+class _Seen:
+    """Pictures that show one name: kept, dropped by rule, failing one rule alone, and the values of the last."""
+
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    alone: Counter[str] = field(default_factory=Counter)
+    values: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, dropped_by: str, value: str, is_alone: bool) -> None:
+        """Count one picture."""
+        self.kept += not dropped_by
+        if dropped_by:
+            self.dropped[dropped_by] += 1
+            self.alone[dropped_by] += is_alone
+            if is_alone and len(self.values[dropped_by]) < VALUES:
+                self.values[dropped_by].append(value)
+
+
+def _seen(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> dict[int, _Seen]:
+    """Count the pictures of each name, by its index; a picture counts for the name that tags it."""
+    tagger = ZeroShotTags(tuple(names), top_k=1)
+    sample = sample_vectors(lake, dataset)
+    if not len(sample):
+        raise PairmillError(f"{dataset} has no vectors of pictures; a run with a CLIP model makes them.")
+    if len(sample) >= FEWEST:
+        words = embed_texts([tagger.template.replace("{}", name) for name in names])
+        tagger = replace(tagger, thresholds=tuple(tag_thresholds(sample, words, STRICT).tolist()))
+    index, seen = {name: at for at, name in enumerate(names)}, defaultdict(_Seen)
+    for vectors, rows in decided_vectors(lake, dataset):
+        tags, _ = tagger(vectors, embed_texts)
+        for tag, row in zip(tags, rows, strict=True):
+            for name in tag:
+                seen[index[name]].add(*row)
+    return seen
+
+
+def _lower_bounded(check: Check) -> str:
+    """Return the one column that a rule bounds from below, '' for another kind of rule."""
+    found = quantities(check, {})
+    only = found[0] if len(found) == 1 and len(check.columns) == 1 else None
+    return only.over if only and not only.under and only.low is not None and only.high is None else ""
+
+
+def _concept(name: str, seen: _Seen, texts: int, columns: Mapping[str, str]) -> Concept:
+    """Return what was counted for one name, with the rule that drops most and a looser threshold for it."""
+    found = Concept(name, seen.kept, texts, seen.dropped.total())
+    if not seen.dropped:
+        return found
+    rule, n = min(seen.dropped.items(), key=lambda item: (-item[1], item[0]))
+    found = replace(found, rule=rule, dropped_by_rule=n, alone=seen.alone[rule])
+    prefix = f"{columns.get(rule)}="
+    values = [each.removeprefix(prefix) for each in seen.values[rule] if each.startswith(prefix)]
+    numbers = [float(each) for each in values if each != "NULL"]
+    if not columns.get(rule) or not numbers:
+        return found
+    looser = median_low(numbers)
+    return replace(found, looser=looser, back=sum(each >= looser for each in numbers))

@@ -1,0 +1,252 @@
+"""Run stages on Ray Data: each dataset row is a work item, each actor supervises a worker process.
+
+A fleet is a dataset that does not end with its items: they reach it through a queue, round after round and step after
+step, so that each replica loads its model once. An actor only supervises its own worker process (`pool.process`),
+which a bad row may kill; the code that then finds the bad row is the same as on one machine. An actor itself is lost
+only with its machine. Its items then go to other actors, and no row is blamed. A machine whose card has no room for the
+model is left out by name.
+"""
+
+import pickle
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.cluster.item_queue import ItemQueue
+from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, session_folder
+from pairmill.tasks.run.cluster.ray_supervisor import Supervisor, hand_out
+from pairmill.tasks.run.cluster.waiting import Waiting
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.place.resources import Resources
+from pairmill.tasks.run.pool.process import LOG
+from pairmill.tasks.run.pool.watchdog import Watchdog
+from pairmill.tasks.run.pool.worker import with_notes
+
+ENDED = (
+    "Ray has ended the stage with items left: the machine of the run, or Ray's processes on it, are lost or were ended "
+    "(for want of memory, as a rule). What was finished is committed. See Ray's logs, then run the same command again."
+)
+
+
+class Fleet:
+    """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
+
+    Attributes:
+        show: Called with the text of `Waiting` while the fleet waits for a machine.
+
+    Args:
+        asked: The resources of one worker, and how many workers.
+        patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
+        name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
+        show: See above.
+
+    Raises:
+        PairmillError: No machine has the resources of one worker, and none joined for ``patience`` seconds.
+    """
+
+    def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:
+        import ray
+
+        self.show = show
+        self._left_out, self._notes = set[str](), list[str]()
+        self._unfit: Exception | None = None
+        self._job, self._jobs, self._rounds = b"", 0, 0
+        self._waiting = Waiting(asked, lambda text: self.show(text))
+        self._room = ResourceWait(asked, patience, self._waiting)
+        self._room.wait()
+        self._looked = time.monotonic()
+        here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+        self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
+        self._dataset = _dataset(self._queue, asked, here, self._room.selector, name)
+        self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        LOG.info("workers' logs are on each machine in %s/logs", session_folder())
+        threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
+
+    def run(
+        self, job: bytes, items: Sequence[WorkItem], output: Output, watchdog: Watchdog
+    ) -> Iterator[list[Manifest]]:
+        """Run the items by a pickled `JobWorker`; yield the manifests of each as it finishes.
+
+        The same bytes object for every round is sent once. The manifests have the notes of ``watchdog``. Raises what
+        the job raises, and PairmillError if Ray ends the dataset before the last item: Ray drops a block whose task
+        failed, so a dataset ends as if it were finished when the task that reads the queue fails.
+        """
+        if job is not self._job:
+            self._job, self._jobs = job, self._jobs + 1
+            self._ask("use", self._jobs, job)
+        self._rounds += 1
+        waiting = {}
+        for item in items:  # a later step may have an equal item
+            name = f"{self._rounds}-{item.digest}"
+            waiting[name] = pickle.dumps((name, self._jobs, item, output))
+        self._ask("put", waiting)
+        while waiting:
+            self._look(watchdog)
+            try:
+                name, made = self._results.get(timeout=1.0)
+            except queue.Empty:
+                continue
+            if isinstance(made, BaseException):
+                raise made
+            if made is not None and waiting.pop(name, None):
+                self._queue.finish.remote(name)
+                watchdog.saw(-1)
+                if not waiting:  # a short round ends between two looks
+                    self._see_left_out()
+                yield with_notes(made, (*self._take_notes(), *watchdog.take()))
+
+    def close(self) -> None:
+        """Stop the actors and drop the items in flight."""
+        self._waiting.end()
+        with suppress(PairmillError):  # the queue is lost, and its actors with it
+            self._ask("close")
+        executor = getattr(self._dataset, "_current_executor", None)
+        if executor is not None:
+            executor.shutdown(force=True)
+
+    def _ask(self, method: str, *given: Any) -> Any:
+        """Call a method of the queue and return its result. Raises PairmillError if the queue's process is lost."""
+        import ray
+        from ray.exceptions import RayActorError
+
+        try:
+            return ray.get(getattr(self._queue, method).remote(*given))
+        except RayActorError as error:
+            raise PairmillError(ENDED) from error
+
+    def _look(self, watchdog: Watchdog) -> None:
+        """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        self._room.look()
+        if lost := self._ask("requeue_lost"):
+            LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
+        self._see_left_out()
+        if self._unfit:
+            raise self._unfit
+        rows, held = self._ask("progress")
+        watchdog.saw(rows)
+        watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
+
+    def _see_left_out(self) -> None:
+        """Start no more actors on machines whose GPU has no room for the model, and note each machine.
+
+        If no other machine has the resources, the error is kept in ``_unfit``.
+        """
+        left_out = self._ask("left_out")
+        for node in left_out.keys() - self._left_out:
+            host, error = left_out[node][0], pickle.loads(left_out[node][1])
+            self._left_out.add(node)
+            if self._room.leave_out(node):
+                self._notes.append(f"machine {host} is left out, and others do its work: {error}")
+            else:
+                self._unfit = error
+
+    def _take_notes(self) -> tuple[str, ...]:
+        """Return the notes that were not yet taken."""
+        taken = tuple(self._notes)
+        self._notes.clear()
+        return taken
+
+
+@dataclass(frozen=True)
+class _FarWorker:
+    """A worker process behind an actor: what it last said to be working on. Its actor ends it at the next heartbeat."""
+
+    queue: Any
+    minder: str
+    held: str
+
+    def in_hand(self) -> str:
+        """Return what the worker works on, '' if it has no work."""
+        return self.held
+
+    def end_hung(self) -> None:
+        """Have the worker process ended."""
+        self.queue.end_hung.remote(self.minder)
+
+
+def _dataset(
+    items: Any,
+    asked: Resources,
+    here: dict[str, str],
+    selector: Callable[[], dict[str, str]],
+    name: str,
+) -> Any:
+    """Build the dataset: one task on the run's machine reads the queue, and an actor pool processes its items.
+
+    ``selector`` returns the label selector of the machines for actors that start from now on.
+    """
+    import ray
+    from ray.util.annotations import RayDeprecationWarning
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.target_max_block_size = 1  # one item a block: an actor starts it as soon as it is queued
+    context.max_errored_blocks = -1  # unlimited: the queue redistributes the items of a lost machine
+    # Ray would end replicas that are idle for 10 s between two rounds, and start others, which load the model anew.
+    context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
+    context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
+    source = ray.data.from_items([{"row": 0}]).map_batches(
+        _named(hand_out, f"pairmill items of {name}"),
+        batch_size=None,
+        fn_kwargs={"items": items},
+        num_cpus=0,
+        label_selector=here,
+    )
+    with warnings.catch_warnings():
+        # Ray 2.60 has no other way to keep an actor's replacement from a machine that has no room for the model.
+        warnings.simplefilter("ignore", RayDeprecationWarning)
+        return source.map_batches(
+            type(f"pairmill {name}", (Supervisor,), {}),
+            fn_constructor_args=(items, asked),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(
+                min_size=asked.least,
+                max_size=asked.most,
+                max_concurrent_calls_per_actor=asked.lanes,
+                enable_true_multi_threading=asked.lanes > 1,
+            ),
+            num_cpus=asked.cpus,
+            num_gpus=asked.gpus,
+            accelerator_type=asked.kind or None,
+            ray_remote_args_fn=lambda: {"label_selector": selector()},
+            # Ray must not restart a lost actor: it would wait for a machine that may never join. The queue retries.
+            max_restarts=0,
+            max_task_retries=0,
+        )
+
+
+def _named(function: Callable[..., Any], name: str) -> Any:
+    """Return the function under another name: Ray names an operator by its function."""
+
+    def called(*given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+    called.__name__ = name
+    return called
+
+
+def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
+    """Put each item's outcome into ``results`` until the dataset ends, and then an error.
+
+    Whoever still waits for items reads the error: what Ray raised, or that the dataset ended without them.
+    Nothing is prefetched: the last item of a round would wait for the first of the next round.
+    """
+    ended: BaseException = PairmillError(ENDED)
+    try:
+        for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
+            for name, made in zip(batch["name"], batch["made"], strict=True):
+                results.put((name, pickle.loads(made)))
+    except BaseException as error:
+        ended = error
+    results.put(("", ended))

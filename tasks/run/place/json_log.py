@@ -1,0 +1,102 @@
+"""Write logs as JSON, one object a line: time, level, run, stage, shard, message.
+
+Whatever a worker process or a library writes to standard error becomes such a line too: the run's process reads it by a
+pipe in place of the terminal.
+"""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import IO
+
+from pairmill.catalog.terms.secrets import hidden
+from pairmill.tasks.run.place.progress import Progress
+
+ASKED = "PAIRMILL_LOG_FORMAT"  # 'json' in the environment of this process and its workers
+FIELDS = ("time", "level", "run", "stage", "shard", "message")
+_END = "pairmill: end of the log\n"
+_process = {"run": "", "stage": ""}
+_shard: ContextVar[str] = ContextVar("shard", default="")
+
+
+def is_asked() -> bool:
+    """Return whether this process writes its log as JSON."""
+    return os.environ.get(ASKED) == "json"
+
+
+def work_at(run: str, stage: str, shard: str = "") -> None:
+    """Name the run and stage of this process, and the shard of this thread, in all later lines."""
+    _process.update(run=run, stage=stage)
+    _shard.set(shard)
+
+
+def line(level: str, message: str) -> str:
+    """Return one line of the log. JSON escapes line breaks and control codes."""
+    values = (datetime.now(UTC).isoformat(), level, *_process.values(), _shard.get(), hidden(message))
+    return json.dumps(dict(zip(FIELDS, values, strict=True))) + "\n"
+
+
+class JsonFormatter(logging.Formatter):
+    """Format a record, with its traceback, as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the JSON of a record without a line break."""
+        return line(record.levelname, super().format(record)).removesuffix("\n")
+
+
+def log_as_json() -> None:
+    """Let all loggers of this process write JSON to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+def log_progress(progress: Progress) -> None:
+    """Log the begin and the end of a round of a step."""
+    if progress.is_begin or progress.is_end:
+        rows = f"{progress.done:,} of {progress.total:,} {progress.unit or 'rows'}"
+        logging.getLogger("pairmill").info("%s, %d of %d items", rows, progress.items, progress.of_items)
+
+
+@contextmanager
+def json_lines() -> Iterator[None]:
+    """Write JSON lines during the body: this process's log, and what any process below it writes to standard error."""
+    os.environ[ASKED] = "json"
+    real, (read, write) = os.dup(2), os.pipe()
+    os.dup2(write, 2)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8", errors="replace") as lines, os.fdopen(real, "w", encoding="utf-8") as out:
+        reader = threading.Thread(target=_copy, args=(lines, out), name="log", daemon=True)
+        reader.start()
+        log_as_json()
+        try:
+            yield
+        finally:
+            os.write(2, _END.encode())  # workers may hold the pipe open, so that it has no end
+            reader.join()
+            os.dup2(real, 2)
+            del os.environ[ASKED]
+
+
+def _copy(lines: IO[str], out: IO[str]) -> None:
+    """Copy JSON lines, and make one of every other line."""
+    for text in lines:
+        if text == _END:
+            return
+        out.write(text if _is_ours(text) else line("WARNING", text.rstrip()))
+        out.flush()
+
+
+def _is_ours(text: str) -> bool:
+    """Return whether a line is one of this log: two processes that write at once may have mixed theirs."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and tuple(found) == FIELDS

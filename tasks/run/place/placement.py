@@ -1,0 +1,75 @@
+"""Define where a run's work is placed: workers, CPUs, GPUs, Ray cluster. None of it is part of a dataset's identity."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+# Where small rounds run when the run uses Ray.
+SmallRounds = Literal["auto", "here", "ray"]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The prices of a million tokens, in any one currency: ``prompt`` (input) and ``answer`` (output)."""
+
+    prompt: float = 0.0
+    answer: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelPool:
+    """The placement of one model.
+
+    Attributes:
+        gpus: GPUs of each replica; None: one where there are GPUs, else none.
+        replicas: The fewest and the most replicas; 0: as many as fit.
+        feeders: Threads that prepare batches for each replica; None: the most that the CPUs allow.
+        key: The environment variable with the API key, for a model behind endpoints.
+        connections: The most concurrent requests to each endpoint.
+        prices: The prices of the endpoints' tokens.
+        accelerator: The kind of GPU on a Ray cluster, as Ray names it ('H100'); '' for any.
+    """
+
+    gpus: float | None = None
+    replicas: tuple[int, int] = (0, 0)
+    feeders: int | None = None
+    key: str = ""
+    connections: int = 256
+    prices: Prices = Prices()
+    accelerator: str = ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Workers, CPUs and models of a run. Never part of an identity: on CPUs any placement gives the same rows.
+
+    Attributes:
+        workers: The most workers; 0: one per CPU of this machine, or of the cluster, machines that join later included.
+        ray_address: '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address.
+        cpus_per_worker: CPUs of a worker without a GPU.
+        models: Pools by the recipe's name of a model (clip, captioner, …); others have the default pool.
+        small_rounds: Where small rounds run, see `tasks.run.place.small_rounds`.
+        stall_minutes: Minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`.
+    """
+
+    workers: int = 0
+    ray_address: str = ""
+    cpus_per_worker: float = 1.0
+    models: Mapping[str, ModelPool] = field(default_factory=dict)
+    small_rounds: SmallRounds = "auto"
+    stall_minutes: float = 60.0
+
+    @property
+    def n_workers(self) -> int:
+        """The most workers on this machine: ``workers``, or one per CPU that this process may use."""
+        return self.workers or max(1, len(os.sched_getaffinity(0)))
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the run uses a Ray cluster that it did not start."""
+        return self.ray_address not in ("", "local")
+
+    def pool_of(self, model: str) -> ModelPool:
+        """Return the pool of the recipe's model of this name."""
+        return self.models.get(model, ModelPool())

@@ -1,0 +1,89 @@
+"""Start the fork server, the process that workers are forked from with their libraries already imported."""
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from types import ModuleType
+
+from pairmill.catalog.terms.backend import declared_backends
+from pairmill.tasks.run.pool import remains
+from pairmill.tasks.run.pool.worker import ONE_THREAD
+
+# Two of the libraries look for a GPU when they are imported. Initialising CUDA there would break CUDA in every fork;
+# these variables make torch report no GPU without initialising it. Workers that have a GPU are spawned, not forked.
+WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
+# Third-party modules that every worker needs, and that each kind of model needs; backends of generative models declare
+# their own. All cost 9 CPU seconds and 0.6 GB (two busy CPUs of an EPYC). None starts a thread or touches a GPU when it
+# is imported. DuckDB is left out: `import duckdb` opens a database with a thread for each CPU but one, and a fork has
+# none of these threads.
+EVERY_WORKER = ("numpy", "pandas", "pyarrow.parquet", "fsspec", "aiohttp", "pydantic", "simplejpeg", "PIL.Image")
+EVERY_MODEL, CLIP, PARSER = ("torch",), ("torchvision", "timm", "open_clip"), ("spacy",)
+# Imported last: it exempts existing objects from garbage collection, whose marks would copy worker pages.
+FREEZE = "pairmill.tasks.run.pool.freeze"
+_modules: list[str] = []
+_lock = threading.Lock()
+_main_lock = threading.Lock()
+
+
+def preload(specs: Iterable[str]) -> None:
+    """Set the modules that the fork server imports, by model specs. It imports them when it starts, once a process."""
+    _modules[:] = modules_for(specs)
+
+
+def modules_for(specs: Iterable[str]) -> list[str]:
+    """List the modules that workers need for the models ``specs`` (``open_clip:…``, ``hf:…``), in order of import."""
+    wanted = tuple(specs)
+    generative = {prefix: backend.libraries for prefix, backend in declared_backends().items()}
+    libraries = {"": EVERY_MODEL, "open_clip:": CLIP, **generative, "spacy:": PARSER}
+    by_model = [names for prefix, names in libraries.items() if any(spec.startswith(prefix) for spec in wanted)]
+    return [*EVERY_WORKER, *(name for names in by_model for name in names), FREEZE]
+
+
+def start_fork_server() -> None:
+    """Start the fork server unless it is running. It imports while the caller continues; the first fork waits for it.
+
+    Forked workers share what the server has imported. The server is started only when there is work: a run without work
+    would pay for the imports too.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
+    with one_thread_each(WITHOUT_CUDA):
+        remains.sweep()
+        remains.hold()
+        forkserver.ensure_running()
+
+
+@contextmanager
+def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
+    """Set the variables that libraries read at load time, for a process that is started in the body.
+
+    There is one worker per CPU, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each
+    other at every step of a small model (measured: captions 30 times slower).
+    """
+    with _lock:  # a second thread would restore the variables that the first has set
+        before = dict(os.environ)
+        os.environ.update(ONE_THREAD | (more or {}))
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Start a process in the body that does not import the main module of this one.
+
+    A worker needs nothing of it. `multiprocessing` would run the user's script again in each worker: without an
+    ``if __name__ == "__main__"`` each would start a run of its own, and fail.
+    """
+    with _main_lock:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

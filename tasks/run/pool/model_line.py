@@ -1,0 +1,163 @@
+"""Run a model job on its engine inside a worker process: several items in flight, one device, one model."""
+
+import os
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.device.engine import Engine, RemoteEngine
+from pairmill.ops.models.device.failures import first_line, is_no_room
+from pairmill.ops.models.model_error import ModelError, UnfitDevice
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.model_job import ModelJob, Piece
+from pairmill.tasks.run.items.partition import Output, with_seconds, write_parts
+from pairmill.tasks.run.pool.messages import RowLease, RowsFinished
+
+# A batch hangs when it takes 10 times the median of recent batches, but at least 60 s. The first 3 batches may take
+# 1800 s each, because a model may still load or compile.
+TIMES_MEDIAN, LEAST_SECONDS, FIRST_SECONDS, FIRST_BATCHES = 10, 60.0, 1800.0, 3
+# A client of model servers has timeouts of its own; a batch that is still in flight after this time hangs otherwise.
+ELSEWHERE_SECONDS = 7200.0
+# The most bytes of batches that are prepared ahead of a device, in pinned memory where there is a GPU. 15 feeders may
+# be 32 batches ahead, which is 77 GB a GPU for a model that sees 17 tiles in fp32.
+HELD_BYTES = min(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16)
+
+Say = Callable[[RowLease | RowsFinished], None]
+
+
+class ModelLine:
+    """A model job with its engine, called by one thread per item. ``say`` sends leases on rows to the supervisor."""
+
+    def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
+        self._job = job
+        self._say, self._watched = say, _Watched(job, say)
+        under_way = getattr(job, "max_in_flight", 0)
+        self._engine = (
+            RemoteEngine(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders, HELD_BYTES)
+        )
+        self._alone, self._loading = threading.Lock(), threading.Lock()
+        self._is_loaded = False
+
+    def __call__(self, number: int, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
+        """Run the item of order ``number``; its manifests have the seconds that the device took for it.
+
+        With ``rows`` 1 the rows run one at a time, because one of them may kill this process.
+        """
+        self._say(RowLease(number, 0, (), time_limit.of_item(len(item.keys))))  # no row in progress yet
+        self._load()
+        pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
+        if rows:
+            with self._alone:
+                found = [out for piece in pieces for out in self._engine.run(iter([piece]))]
+        else:
+            found = self._engine.run(pieces)
+        manifests = write_parts(self._job.parts(item, found), item, output)
+        return with_seconds(manifests, self._watched.spent(number))
+
+    def _load(self) -> None:
+        """Load the model once. Raises UnfitDevice if the device runs out of memory."""
+        with self._loading:
+            if not self._is_loaded:
+                try:
+                    self._job.load()
+                except Exception as error:
+                    if isinstance(error, ModelError) or not is_no_room(error):
+                        raise
+                    raise UnfitDevice(f"model '{self._job.model}' does not fit here: {first_line(error)}") from error
+                self._is_loaded = True
+
+    def close(self) -> None:
+        """Stop the engine's threads."""
+        self._engine.close()
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A piece with the number of its order."""
+
+    number: int
+    piece: Piece
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A batch that runs on the device, with its order, number of rows, start time and lease number (``place``)."""
+
+    number: int
+    rows: int
+    place: int
+    started: float
+    running: Any
+
+
+class _Watched:
+    """The CPU and device work of a model job, with a lease on the rows in progress and a time limit for each call."""
+
+    def __init__(self, job: ModelJob, say: Say) -> None:
+        self._job, self._say, self._places = job, say, count(1)
+        self._is_elsewhere = bool(getattr(job, "max_in_flight", 0))
+        self._seconds: deque[float] = deque(maxlen=50)
+        self._spent: dict[int, float] = {}
+        self._last = 0.0
+
+    def prepare(self, numbered: _Numbered) -> tuple[_Numbered, Any]:
+        """Preprocess a piece under a lease."""
+        piece = numbered.piece
+        with self._held(numbered, time_limit.ROW_SECONDS * len(piece.keys)):
+            return numbered, self._job.prepare(piece)
+
+    def infer(self, prepared: tuple[_Numbered, Any]) -> _Launched:
+        """Launch a batch, leasing its rows until it is fetched."""
+        numbered, ready = prepared
+        place, started = next(self._places), time.monotonic()
+        # Rows at a server cannot kill this process: if it dies, they are innocent.
+        self._say(RowLease(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
+        rows = len(numbered.piece.keys)
+        return _Launched(numbered.number, rows, place, started, self._job.infer(ready))
+
+    def advance(self, launched: _Launched) -> bool:
+        """Do some of a launched batch's work, if its job does it in steps; return whether it has ended."""
+        advance = getattr(self._job, "advance", None)
+        return advance is None or advance(launched.running)
+
+    def fetch(self, launched: _Launched) -> Any:
+        """Wait for a batch, record its device seconds and release its lease."""
+        try:
+            return self._job.fetch(launched.running)
+        finally:
+            now = time.monotonic()
+            seconds, self._last = now - max(launched.started, self._last), now  # without the wait for the batch before
+            self._seconds.append(now - launched.started)  # beside other batches, which share its time
+            self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
+            self._say(RowLease(launched.number, launched.place, None, 0))
+            self._say(RowsFinished(launched.number, launched.rows))
+
+    def spent(self, number: int) -> float:
+        """Return the device seconds of an order, and forget them."""
+        return self._spent.pop(number, 0.0)
+
+    def _limit(self) -> float:
+        """Return the seconds that the next batch may take."""
+        if self._is_elsewhere:
+            return ELSEWHERE_SECONDS
+        if len(self._seconds) < FIRST_BATCHES:
+            return FIRST_SECONDS
+        return max(LEAST_SECONDS, TIMES_MEDIAN * statistics.median(self._seconds))
+
+    @contextmanager
+    def _held(self, numbered: _Numbered, seconds: float) -> Iterator[None]:
+        """Lease the piece's rows for ``seconds`` while the body runs."""
+        place = next(self._places)
+        self._say(RowLease(numbered.number, place, numbered.piece.keys, seconds))
+        try:
+            yield
+        finally:
+            self._say(RowLease(numbered.number, place, None, 0))

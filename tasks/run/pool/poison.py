@@ -1,0 +1,192 @@
+"""Find the rows that kill a worker process or never end, by bisection, and quarantine them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.fault import Fault
+from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.items.rows import quarantine
+
+Result = TypeVar("Result")
+
+# A single row must kill twice: another process may have caused the first death (out of memory).
+DEATHS_PER_KILLER = 2
+# With more killers than this in one item, a library or the machine is at fault, not the rows.
+MAX_KILLERS = 8
+# Retries of a part that had no row in progress when the worker died: as often as killers in other parts may kill.
+MAX_INNOCENT = 3 * MAX_KILLERS
+
+
+@dataclass(frozen=True)
+class LostWorker:
+    """The loss of a worker while it ran a part of an item.
+
+    Attributes:
+        reason: The reason of quarantine, 'poison' or 'timeout'.
+        detail: The same in words.
+        keys: The rows in progress; None if unknown, () if none of this part, which is innocent then.
+    """
+
+    reason: str
+    detail: str
+    keys: tuple[str, ...] | None = None
+
+
+@dataclass
+class Isolated(Generic[Result]):
+    """Result of a bisection: ``results`` of the parts that ran, ``killers`` by the key of each fatal row."""
+
+    results: list[Result] = field(default_factory=list)
+    killers: dict[str, LostWorker] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    """A part still to be run: ``rows`` as in `isolate`, ``deaths`` that its only row has caused alone."""
+
+    part: WorkItem
+    rows: int = 0
+    deaths: int = 0
+
+
+def isolate(
+    item: WorkItem, attempt: Callable[[WorkItem, int], Result | LostWorker], first: LostWorker | None = None
+) -> Isolated[Result]:
+    """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
+
+    Takes some log2(n) lost workers for each killer, at most three where the rows in progress are known.
+
+    Args:
+        item: The item to divide.
+        attempt: Runs a part; with ``rows`` 1 it runs row by row, so that the next loss names one row.
+        first: The loss of the whole item before. The item is run once more unless the rows in progress are known or the
+            time limit was exceeded.
+
+    Raises:
+        PairmillError: The item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
+    """
+    found: Isolated[Result] = Isolated()
+    waiting = [_Suspect(item)]
+    while waiting:
+        suspect = waiting.pop()
+        part = suspect.part
+        known, first = first, None
+        outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
+        if not isinstance(outcome, LostWorker):
+            found.results.append(outcome)
+        elif _is_divisible(part):
+            waiting += _divided(suspect, outcome.keys or ())
+        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MAX_KILLERS:
+            found.killers[part.keys[0]] = outcome
+        else:
+            raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
+    if len(item.keys) > 1 and not found.results:
+        raise PairmillError(f"shard {item.shard}: each of its {len(item.keys)} rows kills a worker process")
+    return found
+
+
+def _is_enough(lost: LostWorker, part: WorkItem) -> bool:
+    """Return whether a loss is enough to divide the part without another attempt."""
+    return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
+
+
+def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
+    """Run a part; retry a single row after a death, but not after a timeout.
+
+    A part that had no row in progress when the worker died is retried up to MAX_INNOCENT times.
+    """
+    deaths, innocent = suspect.deaths, 0
+    while True:
+        outcome = attempt(suspect.part, suspect.rows)
+        if not isinstance(outcome, LostWorker):
+            return outcome
+        if outcome.keys == () and innocent < MAX_INNOCENT:
+            innocent += 1
+            continue
+        deaths += 1
+        if outcome.reason == "timeout" or len(suspect.part.keys) > 1 or deaths >= DEATHS_PER_KILLER:
+            return outcome
+
+
+def _is_divisible(part: WorkItem) -> bool:
+    """Return whether the part has several rows and can be divided by row."""
+    return len(part.keys) > 1 and _is_by_row(part)
+
+
+def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
+    """Divide a part in two, in reverse order of execution: rows in progress and others, or two halves."""
+    part, rows, in_hand = suspect.part, suspect.rows, set(held)
+    suspects = [key for key in part.keys if key in in_hand]
+    if 0 < len(suspects) < len(part.keys):
+        others = [key for key in part.keys if key not in in_hand]
+        alone = int(len(suspects) == 1)  # the worker had this row alone
+        return [_Suspect(part.only(others), rows), _Suspect(part.only(suspects), 1, alone)]
+    if suspects and not rows:
+        return [_Suspect(part, 1)]
+    middle = len(part.keys) // 2
+    return [_Suspect(part.only(part.keys[middle:]), rows), _Suspect(part.only(part.keys[:middle]), rows)]
+
+
+def _fewer(job: Job) -> str:
+    """Return the remedy for an error message: fewer workers, or fewer replicas of the job's model.
+
+    On GPUs only the replicas count.
+    """
+    workers = "fewer workers (--workers, or compute.workers in Prefect)"
+    if not (model := getattr(job, "model", "")):
+        return workers
+    return f"fewer replicas of its model (--model {model}:replicas=1, or compute.models in Prefect) or {workers}"
+
+
+def _is_by_row(item: WorkItem) -> bool:
+    """Return whether the item can be divided by row: each input has one value per row. A range of clusters has not."""
+    return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
+
+
+def quarantine_killers(
+    item: WorkItem,
+    job: Job,
+    output: Output,
+    attempt: Callable[[WorkItem, int], list[Manifest] | LostWorker],
+    first: LostWorker | None = None,
+) -> list[Manifest]:
+    """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
+
+    A job may define ``poisoned(item) -> list[Part]``: further rows for the killers, so that they are not pending again.
+    Details name the job's class, or its ``shown_as`` where that is set.
+
+    Args:
+        item: The item to run.
+        job: The job, for its name, stage and ``poisoned``.
+        output: Where the quarantine rows are written.
+        attempt: Runs a part in a separate process, see `isolate`.
+        first: The loss of the whole item before.
+
+    Raises:
+        PairmillError: Single rows are not to blame; the message has the remedy.
+    """
+    name = getattr(job, "shown_as", type(job).__name__)
+    try:
+        found = isolate(item, attempt, first)
+    except PairmillError as error:
+        raise type(error)(  # a death while loading stays one
+            f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
+            f"committed. Run the same command again; if it dies again, use {_fewer(job)}."
+        ) from None
+    manifests = [manifest for part in found.results for manifest in part]
+    if not found.killers:
+        return manifests
+    # The key of an ingest unit joins its address, size and etag.
+    names = [key.split("\x1e")[0] for key in found.killers]
+    faults = [
+        Fault(key, lost.reason, f"{name}: {lost.detail}")
+        for key, lost in zip(names, found.killers.values(), strict=True)
+    ]
+    parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
+    killers = item.only(list(found.killers))
+    parts += getattr(job, "poisoned", lambda _: [])(killers)
+    return manifests + write_parts(parts, killers, output)

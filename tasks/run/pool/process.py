@@ -1,0 +1,312 @@
+"""Run jobs in a supervised worker process, and know which rows it was processing when it dies or hangs."""
+
+import itertools
+import logging
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items.finished_rows import Report, ignore
+from pairmill.tasks.run.items.partition import Output
+from pairmill.tasks.run.pool.fork_server import one_thread_each, start_fork_server, without_main
+from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
+from pairmill.tasks.run.pool.poison import LostWorker
+from pairmill.tasks.run.pool.watchdog import NAMED
+from pairmill.tasks.run.pool.worker import BROKEN_DEVICE, serve
+
+LOG = logging.getLogger("pairmill.workers")
+LOG.setLevel(logging.INFO)  # a terminal shows warnings only, a Prefect task shows all
+# Seconds between checks for an overdue worker, and seconds that a hung worker gets to dump its stacks.
+LOOK_SECONDS, DUMP_SECONDS = 1.0, 1.0
+# No row is to blame when the process dies this many times in a row before it starts one.
+MAX_IDLE_DEATHS = 3
+DIED = "a worker process that ran it alone died"
+STUCK = "a worker process that ran it alone was ended when its time was over"
+BROKE = "it broke the device's context"
+
+
+class LoadDeaths(PairmillError):
+    """Worker processes died again and again before they had a row: this machine has no room for the model."""
+
+
+class Process:
+    """One supervised worker process, started on demand and restarted after each death. Thread-safe.
+
+    Args:
+        environment: Variables set in the process on top of the caller's own (which devices it sees).
+        is_forked: Fork it from the fork server, so that it shares the imported libraries; else spawn it, and it imports
+            what it needs.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
+        self._environment = dict(environment or {})
+        self._is_forked = is_forked
+        self._life: _RunningProcess | None = None
+        self._lock = threading.Lock()
+        self._idle_deaths = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id, 0 before the first order."""
+        return self._life.pid if self._life else 0
+
+    def start(self) -> None:
+        """Start the process unless it is running."""
+        with self._lock:
+            self._living()
+
+    def run(
+        self, worker: bytes, item: WorkItem, output: Output, rows: int = 0, report: Report = ignore
+    ) -> list[Manifest] | LostWorker:
+        """Run one item with a pickled `JobWorker`; return Lost when the process died or was killed.
+
+        Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
+        process before. ``report`` is called with the number of rows of each batch that has its results.
+        """
+        number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)), report)
+        try:
+            said = life.next(number)
+            self._idle_deaths = 0
+            return said.result()
+        except _Ended as ended:
+            return ended.lost
+        finally:
+            life.forget(number)
+
+    def stream(self, function: bytes, argument: Any) -> Iterator[Any]:
+        """Yield the pieces that a pickled generator function makes of ``argument``.
+
+        Raises what the function raises, and PairmillError when the process dies or is silent for ITEM_SECONDS.
+        """
+        number, life = self._order(function, (argument,), time_limit.ITEM_SECONDS)
+        said: Found | Done | None = None
+        try:
+            while not isinstance(said, Done):
+                said = life.next(number)
+                if isinstance(said, Found):
+                    yield said.found
+        except _Ended as ended:
+            if ended.lost.reason == "timeout":
+                raise PairmillError(f"no result within {time_limit.ITEM_SECONDS:g} s") from None
+            raise PairmillError("its worker process died (killed, or out of memory); run again") from None
+        finally:
+            life.forget(number)
+            if not isinstance(said, Done):
+                life.end()
+        if isinstance(said, Done):
+            said.result()
+
+    def in_hand(self) -> str:
+        """Describe the process and the rows in progress, '' if it has no work."""
+        life = self._life
+        return life.in_hand() if life else ""
+
+    def end_hung(self) -> None:
+        """Kill the process, after it has dumped its stacks; its orders count as out of time."""
+        if (life := self._life) is not None:
+            life.end_hung()
+
+    def close(self) -> None:
+        """Let the process exit once it has finished its orders."""
+        with self._lock:
+            if self._life is not None:
+                self._life.close()
+                self._life = None
+
+    def _order(
+        self, worker: bytes, arguments: tuple, seconds: float, report: Report = ignore
+    ) -> tuple[int, "_RunningProcess"]:
+        """Send an order, to a new process if the last one has died; return the order's number and the process."""
+        with self._lock:
+            life = self._living()
+            return life.send(worker, arguments, seconds, report), life
+
+    def _living(self) -> "_RunningProcess":
+        """Return the running process; start a new one if the last one has died.
+
+        Raises LoadDeaths after too many deaths.
+        """
+        if self._life is None or self._life.is_over():
+            self._count_idle_death()
+            self._life = _RunningProcess(self._environment, self._is_forked)
+        return self._life
+
+    def _count_idle_death(self) -> None:
+        """Count consecutive deaths without a row in progress. Raises LoadDeaths at MAX_IDLE_DEATHS."""
+        self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
+        if self._idle_deaths == MAX_IDLE_DEATHS:
+            raise LoadDeaths(
+                f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they loaded "
+                "a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute in Prefect)"
+            )
+
+
+class _Ended(Exception):
+    """Raised when the process has ended; ``lost`` says why, and which rows of the awaited order it was processing."""
+
+    def __init__(self, lost: LostWorker) -> None:
+        super().__init__(lost.detail)
+        self.lost = lost
+
+
+class _RunningProcess:
+    """A worker process from start to death: the leases on its rows, and an inbox for each awaited order."""
+
+    def __init__(self, environment: Mapping[str, str], is_forked: bool) -> None:
+        context: Any = multiprocessing.get_context("forkserver" if is_forked else "spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
+        if is_forked:
+            start_fork_server()
+            with without_main():
+                self._process.start()
+        else:
+            with one_thread_each(), without_main():
+                self._process.start()
+        theirs.close()
+        self.pid: int = self._process.pid
+        self._worker = b""
+        self._numbers = itertools.count(1)
+        self._inboxes: dict[int, queue.SimpleQueue[Any]] = {}
+        self._reports: dict[int, Report] = {}
+        self._holds: dict[tuple[int, int], tuple[RowLease, float]] = {}
+        self._lock = threading.Lock()
+        self._stuck: set[int] = set()
+        self._ended = threading.Event()
+        threading.Thread(target=_listen, args=(self._pipe, self), name="pool", daemon=True).start()
+
+    def is_over(self) -> bool:
+        """Return whether the process has ended."""
+        return self._ended.is_set() or not self._process.is_alive()
+
+    def was_idle(self) -> bool:
+        """Return whether the process had no row in progress when it died."""
+        return bool(self._holds) and all(hold.keys == () for hold, _ in self._holds.values())
+
+    def send(self, worker: bytes, arguments: tuple, seconds: float, report: Report) -> int:
+        """Send an order that must report within ``seconds``; return its number."""
+        number = next(self._numbers)
+        with self._lock:
+            self._inboxes[number], self._reports[number] = queue.SimpleQueue(), report
+            self._holds[number, 0] = RowLease(number, 0, (), seconds), time.monotonic() + seconds
+        with suppress(OSError):  # the process died: `next` reports it
+            self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
+            self._worker = worker
+        return number
+
+    def next(self, number: int) -> Any:
+        """Block until the next message of order ``number``. Raises _Ended when the process has ended."""
+        inbox = self._inboxes[number]
+        while True:
+            with suppress(queue.Empty):
+                said = inbox.get(timeout=LOOK_SECONDS)
+                if said is None:
+                    raise _Ended(self._lost(number))
+                return said
+            self._end_if_stuck()
+
+    def forget(self, number: int) -> None:
+        """Drop the inbox and the leases of an order."""
+        with self._lock:
+            self._inboxes.pop(number, None)
+            self._reports.pop(number, None)
+            if not self._ended.is_set():  # after a death `was_idle` still reads the leases
+                for hold in [hold for hold in self._holds if hold[0] == number]:
+                    del self._holds[hold]
+
+    def hear(self, said: Any) -> None:
+        """Process one message: update the leases, or put it into its order's inbox."""
+        with self._lock:
+            if said.number not in self._inboxes:
+                return
+            if isinstance(said, RowsFinished):
+                self._reports[said.number](said.rows)
+            elif not isinstance(said, RowLease):
+                self._inboxes[said.number].put(said)
+            elif said.seconds:
+                self._holds[said.number, said.place] = said, time.monotonic() + said.seconds
+            else:
+                self._holds.pop((said.number, said.place), None)
+
+    def die(self) -> None:
+        """Wait for the process to end, then tell every waiting thread."""
+        self._process.join()
+        self._ended.set()
+        with self._lock:
+            for inbox in self._inboxes.values():
+                inbox.put(None)
+
+    def close(self) -> None:
+        """Ask the process to exit after its current orders."""
+        with suppress(OSError):
+            self._pipe.send(None)
+
+    def end(self) -> None:
+        """Kill the process and wait until it has ended."""
+        self._process.kill()
+        self._ended.wait()
+
+    def _end_if_stuck(self) -> None:
+        """Kill the process when a lease is overdue; first have it dump its threads' stacks to its log."""
+        now = time.monotonic()
+        with self._lock:
+            stuck = {hold.number for hold, until in self._holds.values() if until < now}
+        self._end_orders(stuck)
+
+    def in_hand(self) -> str:
+        """Describe the process and the keys of its leases, '' if no order has begun: it may be importing still."""
+        with self._lock:
+            holds = [hold for hold, _ in self._holds.values() if hold.keys != ()]
+        if not holds or self._ended.is_set():  # is_over() would take the exit code from the thread that waits for it
+            return ""
+        keys = list(dict.fromkeys(key for hold in holds for key in hold.keys or ()))
+        more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+        return f"worker process {self.pid} had {', '.join(keys[:NAMED]) + more if keys else 'an item without a row'}"
+
+    def end_hung(self) -> None:
+        """Kill the process as one whose orders are all overdue."""
+        with self._lock:
+            orders = {hold.number for hold, _ in self._holds.values()}
+        self._end_orders(orders)
+
+    def _end_orders(self, stuck: set[int]) -> None:
+        """Kill the process because of these orders, unless they are none, or it is being killed."""
+        with self._lock:
+            if not stuck or self._stuck:
+                return
+            self._stuck = stuck
+        LOG.warning("worker process %d does not go on: its threads are in its log", self.pid)
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(DUMP_SECONDS)
+        self._process.kill()
+
+    def _lost(self, number: int) -> LostWorker:
+        """Describe the loss for order ``number``: reason, detail and the keys in progress."""
+        with self._lock:
+            held = [hold.keys for (order, _), (hold, _) in self._holds.items() if order == number]
+        keys = None if None in held else tuple(dict.fromkeys(key for each in held for key in each or ()))
+        if number in self._stuck:
+            return LostWorker("timeout", STUCK, keys)
+        broke = self._process.exitcode == BROKEN_DEVICE
+        return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
+
+
+def _listen(pipe: Connection, life: _RunningProcess) -> None:
+    """Read the process's messages until it has ended. This is the pipe's only reader."""
+    with suppress(EOFError, OSError):
+        while True:
+            life.hear(pipe.recv())
+    life.die()
+    pipe.close()

@@ -1,0 +1,178 @@
+"""Run a worker process: execute the orders that arrive on a pipe, and report which rows are in progress."""
+
+import faulthandler
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.device import run_notes
+from pairmill.ops.models.device.engine import BrokenDevice
+from pairmill.tasks.run.items import finished_rows, time_limit
+from pairmill.tasks.run.items.model_job import ModelJob, one_by_one
+from pairmill.tasks.run.items.partition import Job, Output, timed_parts
+from pairmill.tasks.run.place import json_log
+from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
+from pairmill.tasks.run.pool.model_line import ModelLine
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+# Exit status of a process whose device context is broken: only a new process can use the device.
+BROKEN_DEVICE = 70
+
+
+@dataclass(frozen=True)
+class JobWorker:
+    """A job as a worker process runs it, sent once to each process.
+
+    Attributes:
+        job: The job.
+        lanes: Above 1, the items in flight of a model job.
+        feeders: Threads that prepare its batches ahead.
+        share: The fraction of a GPU's memory that it may use, 0 without a GPU.
+    """
+
+    job: Job
+    lanes: int = 1
+    feeders: int = 0
+    share: float = 0.0
+
+    def __call__(self, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
+        """Run one item alone; its manifests have its seconds. ``rows`` is as in `ModelJob`."""
+        job = self.job
+        return timed_parts(
+            lambda: one_by_one(job, item, rows) if isinstance(job, ModelJob) else job(item), item, output
+        )
+
+
+def serve(pipe: Connection, environment: dict[str, str]) -> None:
+    """Execute the orders from ``pipe``, until the other end closes or sends None."""
+    _set_up(environment)
+    desk = _WorkerEnd(pipe)
+    worker: Any = None
+    with suppress(EOFError, OSError):
+        while True:
+            order: Order | None = pipe.recv()
+            if order is None:
+                return
+            if order.worker is not None:
+                worker = desk.begin(pickle.loads(order.worker), worker)
+            if isinstance(worker, ModelLine):
+                arguments = (order.number, *order.arguments)
+                threading.Thread(target=desk.do, args=(worker, order.number, arguments), daemon=True).start()
+            else:
+                desk.listen(order.number, order.arguments[0])
+                desk.do(worker, order.number, order.arguments)
+
+
+class _WorkerEnd:
+    """The worker's end of the pipe, shared by several threads."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+
+    def say(self, message: Any) -> None:
+        """Send a message."""
+        with self._lock:
+            self._pipe.send(message)
+
+    def begin(self, worker: Any, before: Any) -> Any:
+        """Prepare the next callable, after closing the engine of the callable ``before``.
+
+        A model job with several lanes gets an engine; any other callable is used as it is.
+        """
+        if isinstance(before, ModelLine):
+            before.close()
+        if not isinstance(worker, JobWorker):
+            return worker
+        if worker.share:
+            from pairmill.ops.models.device.device import keep_to_share
+
+            keep_to_share(worker.share)
+        job = worker.job
+        return ModelLine(job, worker.feeders, self.say) if worker.lanes > 1 and isinstance(job, ModelJob) else worker
+
+    def listen(self, number: int, item: Any) -> None:
+        """Report progress within ``item`` for order ``number``, which runs alone in this process."""
+        seconds = time_limit.of_item(len(item.keys)) if isinstance(item, WorkItem) else time_limit.ITEM_SECONDS
+        self.say(RowLease(number, 0, None, seconds))
+        time_limit.listen(lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)))
+        finished_rows.listen(lambda rows: self.say(RowsFinished(number, rows)))
+
+    def do(self, worker: Any, number: int, arguments: tuple) -> None:
+        """Call ``worker`` and send the outcome."""
+        with suppress(OSError):  # the caller has closed the pipe
+            self.say(self._done(worker, number, arguments))
+
+    def _done(self, worker: Any, number: int, arguments: tuple) -> Done:
+        """Call ``worker``, sending each yielded piece; return the last message.
+
+        An exception that cannot be pickled becomes a RuntimeError.
+        """
+        try:
+            _name_in_log(arguments)
+            found = worker(*arguments)
+            if not isinstance(found, Iterator):
+                return Done(number, with_notes(found, run_notes.take() if found else ()))
+            for piece in found:
+                self.say(Found(number, piece))
+            return Done(number, [])
+        except BrokenDevice:
+            traceback.print_exc()
+            os._exit(BROKEN_DEVICE)
+        except Exception as error:
+            trace = traceback.format_exc()
+            try:
+                pickle.loads(pickle.dumps(error))
+            except Exception:
+                return Done(number, [], RuntimeError(f"{type(error).__name__}: {error}"), trace)
+            return Done(number, [], error, trace)
+
+
+def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manifest]:
+    """Add notes to the first manifest."""
+    if not manifests or not notes:
+        return manifests
+    return [replace(manifests[0], notes=(*manifests[0].notes, *notes)), *manifests[1:]]
+
+
+def _name_in_log(arguments: tuple) -> None:
+    """Name the run, the step and the shard of an order in the log of this process."""
+    output = next((each for each in arguments if isinstance(each, Output)), None)
+    item = next((each for each in arguments if isinstance(each, WorkItem)), None)
+    if output and item:
+        json_log.work_at(output.run_id, output.step, item.shard)
+
+
+def _set_up(environment: dict[str, str]) -> None:
+    """Initialise a worker with the caller's current environment (S3 keys); the fork server's may be older.
+
+    A worker whose caller was killed exits; the fork server then exits too. Ctrl-C in a terminal reaches every process,
+    so workers ignore it and the caller decides. SIGUSR1 dumps the stack of every thread.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    os.environ.clear()
+    os.environ.update(environment | ONE_THREAD)
+    if json_log.is_asked():
+        json_log.log_as_json()
+    threading.Thread(target=_exit_with, args=(parent_process(),), daemon=True).start()
+
+
+def _exit_with(caller: Any) -> None:
+    """Exit this process without cleanup when ``caller`` has ended."""
+    caller.join()
+    os._exit(1)

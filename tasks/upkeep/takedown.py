@@ -1,0 +1,140 @@
+"""Take pictures and documents out of a lake, with everything made from them, and keep them out."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pairmill.catalog.cut.facts import facts_folder
+from pairmill.catalog.lake.cache_folder import cache_folder
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.bans import bans
+from pairmill.catalog.queries.export.exports import lake_id
+from pairmill.catalog.upkeep import amended_versions, takedown_record, taken_items, taken_rows
+from pairmill.catalog.upkeep.amended_versions import Amended
+from pairmill.catalog.upkeep.taken_items import Subject, Taken
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.judgement_log import forget_lines
+from pairmill.catalog.write.lease import Writer
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
+from pairmill.tasks.upkeep.erase import Erased, erase
+
+WAIT_SECONDS = 60.0
+# What a takedown cannot reach, for the report.
+NOT_REACHED = (
+    "copies and backups of the lake, and earlier versions of objects where a bucket keeps them",
+    "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
+    "centroids, word probabilities and models that were trained while the items were there: no item can be read from "
+    "them",
+    "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that "
+    "they may not write to",
+    "log files of runs, free pages of Prefect's database, and artifacts on Prefect servers other than the known one",
+)
+
+
+@dataclass(frozen=True)
+class Takedown:
+    """A finished takedown, with its report as it is recorded."""
+
+    taken: Taken
+    amended: tuple[Amended, ...]
+    exports: tuple[dict[str, Any], ...]
+    erased: Erased
+    report: dict[str, Any]
+
+
+def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[tuple[str, int]]]:
+    """Count what a takedown would remove, and return the versions that it would amend. Changes nothing."""
+    return taken_items.select(lake, subject), amended_versions.touched(lake)
+
+
+def take_down(
+    lake: Lake,
+    subject: Subject,
+    reason: str,
+    reports: Path,
+    hashes: tuple[int, ...] = (),
+    orphans_older_than_seconds: float = 86_400,
+    remove_artifacts: Callable[[], str] = lambda: "",
+) -> Takedown:
+    """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
+
+    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban, and
+    ``remove_artifacts`` removes what other systems show of the items and says so in a sentence. The report of the
+    removal names every picture and document, 35 bytes each: 1M make a row of 35 MB in ``takedowns``.
+
+    A killed takedown is finished by the same command, or by the next maintenance.
+
+    Raises:
+        LeaseHeld: A run writes to the lake, and did not end within a minute.
+        LeaseLost: Another process took the lease over.
+    """
+    takedown_id, at = uuid.uuid4().hex, datetime.now(UTC)
+    with lease.writing(lake, takedown_id, "takedown", WAIT_SECONDS) as writer:
+        taken = taken_items.select(lake, subject)
+        touched = amended_versions.touched(lake)
+        _forget_judgements(lake)
+        amended, rows = _delete(writer, subject, reason, hashes, touched)
+        erased = finish(writer, reports, orphans_older_than_seconds)
+        exports = takedown_record.exports_of(lake, touched)
+        report = {
+            "takedown": takedown_id,
+            "at": at.isoformat(timespec="seconds"),
+            "lake": str(lake_id(lake)),
+            "reason": reason,
+            "asked": {name: list(value) for name, value in asdict(subject).items()},
+            "removed": asdict(taken),
+            "pictures": sorted(sha256 for (sha256,) in lake.query("SELECT sha256 FROM taken_pictures")),
+            "documents": sorted(key for (key,) in lake.query("SELECT document_id FROM taken_documents")),
+            "rows": rows,
+            "versions": [{"dataset": each.name, "pairs_removed": each.pairs_removed,
+                          "pairs_changed": each.pairs_changed} for each in amended],
+            "exports": exports,
+            "erased": asdict(erased),
+            "artifacts": remove_artifacts(),
+            "not_reached": list(NOT_REACHED),
+        }  # fmt: skip
+        takedown_record.finish(lake, takedown_id, report)
+    return Takedown(taken, tuple(amended), tuple(exports), erased, report)
+
+
+def finish(writer: Writer, reports: Path, orphans_older_than_seconds: float = 86_400) -> Erased:
+    """Remove reports, and what caches hold of banned pictures; erase the deleted rows' bytes. Raises LeaseLost."""
+    _clear_caches(writer.lake, reports)
+    return erase(writer, orphans_older_than_seconds)
+
+
+def _delete(
+    writer: Writer, subject: Subject, reason: str, hashes: tuple[int, ...], touched: list[tuple[str, int]]
+) -> tuple[list[Amended], dict[str, int]]:
+    """Ban, amend the versions and delete the rows, in one transaction."""
+    lake = writer.lake
+    commit = writer.begin("takedown")
+
+    def body() -> tuple[list[Amended], dict[str, int]]:
+        takedown_record.begin(lake, writer.run_id, reason, commit)
+        takedown_record.ban(lake, writer.run_id, reason, subject, hashes)
+        amended = [amended_versions.amend(lake, *version, writer.run_id) for version in touched]
+        return amended, taken_rows.delete_rows(lake, commit)
+
+    return lake.retrying(body)
+
+
+def _forget_judgements(lake: Lake) -> None:
+    """Remove the logged judgements of taken images and texts."""
+    images = {image for (image,) in lake.query("SELECT image_id FROM taken_images")}
+    texts = {text for (text,) in lake.query("SELECT text FROM taken_sentences")}
+    if images or texts:
+        forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
+
+
+def _clear_caches(lake: Lake, reports: Path) -> None:
+    """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
+    folder, thumbnails = cache_folder(lake, "browse"), ThumbnailFiles(lake)
+    for sha256 in bans(lake)["picture"]:
+        thumbnails.remove(sha256)
+    made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
+    for path in [*made, *facts_folder(lake).glob("*"), *reports.glob("*.html")]:
+        path.unlink(missing_ok=True)
