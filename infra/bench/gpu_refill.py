@@ -99,7 +99,7 @@ class Prepared:
     """Engine job: the device's part of ``job``, for pieces that are prepared."""
 
     def __init__(self, job: Any) -> None:
-        self.infer, self.advance, self.fetch = job.infer, job.advance, job.fetch
+        self.infer, self.stepwise, self.fetch = job.infer, job.stepwise, job.fetch
 
     def prepare(self, piece: Any) -> Any:
         """Return the piece unchanged."""
@@ -205,9 +205,9 @@ class Captions:
         """Begin a group in the slots."""
         return self.loaded.infer(ready, self.shape.answer, self.slots)
 
-    def advance(self, running: Any) -> bool:
-        """Run some steps; return whether the group has ended."""
-        return isinstance(running, list) or running.advance()
+    def stepwise(self, running: Any) -> Any:
+        """Return the group, unless it was answered at once."""
+        return None if isinstance(running, list) else running
 
     def fetch(self, running: Any) -> Any:
         """Wait for a group's texts."""

@@ -46,11 +46,16 @@ class Generation:
 
 
 @runtime_checkable
-class Advancing(Protocol):
+class Stepwise(Protocol):
     """A batch whose device work goes on only while somebody calls it: many such batches are decoded at once."""
 
-    def advance(self) -> bool:
-        """Run some of the device's work unless the batch has ended; return whether it has."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the batch needs no more of the device's work. Reading it runs none."""
+        ...
+
+    def advance(self) -> None:
+        """Run some of the device's work, unless the batch has ended."""
         ...
 
 
@@ -105,7 +110,7 @@ class Answering(Protocol):
         ...
 
     def infer(self, prepared: Any, max_tokens: int) -> Any:
-        """Start generating for a prepared batch. What it returns may be `Advancing`."""
+        """Start generating for a prepared batch. What it returns may be `Stepwise`."""
         ...
 
     def fetch(self, running: Any) -> list[Generation]:

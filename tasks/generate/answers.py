@@ -14,7 +14,7 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.write.commit import Usage
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.generation import Advancing, Answering, Generation
+from pairmill.ops.models.generation import Answering, Generation, Stepwise
 from pairmill.ops.text.generation_status import generation_status
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.partition import Part
@@ -86,9 +86,9 @@ class ImageQueries:
         answers, asked, ready = prepared
         return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
 
-    def advance(self, running: tuple[Answers, list[str], Any]) -> bool:
-        """Do some of a launched piece's work; return whether its answers can be fetched."""
-        return _advanced(running[-1])
+    def stepwise(self, running: tuple[Answers, list[str], Any]) -> Stepwise | None:
+        """Return the batch of a launched piece, if it is decoded beside others."""
+        return running[-1] if isinstance(running[-1], Stepwise) else None
 
     def fetch(self, running: tuple[Answers, list[str], Any]) -> Answers:
         """Wait for the answers."""
@@ -124,19 +124,14 @@ class TextQueries:
         asked, ready = prepared
         return asked, self.model.infer(ready, self.max_tokens)
 
-    def advance(self, running: tuple[list[str], Any]) -> bool:
-        """Do some of a launched piece's work; return whether its answers can be fetched."""
-        return _advanced(running[-1])
+    def stepwise(self, running: tuple[list[str], Any]) -> Stepwise | None:
+        """Return the batch of a launched piece, if it is decoded beside others."""
+        return running[-1] if isinstance(running[-1], Stepwise) else None
 
     def fetch(self, running: tuple[list[str], Any]) -> Answers:
         """Wait for the answers."""
         asked, given = running
         return _with(Answers({}, []), asked, self.model.fetch(given))
-
-
-def _advanced(running: Any) -> bool:
-    """Do some of a running batch's work, if it is decoded beside others; return whether it has ended."""
-    return running.advance() if isinstance(running, Advancing) else True
 
 
 def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answers:

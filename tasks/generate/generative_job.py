@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.generation import Generation, Stepwise
 from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries, joined, quarantine_parts, usage
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
@@ -65,9 +65,9 @@ class GenerativeJob(ABC):
         """Launch the model on the prepared inputs, without waiting for the device."""
         return self.ask.infer(ready)
 
-    def advance(self, running: Any) -> bool:
-        """Do some of a launched piece's work; return whether its answers can be fetched."""
-        return self.ask.advance(running)
+    def stepwise(self, running: Any) -> Stepwise | None:
+        """Return the batch of a launched piece, if it is decoded beside others."""
+        return self.ask.stepwise(running)
 
     def fetch(self, running: Any) -> Answers:
         """Wait for the answers."""

@@ -31,6 +31,7 @@ from typing import Any, Protocol
 
 from pairmill.ops.models.device.failures import is_broken
 from pairmill.ops.models.device.held_bytes import HeldBytes, held_bytes
+from pairmill.ops.models.generation import Stepwise
 
 
 class EngineStages(Protocol):
@@ -39,8 +40,9 @@ class EngineStages(Protocol):
     Several feeders call ``prepare`` at once. Only the device's thread calls ``infer`` and ``fetch``. It fetches a batch
     after it has launched the next one, so the device works while the thread waits.
 
-    An optional fourth, ``advance``, is given a launched batch, does some of its work and returns whether it has ended:
-    further batches are then launched before it has, and it is fetched as soon as it has.
+    An optional fourth, ``stepwise``, is given a launched batch and returns it as `Stepwise`, or None. A stepwise batch
+    is fetched as soon as it has ended. It advances only while no prepared batch waits: a batch that could be launched
+    would otherwise leave a part of the device unused.
     """
 
     def prepare(self, piece: Any, /) -> Any:
@@ -70,7 +72,7 @@ class Engine:
 
     def __init__(self, halves: EngineStages, feeders: int, most_bytes: int = 0) -> None:
         self._halves, self._feeders = halves, feeders
-        self._advance: Callable[[Any], bool] = getattr(halves, "advance", lambda _: True)
+        self._stepwise: Callable[[Any], Stepwise | None] = getattr(halves, "stepwise", lambda _: None)
         self._memory = HeldBytes(most_bytes)
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
@@ -145,12 +147,16 @@ class Engine:
                 self._to_infer.put(None)
 
     def _work(self) -> None:
-        """Launch batches as they are ready, and fetch earlier ones that have ended. Body of the device's thread."""
+        """Launch prepared batches while there are any, else advance; fetch those that have ended.
+
+        Body of the device's thread.
+        """
         running: deque[_Ticket] = deque()
         while True:
             try:
                 ticket = self._to_infer.get_nowait() if running else self._to_infer.get()
             except queue.Empty:
+                self._advance(running)
                 self._take_ended(running, 0)
                 continue
             if ticket is None:
@@ -168,11 +174,17 @@ class Engine:
             self._take(running.popleft())
 
     def _has_ended(self, ticket: _Ticket) -> bool:
-        """Do some of a launched batch's work; return whether it can be fetched. An error is raised by its fetch."""
+        """Return whether a launched batch can be fetched. Runs no work of the device."""
+        batch = self._stepwise(ticket.held)
+        return self._broken is not None or batch is None or batch.has_ended
+
+    def _advance(self, running: deque[_Ticket]) -> None:
+        """Do some of the work of the oldest batch; if that fails, fetch it, which raises the error."""
         try:
-            return self._broken is not None or self._advance(ticket.held)
+            if self._broken is None and (batch := self._stepwise(running[0].held)):
+                batch.advance()
         except BaseException:
-            return True
+            self._take(running.popleft())
 
     def _launch(self, ticket: _Ticket) -> bool:
         """Call ``infer`` for a ticket and free its slot; return whether it was launched."""

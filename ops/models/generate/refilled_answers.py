@@ -48,15 +48,19 @@ class RunningAnswers:
     read: Callable[[RefilledBatch], list[Generation]]
     alone: Callable[[], list[Generation]]
 
-    def advance(self) -> bool:
-        """Run some steps unless the answers have ended; return whether they have."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the answers have ended, or must be made anew."""
+        return self.batch.has_ended
+
+    def advance(self) -> None:
+        """Run some steps unless the answers have ended."""
         self.slots.attempt(self.batch.advance)
-        return not self.batch.left or self.batch.is_lost
 
     def result(self) -> list[Generation]:
         """Wait for the answers."""
-        while not self.advance():
-            pass
+        while not self.has_ended:
+            self.advance()
         if not self.batch.is_lost:
             return self.read(self.batch)
         self.slots.settle()

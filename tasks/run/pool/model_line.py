@@ -15,6 +15,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import Engine, RemoteEngine
 from pairmill.ops.models.device.failures import first_line, is_no_room
+from pairmill.ops.models.generation import Stepwise
 from pairmill.ops.models.model_error import ModelError, UnfitDevice
 from pairmill.tasks.run.items import time_limit
 from pairmill.tasks.run.items.model_job import ModelJob, Piece
@@ -123,10 +124,10 @@ class _Watched:
         rows = len(numbered.piece.keys)
         return _Launched(numbered.number, rows, place, started, self._job.infer(ready))
 
-    def advance(self, launched: _Launched) -> bool:
-        """Do some of a launched batch's work, if its job does it in steps; return whether it has ended."""
-        advance = getattr(self._job, "advance", None)
-        return advance is None or advance(launched.running)
+    def stepwise(self, launched: _Launched) -> Stepwise | None:
+        """Return a launched batch, if its job decodes it beside others."""
+        stepwise = getattr(self._job, "stepwise", None)
+        return stepwise(launched.running) if stepwise else None
 
     def fetch(self, launched: _Launched) -> Any:
         """Wait for a batch, record its device seconds and release its lease."""

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,46 +116,72 @@ def test_a_batch_is_fetched_after_the_next_one_was_launched(engines: Any):
     assert said.index("launch 1") < said.index("fetch 0") < said.index("launch 2") < said.index("fetch 1")
 
 
-def test_batches_that_advance_in_steps_run_beside_each_other_and_are_fetched_as_they_end(engines: Any):
-    """Each batch takes as many steps of the device as its number says; a step is one of all that run."""
-    left: dict[int, int] = {}
-    most, order = 0, []
+class Stepped(Made):
+    """Halves whose batches take as many steps of the device as their numbers say; a step is one of all that run."""
 
-    class Stepped(Made):
-        def advance(self, each: int) -> bool:
-            for running in left:
-                left[running] = max(0, left[running] - 1)
-            return not left[each]
+    def __init__(self, fetch: Any = SAME) -> None:
+        super().__init__(SAME, self._launch, fetch)
+        self.left: dict[int, int] = {}
+        self.steps = 0
 
-    def infer(each: int) -> int:
-        nonlocal most
-        left[each] = each
-        most = max(most, sum(map(bool, left.values())))
+    def _launch(self, each: int) -> int:
+        self.left[each] = each
         return each
+
+    def stepwise(self, each: int) -> Any:
+        return SimpleNamespace(has_ended=not self.left[each], advance=self.advance)
+
+    def advance(self) -> None:
+        self.steps += 1
+        self.left = {each: max(0, steps - 1) for each, steps in self.left.items()}
+
+
+def test_batches_that_advance_in_steps_run_beside_each_other_and_are_fetched_as_they_end(engines: Any):
+    order = []
 
     def fetch(each: int) -> int:
         if each == 13:
             raise ValueError("thirteen")
-        order.append((each, left.pop(each)))
+        order.append((each, halves.left[each]))
         return each
 
-    halves = Stepped(SAME, infer, fetch)
+    halves = Stepped(fetch)
     assert engines(halves, 2).run([30, 2, 9, 1, 4, 40, 7]) == [30, 2, 9, 1, 4, 40, 7]
-    assert most >= 4 and order == [(each, 0) for each in (30, 2, 9, 1, 4, 40, 7)]
+    assert halves.steps < 30 + 40 and order == [(each, 0) for each in (30, 2, 9, 1, 4, 40, 7)]
     with pytest.raises(ValueError, match="thirteen"):
         engines(halves, 2).run([3, 13, 5])
 
 
-def test_an_error_in_a_step_is_told_by_the_batchs_fetch(engines: Any):
-    class Failing(Made):
-        def advance(self, each: int) -> bool:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+def test_what_has_ended_is_fetched_without_a_step_while_prepared_batches_wait(engines: Any):
+    """Each launch runs all earlier batches to their end, as one that waits for a slot does."""
+    begun, fetched, seen = threading.Semaphore(0), [], []
 
-    def fetch(each: int) -> int:
+    def prepare(each: int) -> int:
+        begun.release()
+        return each
+
+    def launch(each: int) -> int:
+        if each <= 17:  # wait until the feeder has begun the piece after the next, so that the next is prepared
+            for _ in range(3 if each == 1 else 1):
+                assert begun.acquire(timeout=10)
+            seen.append((len(fetched), halves.steps))
+        halves.left = dict.fromkeys(halves.left, 0) | {each: each}
+        return each
+
+    halves = Stepped(lambda each: fetched.append(each))
+    halves.prepare, halves.infer = prepare, launch
+    engines(halves, 1).run(range(1, 21))
+    assert seen == [(max(0, n - 2), 0) for n in range(1, 18)] and fetched == list(range(1, 21))
+
+
+def test_an_error_in_a_step_is_told_by_the_batchs_fetch(engines: Any):
+    def fail(*_: int) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
+    halves = Stepped(fail)
+    halves.advance = fail
     with pytest.raises(BrokenDevice, match="illegal memory"):
-        engines(Failing(SAME, SAME, fetch), 2).run(range(6))
+        engines(halves, 2).run(range(1, 6))
 
 
 def test_no_more_is_read_than_there_is_room_for(engines: Any):

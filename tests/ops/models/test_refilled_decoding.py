@@ -116,8 +116,8 @@ def test_callers_of_an_engine_get_their_own_answers_while_their_pieces_share_the
             self.beside = max(self.beside, len({id(each.batch) for each in active._active.values()} if active else ()))
             return running
 
-        def advance(self, running: Any) -> bool:
-            return running.advance()
+        def stepwise(self, running: Any) -> Any:
+            return running
 
         def fetch(self, running: Any) -> list[Generation]:
             return self.model.fetch(running)
