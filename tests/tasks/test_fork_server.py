@@ -11,9 +11,9 @@ import pytest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
 from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.fork_server import WITHOUT_CUDA, modules_for
 from pairmill.tasks.run.pool.pace import Pace, wanted
-from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool
 from pairmill.tasks.run.pool.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
