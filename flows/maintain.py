@@ -17,6 +17,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.upkeep import takedown_record
+from pairmill.catalog.upkeep.recorded_files import count_files
 from pairmill.catalog.upkeep.stale_statistics import refresh_statistics, rows_were_erased
 from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease, runs
@@ -80,9 +81,9 @@ def _described(lake: Lake, limits: Limits) -> int:
 
 def _compacted(writer: Writer, limits: Limits) -> str:
     """Write bookkeeping rows to Parquet and merge small files."""
-    before = _files(writer.lake)
+    before = count_files(writer.lake)
     checkpoint(writer)
-    return f"merged small files: {before:,} files before, {_files(writer.lake):,} after"
+    return f"merged small files: {before:,} files before, {count_files(writer.lake):,} after"
 
 
 def _swept(writer: Writer, limits: Limits) -> str:
@@ -125,8 +126,3 @@ def _fetch_again(lake: Lake) -> int:
         return 0
     with session_on(lake, (compile_plan(recipe), []), Compute.model_validate({}), "maintain") as session:
         return fetch_again(session, most_times=MOST_TIMES)
-
-
-def _files(lake: Lake) -> int:
-    """Count the data files of the current snapshot."""
-    return lake.metadata.read("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL")[0][0]

@@ -1,7 +1,7 @@
 """Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
 
 from pairmill.catalog.cut import publication
-from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
@@ -9,6 +9,7 @@ from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
 from pairmill.catalog.queries.losses.idle_rules import idle_rules
 from pairmill.catalog.recipe.parts import Association
 from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.write.runs import last_commit
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.relate.recall import measure_recall
 from pairmill.tasks.run.session import Session
@@ -35,7 +36,8 @@ def publish(session: Session) -> Published:
     for note in losses:
         session.note(note)
     if published.is_new:
-        for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
+        newest = last_commit(session.lake)
+        for rule in idle_rules(session.lake, session.plan, published.name, published.version, newest):
             if not (losses and rule.kind == "sentence" and rule.n_dropped == rule.n_in):  # told by the losses
                 session.note(str(rule), once=True)
     if not (published.n_pairs or losses):
@@ -66,7 +68,7 @@ def _tell_cap(session: Session, cap: int) -> None:
     target = session.recipe.balance.target
     if target is None:
         return
-    kept = session.lake.query("SELECT count(*) FROM cut_kept")[0][0]
+    kept = count_cut(session.lake)[0]
     reached = "is the smallest with which" if kept >= target else "drops none, and still only"
     session.note(f"balance: a cap of {cap:,} {reached} {kept:,} pictures are kept; the target is {target:,}.")
 
@@ -87,8 +89,3 @@ def _accepts_many(rate: CanaryRate, kind: str) -> str:
         f"the rule {rate}: a picture's best sentence once those of its own pages are withheld. Unless many of these "
         f"describe their picture too, make the rule stricter: {kind}.{rate.rule}.keep"
     )
-
-
-def _newest(session: Session) -> int:
-    """Return the newest commit number."""
-    return session.lake.query("SELECT coalesce(max(commit), 0) FROM commits")[0][0]

@@ -1,6 +1,7 @@
 """Check naming rules of the source tree that no linter knows."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -34,3 +35,12 @@ def test_no_class_has_the_name_of_another():
 
 def test_packages_hold_nothing_themselves():
     assert not [path for path in modules() if path.name == "__init__.py" and path.read_text()]
+
+
+def test_the_architecture_has_one_line_for_every_room_and_stays_short():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)
+    rooms = {str(path.parent.relative_to(ROOT)) for path in modules() if path.name != "__init__.py"}
+    assert sorted(named) == sorted(rooms) and len(text.encode()) <= 18_000
+    paths = re.findall(r"`((?:flows|tasks|ops|catalog|tests|infra)/[\w/.]+)`", text)
+    assert len(paths) > 60 and [path for path in paths if not (ROOT / path).exists()] == []

@@ -174,3 +174,8 @@ def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
         f"SELECT c.n, i.image_id, i.sha256, {fate}, {value}, c.cluster, 0 FROM {with_fate} "
         "JOIN facts.images i ON i.rowid = c.n"
     )
+
+
+def count_cut(lake: Lake) -> tuple[int, int]:
+    """Return the numbers of kept images and of all images of this connection's last cut."""
+    return lake.query("SELECT count(*) FILTER (dropped_by = ''), count(*) FROM cut_images")[0]

@@ -45,6 +45,11 @@ def unknown(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM cut_capped WHERE state IS NULL AND NOT past")[0][0]
 
 
+def requested(lake: Lake) -> int:
+    """Count the images of ``wave_asked``."""
+    return lake.query("SELECT count(*) FROM wave_asked")[0][0]
+
+
 def seen(lake: Lake) -> WaveOutcome:
     """Return the outcome, by the last cut, for the images of ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
@@ -63,7 +68,7 @@ def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
         f"LEFT JOIN ({sentences(plan, 'wave_wanted')}) t ON t.n = w.n"
     )
     lake.execute("DROP TABLE wave_wanted")
-    return lake.query("SELECT count(*) FROM wave_asked")[0][0]
+    return requested(lake)
 
 
 def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:

@@ -60,6 +60,11 @@ def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> li
     return [DataFile(*row) for row in rows]
 
 
+def current_snapshot(query: Query, catalog: str = "lake") -> int:
+    """Return the number of the snapshot that is read now."""
+    return query(f"SELECT id FROM ducklake_current_snapshot('{catalog}')")[0][0]
+
+
 def _snapshot(catalog: str) -> str:
     """Return the SQL of a CTE ``s`` with the id of the current snapshot."""
     return f"WITH s AS (SELECT id FROM ducklake_current_snapshot('{catalog}'))"

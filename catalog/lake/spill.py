@@ -10,10 +10,14 @@ import re
 import shutil
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from pairmill.catalog.lake.host import host
+
+if TYPE_CHECKING:
+    from pairmill.catalog.lake.lake import Lake
 
 _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 
@@ -26,6 +30,11 @@ def folder(parent: str) -> str:
             # ignore_errors: another user's folder, or another process is removing it
             shutil.rmtree(path, ignore_errors=True)
     return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
+
+
+def parent_of(lake: "Lake") -> Path:
+    """Return the folder in which a lake's spill folder is: beside a local lake, else the system's temporary folder."""
+    return Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
 
 
 def _here() -> str:

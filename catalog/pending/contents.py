@@ -1,6 +1,6 @@
 """Find new source units, and assign each distinct image and sentence to one home shard."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -141,6 +141,19 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
             lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
 
     lake.retrying(body)
+
+
+def homes_of_images(lake: Lake, image_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return image id -> (sha256, home shard) of the given images."""
+    homes = "SELECT image_id, sha256, c.shard FROM images JOIN image_content c USING (sha256)"
+    rows = lake.query(f"{homes} WHERE image_id IN (SELECT unnest(?))", (list(image_ids),))
+    return {image_id: (sha256, shard) for image_id, sha256, shard in rows}
+
+
+def home_of(lake: Lake, sha256: str) -> str:
+    """Return the home shard of a picture, '' if the lake does not have it."""
+    rows = lake.query("SELECT shard FROM image_content WHERE sha256 = ?", (sha256,))
+    return rows[0][0] if rows else ""
 
 
 _HOMES = {

@@ -7,6 +7,7 @@ any rule that reads it.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import captioner_rows
 from pairmill.catalog.pending.eligible import current_scores, value_of
 from pairmill.catalog.pending.scored_rows import text_digest
@@ -119,3 +120,8 @@ def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]
     """Return the table, SQL of its current rows, and the join condition on the input digest, if any."""
     on = f" AND made_{table}.input_digest = {digest}" if digest else ""
     return table, (current_scores(plan, table, "sha256"), on)
+
+
+def mean_seconds(lake: Lake, table: str, scorer: str) -> float | None:
+    """Return the mean seconds of one generated text of ``table`` by ``scorer``; None without rows."""
+    return lake.query(f"SELECT avg(seconds) FROM {table} WHERE scorer = ?", (scorer,))[0][0]

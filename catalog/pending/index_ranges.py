@@ -102,3 +102,9 @@ def newest(lake: Lake, table: str, scorer: str) -> int:
     return lake.query(
         'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
     )[0][0]
+
+
+def clusters_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, int]:
+    """Return content -> cluster by one clustering; contents without a cluster are left out."""
+    sql = "SELECT key, cluster FROM clusters WHERE scorer = ? AND key IN (SELECT unnest(?::VARCHAR[]))"
+    return dict(lake.query(sql, (scorer, contents)))

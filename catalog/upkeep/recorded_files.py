@@ -37,6 +37,11 @@ class RecordedFile(NamedTuple):
     sha256: str
 
 
+def count_files(lake: Lake) -> int:
+    """Count the data files of the current snapshot, from DuckLake's own table."""
+    return lake.metadata.read("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL")[0][0]
+
+
 def list_files(lake: Lake) -> int:
     """Create the temporary table LIST and return the number of its files."""
     lake.unchecked(f"CREATE OR REPLACE TEMP TABLE {LIST} AS SELECT row_number() OVER () AS n, * FROM ({_files(lake)})")

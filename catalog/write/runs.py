@@ -131,3 +131,31 @@ def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
         f"UPDATE runs SET detail = {_BEFORE_NOTES}, state = ?, finished_at = ? WHERE run_id = ?",
         (detail, state, datetime.now(UTC), run_id),
     )
+
+
+def last_commit(lake: Lake, run_id: str = "") -> int:
+    """Return the newest commit number of a run, or of the lake without one; 0 before the first commit."""
+    where, values = (" WHERE run_id = ?", (run_id,)) if run_id else ("", ())
+    return lake.query(f'SELECT coalesce(max("commit"), 0) FROM commits{where}', values)[0][0]
+
+
+def partitions_since(lake: Lake, run_id: str, commit: int) -> list[tuple[str, str, int]]:
+    """Return (table, shard, rows) of each partition that a run committed after ``commit``."""
+    sql = 'SELECT "table", shard, rows FROM partitions WHERE run_id = ? AND "commit" > ?'
+    return lake.query(sql, (run_id, commit))
+
+
+def record_wave(lake: Lake, run_id: str, wave: int, counts: Sequence[int], commit: int) -> None:
+    """Write a row of ``waves``: ``counts`` are the images requested, passed and kept. A retried step replaces it."""
+
+    def body() -> None:
+        lake.execute("DELETE FROM waves WHERE run_id = ? AND wave = ?", (run_id, wave))
+        lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", (run_id, wave, *counts, commit))
+
+    lake.retrying(body)
+
+
+def record_threshold(lake: Lake, row: Sequence) -> None:
+    """Write a row of ``thresholds`` (`catalog.pending.frozen_thresholds.row`)."""
+    marks = ", ".join("?" * len(row))
+    lake.retrying(lambda: lake.execute(f"INSERT INTO thresholds VALUES ({marks})", row))

@@ -79,6 +79,18 @@ def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
     return lake.retrying(body) if by_digest else 0
 
 
+def settings_of(lake: Lake, name: str, made_from: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the settings of the scorers called ``name`` with these inputs (sorted digests), newest first."""
+    sql = """SELECT settings FROM scorers WHERE name = ? AND made_from = ?::VARCHAR[] ORDER BY "commit" DESC"""
+    return [json.loads(settings) for (settings,) in lake.query(sql, (name, list(made_from)))]
+
+
+def model_of(lake: Lake, digest: str) -> str | None:
+    """Return the content digest of a scorer's model ('' without a model), None for an unknown scorer."""
+    rows = lake.query("SELECT model FROM scorers WHERE digest = ?", (digest,))
+    return rows[0][0] if rows else None
+
+
 def _rows(found: Sequence[tuple[Scorer, int]]) -> pa.Table:
     """Return the rows of ``scorers``."""
     scorers = [scorer for scorer, _ in found]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.snapshot import current_snapshot
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.version_diff import VersionDiff, version_diff
 from pairmill.catalog.queries.explain.why import scope_of
@@ -78,7 +79,7 @@ class OpenLake:
     @property
     def snapshot(self) -> int:
         """Number of the snapshot that is read now; ``open(…, version=number)`` opens it again until it expires."""
-        return self.lake.query("SELECT id FROM ducklake_current_snapshot('lake')")[0][0]
+        return current_snapshot(self.lake.query)
 
     def try_recut(self, dataset: str, changes: Mapping[str, Any]) -> "CutTrial":
         """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.datasets import Dataset, FunnelStep, funnel
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, funnel, pairs_table
 from pairmill.catalog.queries.export.vectors import vectors_of
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms import text_columns
 from pairmill.flows.api.pair import Pair
 
 if TYPE_CHECKING:  # torch takes 2 s to import
@@ -52,10 +51,7 @@ class PairDataset:
 
     def arrow(self, limit: int | None = None) -> "pa.Table":
         """Return the rows of ``pairs`` by image id, without pictures: some 1 KB a pair, all in memory."""
-        own = f"SELECT {text_columns.of_version(self.version.n_texts)} FROM pairs"
-        sql = f"SELECT * EXCLUDE (dataset, version) FROM ({own}) WHERE dataset = ? AND version = ? ORDER BY image_id"
-        cut = "" if limit is None else f" LIMIT {limit:d}"
-        return self.lake.table(sql + cut, (self.version.name, self.version.version))
+        return pairs_table(self.lake, self.version, limit)
 
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair with its image, in the order of the shards that hold the images.

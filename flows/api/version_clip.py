@@ -4,6 +4,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.scorer import model_of
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.model_digest import model_digest
 
@@ -16,11 +17,11 @@ def version_clip(lake: Lake, version: Dataset) -> tuple[Clip, str]:
     """
     plan = plan_of(lake, version)
     scorer = plan.scorer("image_embedding")
-    found = lake.query("SELECT model FROM scorers WHERE digest = ?", (scorer,))
-    if not found:
+    found = model_of(lake, scorer)
+    if found is None:
         raise PairmillError(f"{version} has no vectors of pictures; a run with a CLIP model makes them.")
     spec = plan.recipe.models["clip"]
-    if model_digest(spec) != found[0][0]:
+    if model_digest(spec) != found:
         raise PairmillError(
             f"model '{spec}' is not the one whose vectors {version} holds; put its files back, or run with the new one."
         )

@@ -4,10 +4,8 @@ import re
 from functools import cache
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.macros import nearest
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.sql.own_macros import provide
+from pairmill.catalog.queries.sql.own_macros import provide_pictures_of_words
 from pairmill.catalog.terms.error import PairmillError
 
 _NAMED = re.compile(r"\bpictures_of_words\b", re.IGNORECASE)
@@ -34,7 +32,4 @@ def provide_words(lake: Lake, sql: str) -> None:
     def vector_of_words(words: str) -> bytes:
         return clip.embed_texts([words])[0].astype("<f2").tobytes()
 
-    lake.connection.create_function("vector_of_words", vector_of_words, ["VARCHAR"], "BLOB")  # pyright: ignore[reportArgumentType]
-    provide(lake, "nearest_pictures vector_values")
-    query = f"SELECT {quoted(scorer)} AS scorer, '' AS sha256, vector_of_words(words) AS image_vector"
-    lake.execute(f"CREATE OR REPLACE TEMP MACRO pictures_of_words(words, n := 10) AS TABLE {nearest(query)}")
+    provide_pictures_of_words(lake, scorer, vector_of_words)

@@ -7,12 +7,14 @@ from functools import partial
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.contents import home_of
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.changes import changed_ids
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.gallery.gallery_file import gallery_file, last_commit
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Gallery, ImageSet
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.runs import last_commit
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
@@ -104,8 +106,7 @@ class BrowsedLake:
         known = (gallery.shards([sha256]).get(sha256, "") for gallery in galleries)
         if shard := next(filter(None, known), ""):
             return shard
-        rows = self.lake.query("SELECT shard FROM image_content WHERE sha256 = ?", (sha256,))
-        return rows[0][0] if rows else ""
+        return home_of(self.lake, sha256)
 
     def close(self) -> None:
         """Wait for the gallery that is being built, and close everything."""

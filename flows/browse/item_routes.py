@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.document_items import document_items
 from pairmill.catalog.queries.explain.why import Facts, Scope, rows_of_key, scope_of
@@ -35,7 +36,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         _check(image_id)
         lake, version = opened.lake, opened.dataset(dataset)
         with lake.one_snapshot():
-            if not lake.query("SELECT 1 FROM images WHERE image_id = ? LIMIT 1", (image_id,)):
+            if not homes_of_images(lake, [image_id]):
                 raise HTTPException(404)
             asked = scope(version)
             facts = explain_image(lake, image_id, asked)

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
@@ -74,10 +73,7 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
                 raise HTTPException(404)
             sha256 = found.stored.names(found.vectors[n : n + 1])[0]
             earlier = int((found.vectors[:n] == found.vectors[n]).sum())  # other images with the same bytes
-            shown = "image_id, sha256, dropped_by, left(coalesce(_text1, alt_text), 160) AS text"
-            sql = f"SELECT {shown} FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1"
-            sql += f" OFFSET {earlier}"
-            return JSONResponse(found.gallery.rows(sql)[0])
+            return JSONResponse(found.gallery.image_with_bytes(sha256, earlier))
 
         return answered(dataset, body)
 

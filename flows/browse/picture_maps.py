@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.gallery.gallery_query import FACETS, Gallery, ImageSet
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.catalog.terms.error import PairmillError
@@ -105,12 +104,8 @@ def colours(found: MappedGallery, column: str) -> tuple[bytes, dict[str, Any]]:
     source = PLAIN.get(column, column)
     if source not in gallery.types or (column not in PLAIN and gallery.types[source] != "BOOLEAN"):
         raise PairmillError(f"the map cannot be coloured by '{column[:80]}'; choose a column of the list.")
-    text = f"CAST({source} AS VARCHAR)"
-    counted = f"SELECT {text} AS value, count(*) AS n FROM images WHERE {source} IS NOT NULL GROUP BY ALL"
-    top = [row["value"] for row in gallery.rows(f"{counted} ORDER BY n DESC, value LIMIT {NAMED}")]
-    known = f"[{', '.join(map(quoted, top))}]::VARCHAR[]"
-    code = f"CASE WHEN {source} IS NULL THEN {NONE} ELSE coalesce(list_position({known}, {text}), {NAMED + 1}) - 1 END"
-    codes = gallery.column(f"CAST({code} AS UTINYINT)").to_numpy()[found.images]
+    top, every = gallery.value_codes(source, NAMED, NONE)
+    codes = every[found.images]
     names = [("kept" if column == "fate" and not each else each)[-60:] for each in top]
     return codes.astype(np.uint8).tobytes(), {"names": names}
 

@@ -9,10 +9,10 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.queries.gallery.gallery_file import last_commit
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors, image_vectors
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.runs import last_commit
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode

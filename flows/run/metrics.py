@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from pairmill.catalog.pending.quarantine import faults_of_run
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.place.observer import Observer
@@ -18,7 +19,6 @@ from pairmill.tasks.run.session import Session
 
 LOOPBACK = "127.0.0.1"
 COMMIT_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-FAULTS = "SELECT stage, reason, count(*) FROM quarantine WHERE run_id = ? GROUP BY ALL"
 ASK_GPUS = ("nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits")
 TOKENS = {"prompt_tokens": "prompt", "tokens": "answer", "discarded_tokens": "discarded"}
 
@@ -75,7 +75,7 @@ class Metrics(Observer):
         self._seconds.observe(seconds)
         self._uncommitted.set(0)
         if any(each.table == "quarantine" and each.rows for each in manifests):
-            for stage, reason, n in self._session.lake.query(FAULTS, (self._session.writer.run_id,)):
+            for stage, reason, n in faults_of_run(self._session.lake, self._session.writer.run_id):
                 self._failed.labels(stage, reason).inc(max(0, n - self._faults[stage, reason]))
                 self._faults[stage, reason] = n
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open, mark
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.datasets import Dataset, FunnelStep
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
 from pairmill.catalog.recipe.recipe import Recipe
 
@@ -38,9 +38,7 @@ class Outcome:
     @property
     def sql(self) -> str:
         """A `pairmill sql` command that shows ten pairs."""
-        where = f"dataset = '{self.dataset.name}' AND version = {self.dataset.version}"
-        query = f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {where} LIMIT 10"
-        return f'pairmill sql "{query}" --lake {shlex.quote(self.lake)}'
+        return f'pairmill sql "{example_query(self.dataset)}" --lake {shlex.quote(self.lake)}'
 
 
 def outcome(uri: str, name: str) -> Outcome:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.recipe.recipe import Recipe, changed
@@ -74,12 +75,10 @@ def beside_thresholds(session: Session, side: int) -> BesideThresholds:
     early = {c.name: own[c.name] for c in plan.image_checks if c.name in own and c.stage < Stage.CAPTION}
     items = marginal_items(lake, plan, frozenset(early))
     ids = sorted({item.image_id for item in items})
-    homes_of = "SELECT image_id, sha256, c.shard FROM images JOIN image_content c USING (sha256)"
-    sql = f"{homes_of} WHERE image_id IN (SELECT unnest(?))"
-    homes = {image_id: (sha256, shard) for image_id, sha256, shard in lake.query(sql, (ids,))}
+    homes = homes_of_images(lake, ids)
     made = thumbnails(lake, sorted(set(homes.values())), side)
     pictures = {image_id: made.get(home[0], {}).get("picture", "") for image_id, home in homes.items()}
-    kept, images = lake.query("SELECT count(*) FILTER (dropped_by = ''), count(*) FROM cut_images")[0]
+    kept, images = count_cut(lake)
     return BesideThresholds(session.writer.run_id, early, items, pictures, kept, images)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
+from pairmill.catalog.write.runs import last_commit
 from pairmill.flows.user_error import user_message
-from pairmill.flows.with_prefect.step_text import added_since, last_commit, step_text
+from pairmill.flows.with_prefect.step_text import added_since, step_text
 from pairmill.tasks.run.session import Session
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.write.runs import partitions_since
 from pairmill.flows.run.progress_text import duration, unit_of
 
 # What a step that reads sources adds. The rows of other steps have their own unit, and need no count of a table.
@@ -11,15 +12,9 @@ CONTENT = ("documents", "images", "sentences", "links")
 FAILED = "quarantine"
 
 
-def last_commit(lake: Lake, run_id: str) -> int:
-    """Return the run's newest commit number, 0 before its first commit."""
-    return lake.query('SELECT coalesce(max("commit"), 0) FROM commits WHERE run_id = ?', (run_id,))[0][0]
-
-
 def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
     """Count the shards and the rows of CONTENT and FAILED that the run committed after ``commit``, without zeros."""
-    sql = 'SELECT "table", shard, rows FROM partitions WHERE run_id = ? AND "commit" > ?'
-    found = lake.query(sql, (run_id, commit))
+    found = partitions_since(lake, run_id, commit)
     counts = Counter({"shards": len({shard for _, shard, _ in found})})
     for name, _, rows in found:
         counts[name] += rows

@@ -3,9 +3,10 @@
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.pending.chosen_captions import asked_shares
-from pairmill.catalog.pending.generated import without_unset_thresholds
+from pairmill.catalog.pending.generated import mean_seconds, without_unset_thresholds
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import SYNTHETIC
+from pairmill.catalog.write.runs import record_wave
 from pairmill.tasks.generate.caption import select_captions
 from pairmill.tasks.generate.fusion import select_fusion
 from pairmill.tasks.generate.tag import select_tags
@@ -46,7 +47,7 @@ def next_wave(session: Session) -> bool:
 
 def cost(session: Session) -> str:
     """Describe the cost of the requested wave, estimated from the seconds of captions and fused texts so far."""
-    asked = session.lake.query("SELECT count(*) FROM wave_asked")[0][0]
+    asked = wanted.requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"
     shares = {session.plan.captioner(place): share for place, share in asked_shares(session.plan).items()}
     shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
@@ -58,8 +59,7 @@ def cost(session: Session) -> str:
 
 def _seconds_each(session: Session, key: str) -> float | None:
     """Return the mean seconds of the plan's rows under ``key``, whose first word is the table; None without rows."""
-    sql = f"SELECT avg(seconds) FROM {key.split(' ')[0]} WHERE scorer = ?"
-    return session.lake.query(sql, (session.plan.scorer(key),))[0][0]
+    return mean_seconds(session.lake, key.split(" ")[0], session.plan.scorer(key))
 
 
 def _keep_record(session: Session) -> None:
@@ -68,10 +68,4 @@ def _keep_record(session: Session) -> None:
     if not seen.known:
         raise RuntimeError(f"wave {session.waves} requested texts for {seen.asked:,} pictures, and none was committed")
     commit = session.begin(WAVE).commit
-    row = (session.writer.run_id, session.waves, seen.asked, seen.passed, seen.kept, commit)
-
-    def body() -> None:
-        session.lake.execute("DELETE FROM waves WHERE run_id = ? AND wave = ?", row[:2])
-        session.lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", row)
-
-    session.lake.retrying(body)
+    record_wave(session.lake, session.writer.run_id, session.waves, (seen.asked, seen.passed, seen.kept), commit)

@@ -4,10 +4,8 @@ from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.write.runs import record_threshold
 from pairmill.tasks.run.session import Session
-
-# Images that the current cut keeps: the first wave made texts for these while a rule had no threshold.
-KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"
 
 
 def calibrate(session: Session, kind: str, stage: Stage) -> None:
@@ -23,7 +21,7 @@ def calibrate(session: Session, kind: str, stage: Stage) -> None:
 def calibrate_late(session: Session) -> None:
     """Set the thresholds of the rules on generated texts, measured on a hash sample of the images of the last cut."""
     for check in frozen_thresholds.unset(session.plan, "image", None):
-        _set(session, "image", check, KEPT)
+        _set(session, "image", check, frozen_thresholds.KEPT)
 
 
 def _set(session: Session, kind: str, check: Check, among: str) -> None:
@@ -43,8 +41,7 @@ def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -
     before = frozen_thresholds.by_other_scorers(session.lake, kind, check)
     commit = session.begin(f"calibrate {check.name}").commit
     row = frozen_thresholds.row(session.plan, kind, check, found, session.writer.run_id, commit)
-    marks = ", ".join("?" * len(row))
-    session.lake.retrying(lambda: session.lake.execute(f"INSERT INTO thresholds VALUES ({marks})", row))
+    record_threshold(session.lake, row)
     assert check.rule.calibrate is not None
     anew = f" anew, because its score is another (it was {before:.9g})" if before is not None else ""
     session.note(

@@ -4,13 +4,13 @@ One exact search tells every number of probes: a sentence is found with p probes
 nearest. Recall never falls with more probes, so that bisection finds the fewest.
 """
 
-import json
 from bisect import bisect_left
 
 import numpy as np
 
 from pairmill.catalog.pending import index_ranges, training
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, Trained
+from pairmill.catalog.write.scorer import settings_of
 from pairmill.ops.whole import kmeans
 from pairmill.ops.whole.search import first_of_groups, recall_at_k
 from pairmill.tasks.relate.cluster import centroid_scorer, index, load_centroids, sentence_clustering
@@ -45,9 +45,7 @@ def route(session: Session) -> None:
 def _frozen(session: Session, model: Trained, recall: float) -> tuple[int, int]:
     """Return the probes found last for ``recall`` with these centroids, and the number of images measured; or 0, 0."""
     made_from = sorted((session.plan.scorer(IMAGES.table), model.digest))
-    sql = """SELECT settings FROM scorers WHERE name = ? AND made_from = ?::VARCHAR[] ORDER BY "commit" DESC"""
-    for (settings,) in session.lake.query(sql, (ROUTES, made_from)):
-        found = json.loads(settings)
+    for found in settings_of(session.lake, ROUTES, made_from):
         if found.get("recall") == recall:
             return found["probes"], found["sampled"]
     return 0, 0
@@ -70,8 +68,7 @@ def _fewest(session: Session, model: Trained, queries: np.ndarray, recall: float
 def _clusters(session: Session, keys: np.ndarray) -> np.ndarray:
     """Return the cluster of each sentence, in the shape of ``keys``; -1 for padding."""
     contents, content = np.unique(keys, return_inverse=True)
-    sql = "SELECT key, cluster FROM clusters WHERE scorer = ? AND key IN (SELECT unnest(?::VARCHAR[]))"
-    of = dict(session.lake.query(sql, (session.plan.scorer(SENTENCES.clusters), contents.tolist())))
+    of = index_ranges.clusters_of(session.lake, session.plan.scorer(SENTENCES.clusters), contents.tolist())
     return np.array([of.get(key, -1) for key in contents.tolist()], np.int64)[content].reshape(keys.shape)
 
 

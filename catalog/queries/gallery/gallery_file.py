@@ -31,6 +31,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_sentences import add_sentences
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
+from pairmill.catalog.write.runs import last_commit
 
 LAYOUT = 4  # incremented when the columns or their storage change
 IN_MEMORY = 20_000  # images of some 2 KB; writing and closing their file takes 60 of 390 CPU ms of 400 images
@@ -70,11 +71,6 @@ def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[
         path, n = Path(folder) / "gallery.duckdb", _decided(lake, dataset)
         _build(lake, dataset, path, most if n > most else None, in_memory=n <= IN_MEMORY)
         yield path
-
-
-def last_commit(lake: Lake) -> int:
-    """Return the highest commit number of the lake, 0 without one."""
-    return lake.query('SELECT coalesce(max("commit"), 0) FROM commits')[0][0]
 
 
 def _decided(lake: Lake, dataset: Dataset) -> int:

@@ -149,6 +149,24 @@ class Gallery:
         found = self.rows(f"SELECT * FROM images WHERE image_id = {quoted(image_id)}")
         return found[0] if found else None
 
+    def image_with_bytes(self, sha256: str, nth: int) -> dict[str, Any]:
+        """Return the ``nth`` image (from 0, by id) with these bytes: its ids, its fate, and a text of 160 letters."""
+        shown = "image_id, sha256, dropped_by, left(coalesce(_text1, alt_text), 160) AS text"
+        of = f"WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1 OFFSET {nth}"
+        return self.rows(f"SELECT {shown} FROM images {of}")[0]
+
+    def value_codes(self, column: str, n: int, none: int) -> tuple[list[str], "np.ndarray"]:
+        """Return a column's ``n`` most frequent values, and each image's code (uint8) in the order of ``image_id``.
+
+        The code is the place among these values, ``n`` for any other value, ``none`` for NULL.
+        """
+        text = f"CAST({column} AS VARCHAR)"
+        counted = f"SELECT {text} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
+        top = [row["value"] for row in self.rows(f"{counted} ORDER BY n DESC, value LIMIT {n}")]
+        place = f"coalesce(list_position({_texts(top)}, {text}), {n + 1}) - 1"
+        code = f"CASE WHEN {column} IS NULL THEN {none} ELSE {place} END"
+        return top, self.column(f"CAST({code} AS UTINYINT)").to_numpy()
+
     def of_picture(self, sha256: str) -> dict[str, Any] | None:
         """Return the row of one image with these bytes, None without one."""
         found = self.rows(f"SELECT * FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1")

@@ -1,9 +1,11 @@
 """Create the SQL macros of `macros.py` and the view `sentence_decisions` for a user's statement that names them."""
 
 import re
+from collections.abc import Callable
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.macros import MACROS, definitions
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.macros import MACROS, definitions, nearest
 from pairmill.catalog.queries import datasets
 
 DECISIONS = "sentence_decisions"
@@ -28,3 +30,11 @@ def provide(lake: Lake, sql: str) -> None:
         lake.execute(f"CREATE OR REPLACE TEMP MACRO {definition}")
         for table in MACROS[name] if name in named else ():
             lake.check_files(table)
+
+
+def provide_pictures_of_words(lake: Lake, scorer: str, embed: Callable[[str], bytes]) -> None:
+    """Create ``pictures_of_words(words, n := 10)`` over the vectors of ``scorer``; ``embed`` gives a text's vector."""
+    lake.connection.create_function("vector_of_words", embed, ["VARCHAR"], "BLOB")  # pyright: ignore[reportArgumentType]
+    provide(lake, "nearest_pictures vector_values")
+    query = f"SELECT {quoted(scorer)} AS scorer, '' AS sha256, vector_of_words(words) AS image_vector"
+    lake.execute(f"CREATE OR REPLACE TEMP MACRO pictures_of_words(words, n := 10) AS TABLE {nearest(query)}")

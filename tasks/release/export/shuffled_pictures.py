@@ -11,12 +11,12 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Self
 
 import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.spill import parent_of
 from pairmill.catalog.queries.export import shuffled_rows
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.pictures import Paths, Row, stored_pictures
@@ -115,7 +115,7 @@ class ShuffledPictures:
 
 def _spill_folder(lake: Lake) -> str:
     """Return the folder for temporary files: beside a local lake, else the system's."""
-    beside = Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
+    beside = parent_of(lake)
     return str(beside) if os.access(beside, os.W_OK) else tempfile.gettempdir()
 
 
