@@ -1,7 +1,8 @@
 """What the log of a step says: how much of what it did, in words."""
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.with_prefect.step_text import added_since, last_commit, step_text
+from pairmill.catalog.write.runs import last_commit
+from pairmill.flows.with_prefect.step_text import added_since, step_text
 from tests.worlds.line import curated_lake, rows
 
 
