@@ -67,6 +67,7 @@ class Lake:
     def reload_tables(self) -> None:
         """Reload the lake's tables and their sizes: when the lake is opened, and after a migration."""
         self.tables, views = snapshot.tables_and_views(self.unchecked)
+        self.views = frozenset(views)
         self.checksums.begin(self.tables, views)
         self.grow(snapshot.most_rows(self.unchecked))
 

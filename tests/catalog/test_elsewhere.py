@@ -28,6 +28,7 @@ from pairmill.catalog.write.sweep import checkpoint, sweep
 from tests.worlds.elsewhere import free_port, remote_partition, write_yaml
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
+from tests.worlds.escapes import FILES, TABLES
 from tests.worlds.random_lake import fill, plan, world
 
 
@@ -130,6 +131,34 @@ def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) ->
         assert [row[0] for row in lake.query("SELECT version FROM schema_version ORDER BY ALL")] == [
             *range(1, NEWEST + 1)
         ]
+
+
+OTHERS = "CREATE TABLE other AS SELECT ''a secret'' AS text; CREATE ROLE reader LOGIN; "
+READER = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"
+
+
+@pytest.mark.parametrize("role", ["me", "reader"])
+def test_sql_reads_no_other_table_of_a_lakes_postgres(tmp_path: Path, postgres: str, role: str) -> None:
+    """Also the owner's SQL is confined. A role that may only SELECT can read a lake."""
+    place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([local_partition(lake, "a")])
+    with connect("postgres_scanner") as plain:
+        plain.execute(f"ATTACH '{postgres}' AS pg (TYPE postgres); CALL postgres_execute('pg', '{OTHERS}{READER}')")
+    outside = tmp_path / "outside.csv"
+    outside.write_text("secret\n1\n")
+    files = sorted(tmp_path.rglob("*"))
+    place = write_yaml(tmp_path / "lake", metadata=postgres.replace("me@", f"{role}@"), data_path="data")
+    for sql in [*FILES, *TABLES]:
+        sql = sql.format(lake=tmp_path / "lake", outside=outside, new=tmp_path / "new.csv")
+        with create_or_open(place, read_only=True) as lake, pytest.raises(BadQuery) as refused:
+            pytest.fail(f"{sql}: {list(answer_confined(lake, sql)[1])}")
+        assert "a secret" not in str(refused.value)
+    assert sorted(tmp_path.rglob("*")) == files
+    with create_or_open(place, read_only=True) as lake:
+        rows = answer_confined(lake, "SELECT table_name, sha256 FROM duckdb_tables(), image_hash")[1]
+        names = {name for name, sha256 in rows if sha256 == "a"}
+        assert "image_hash" in names and not names & {"other", "pairmill_lease"}
 
 
 @pytest.mark.slow

@@ -1,18 +1,23 @@
-"""Confine a user's SQL to reading the lake: no other file is read, no file is written, no host is contacted.
+"""Confine a user's SQL to reading the lake: no other file or table is read, no file is written, no host is contacted.
 
 DuckDB's own limits apply to its file functions, but not to those of its extensions (`sqlite_scan` opens any file,
 `postgres_scan` any server, DuckLake's `ducklake_cleanup_old_files` deletes), and a readable folder is also writable. So
 a statement must also be a SELECT, and each table function in it must be one of those that only read.
+
+The database of the lake's metadata is attached too (`__ducklake_metadata_lake`); on Postgres it shows all that the
+role may read there. So each table must be the lake's own, by name, and the functions that list tables list the lake's.
 """
 
 import json
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.macros import MACROS
+from pairmill.catalog.queries.sql.own_macros import DECISIONS
 from pairmill.catalog.terms.error import BadQuery
 
 READING = frozenset(
@@ -39,11 +44,7 @@ READING = frozenset(
         "read_json",
         "read_json_auto",
         "read_ndjson",
-        "pragma_table_info",
-        "pragma_show",
         "pragma_version",
-        "pragma_storage_info",
-        "pragma_database_size",
         "icu_calendar_names",
         "pg_timezone_names",
         "ducklake_snapshots",
@@ -57,9 +58,20 @@ READING = frozenset(
         "ducklake_options",
         *MACROS,
         "pictures_of_words",  # of pairmill.flows.api.words_in_sql
+        "duckdb_functions",
+        "duckdb_types",
+        "duckdb_keywords",
+        "duckdb_settings",
+        "duckdb_extensions",
+        "duckdb_memory",
     ]
 )
+# Functions that list the tables of all attached databases; temporary macros of the same names list the lake's.
+LISTING = frozenset(["duckdb_tables", "duckdb_columns", "duckdb_views"])
+# Each name of a view of DuckDB begins with one of these; its views list the tables of all attached databases.
+SYSTEM = ("duckdb_", "pg_", "sqlite_", "pragma_")
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
+_TABLES = '"tables"'  # how the tree names SHOW TABLES
 _CHANGE = re.compile(r"\s*(DELETE|UPDATE|INSERT|MERGE|TRUNCATE|ALTER|DROP)\b", re.IGNORECASE)
 REMEDY = "--allow-files lets a statement read and write any file that you may."
 
@@ -71,10 +83,11 @@ def confine(lake: Lake) -> None:
     lake.execute("SET lock_configuration = true")
 
 
-def check_reads_only(lake: Lake, sql: str) -> None:
-    """Raise BadQuery unless ``sql`` contains only SELECTs (or EXPLAIN of one) of tables and reading functions.
+def check_reads_only(lake: Lake, sql: str) -> dict[str, Any]:
+    """Raise BadQuery unless ``sql`` contains only SELECTs (or EXPLAIN of one) with functions that only read.
 
-    Syntax errors pass: DuckDB reports them when the statement runs.
+    Returns:
+        DuckDB's parse tree. Syntax errors pass: DuckDB reports them when the statement runs.
     """
     tree = _parsed(lake, sql)
     # not a SELECT; of other statements, only EXPLAIN contains a SELECT
@@ -85,9 +98,54 @@ def check_reads_only(lake: Lake, sql: str) -> None:
             if _CHANGE.match(sql):
                 raise BadQuery(f"{reads}; the lake is opened for reading, and no option lets SQL change it.")
             raise BadQuery(f"{reads}. {REMEDY}")
-    for name in _table_functions(tree.get("statements", [])):
-        if name not in READING and not name.startswith("duckdb_"):
+    for name, _ in _table_functions(tree):
+        if name not in READING | LISTING:
             raise BadQuery(f"{name}() may do more than read this lake. {REMEDY}")
+    return tree
+
+
+def check_lake_only(lake: Lake, tree: dict[str, Any]) -> None:
+    """Raise BadQuery unless each table that a statement names is the lake's, its own CTE, or a file.
+
+    `confine` confines files. Functions of LISTING that the statement names are replaced by temporary macros.
+
+    Args:
+        lake: The lake that the statement reads.
+        tree: The statement's parse tree, as of `check_reads_only`.
+    """
+    own = {name.lower() for name in (*lake.tables, *lake.views, DECISIONS)}
+    ctes = {str(each["key"]).lower() for node in _nodes(tree) for each in _ctes(node)}
+    ctes = {name for name in ctes if not name.startswith(SYSTEM)}
+    for node in _nodes(tree):
+        kind = node.get("type")
+        if kind == "BASE_TABLE" and not _is_own(node, own, ctes):
+            parts = (node[part] for part in ("catalog_name", "schema_name", "table_name"))
+            name = ".".join(part for part in parts if part)
+            nearest = get_close_matches(name.lower(), own, 1)
+            hint = f"did you mean '{nearest[0]}'?" if nearest else "SHOW TABLES lists its tables."
+            raise BadQuery(f"'{name}' is no table of this lake; {hint}")
+        if kind == "SHOW_REF" and node["show_type"] not in ("DESCRIBE", "SUMMARY") and node["table_name"] != _TABLES:
+            raise BadQuery("this SHOW lists more than this lake; SHOW TABLES lists its tables.")
+    for name, schema in _table_functions(tree):
+        if schema:
+            raise BadQuery(f"write {name}() without the name of a schema.")
+        if name in LISTING:
+            lists = f"SELECT * FROM system.main.{name}() WHERE database_name = 'lake'"
+            lake.execute(f"CREATE OR REPLACE TEMP MACRO {name}() AS TABLE {lists}")
+
+
+def _is_own(node: dict[str, Any], own: set[str], ctes: set[str]) -> bool:
+    """Return whether a table's node names a table or view of the lake, a CTE, or a file."""
+    catalog, schema, name = (str(node[part]).lower() for part in ("catalog_name", "schema_name", "table_name"))
+    if not catalog and not schema:  # DuckDB looks in the lake and in its own views, and then for a file
+        return name in own or name in ctes or "." in name or "/" in name
+    return name in own and (catalog, schema) in (("lake", "main"), ("", "main"), ("", "lake"))
+
+
+def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of a node's WITH clause."""
+    found = node.get("cte_map")
+    return found["map"] if isinstance(found, dict) else []
 
 
 def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
@@ -98,14 +156,22 @@ def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
         raise BadQuery("the statement is nested too deep; write it with fewer parentheses.") from None
 
 
-def _table_functions(root: Any) -> Iterator[str]:
-    """Yield the names of all table functions in a tree, without recursion, because a statement may be nested deeply."""
+def _table_functions(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each table function in a tree, and the catalog and schema that are written before it."""
+    for node in _nodes(tree):
+        if node.get("type") == "TABLE_FUNCTION":
+            called = node["function"]
+            schema = f"{called.get('catalog') or ''}{called.get('schema') or ''}"
+            yield str(called.get("function_name", "")).lower(), schema
+
+
+def _nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a tree, without recursion, because a statement may be nested deeply."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if value.get("type") == "TABLE_FUNCTION":
-                yield str(value["function"].get("function_name", "")).lower()
+            yield value
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)

@@ -8,7 +8,7 @@ import duckdb
 from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.translation import in_a_line, translated
-from pairmill.catalog.queries.sql.confined import REMEDY, check_reads_only, confine
+from pairmill.catalog.queries.sql.confined import REMEDY, check_lake_only, check_reads_only, confine
 from pairmill.catalog.queries.sql.own_macros import provide
 from pairmill.catalog.terms.error import BadQuery, PairmillError
 
@@ -25,9 +25,9 @@ def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """Run ``sql`` like `answer`, but confined to reading this lake; the lake stays confined afterwards.
 
     Raises:
-        BadQuery: As for `answer`, or the statement is not a SELECT or reads a file outside the lake.
+        BadQuery: As for `answer`, or the statement is not a SELECT or reads a file or a table outside the lake.
     """
-    check_reads_only(lake, sql)
+    check_lake_only(lake, check_reads_only(lake, sql))
     provide(lake, sql)
     confine(lake)
     return _answer(lake, sql)
