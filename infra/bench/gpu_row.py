@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from infra.bench.gpu_goals import goal
+from infra.bench.gpu_goals import Goal, goal
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,10 @@ def value_of(known: dict[str, Any], row: str, what: str, size: str) -> float | N
     return next((measure["value"] for measure in found["measures"] if measure["what"] == what), None)
 
 
-def as_data(row: str, seen: Seen) -> dict[str, Any]:
-    """Return the measure as a dict, with its target beside it."""
-    wanted = goal(row, seen.what)
+def as_data(seen: Seen) -> dict[str, Any]:
+    """Return the measure as a dict, with its share of its bound."""
     data = {name: _short(getattr(seen, name)) for name in ("what", "unit", "value", "bound", "note")}
     data["share"] = _short(seen.value / seen.bound) if seen.value is not None and seen.bound else None
-    least, share = (wanted.least, wanted.share) if wanted else (None, None)
-    data |= {"reference": wanted.reference if wanted else "", "least": least, "least_share": share}
-    pairs = [(seen.value, least), (data["share"], share)]
-    reached = [value >= target for value, target in pairs if value is not None and target is not None]
-    data["met"] = all(reached) if reached else None
     return data
 
 
@@ -90,10 +84,10 @@ def main() -> None:
     row: dict[str, Any] = {"size": options.size, **machine(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     row |= {"command": f"python -m infra.bench.gpu_row {options.name} --size {options.size}", "measures": []}
     for seen in row_of(options.name, options.size, known):
-        row["measures"].append(as_data(options.name, seen))
+        row["measures"].append(as_data(seen))
         row["seconds"] = round(time.perf_counter() - started, 1)
         options.out.write_text(json.dumps(row))
-        print(_line(row["measures"][-1]), flush=True)
+        print(_line(row["measures"][-1], goal(options.name, seen.what, seen.unit)), flush=True)
     row["notes"] = list(take())
     options.out.write_text(json.dumps(row))
     for each in row["notes"]:
@@ -101,16 +95,13 @@ def main() -> None:
     os._exit(0)  # a process with a broken device may abort in its exit handlers
 
 
-def _line(measure: dict[str, Any]) -> str:
+def _line(measure: dict[str, Any], wanted: Goal) -> str:
     if measure["value"] is None:
         return f"  {measure['what']}: {measure['note']}"
     line = f"  {measure['what']}: {measure['value']:g} {measure['unit']}"
     if measure["bound"]:
         line += f", {measure['share']:.2f} of the bound {measure['bound']:g}"
-    if measure["least"] is not None:
-        line += f", must reach {measure['least']:g}"
-    if measure["least_share"] is not None:
-        line += f", must reach {measure['least_share']:g} of it"
+    line += f", must reach {target}" if (target := wanted.target()) else ""
     return line + (f" ({measure['note']})" if measure["note"] else "")
 
 

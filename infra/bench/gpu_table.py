@@ -1,44 +1,79 @@
-"""Write the table of GPU rows in README.md: targets, and measured values or a note that nothing was measured."""
+"""Write the tables of GPU rows in README.md, and the price of captions: ``python -m infra.bench.gpu_table DOLLARS``.
+
+DOLLARS is the price of one card for an hour.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from infra.bench.gpu_all import OUT
-from infra.bench.gpu_goals import GOALS, Goal
+from infra.bench.gpu_goals import GOALS, Goal, goal
 
 BEGIN, END = "<!-- GPU table: python -m infra.bench.table -->", "<!-- end of GPU table -->"
+# Measures that count captions, and those of texts without pictures.
+CAPTIONS = ("captions", "captions from JPEG bytes", "fused texts")
 
 
 def table(path: Path = OUT) -> str:
-    """Return the table in Markdown, from a results file."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    """Return the table of goals and measures in Markdown, from a results file, then the table of captions an hour."""
     lines = ["| row | what | seen | of its bound | must reach | beside it | |", "|---|---|---|---|---|---|---|"]
-    for row in dict.fromkeys(goal.row for goal in GOALS):
-        found = known.get(row, {})
-        seen = {measure["what"]: measure for measure in found.get("measures", [])}
-        goals = [goal for goal in GOALS if goal.row == row]
-        lines += [_line(goal, seen.pop(goal.what, None), found.get("error", "")) for goal in goals]
-        lines += [_line(Goal(row, what, measure["unit"]), measure, "") for what, measure in seen.items()]
-        if found.get("device"):
+    for row in dict.fromkeys(each.row for each in GOALS):
+        missing = [each for each in GOALS if each.row == row]
+        for found in _rows(path, row):
+            for measure in found["measures"]:
+                wanted = goal(row, measure["what"], measure["unit"])
+                lines.append(_line(wanted, measure))
+                missing = [each for each in missing if each != wanted]
             lines.append(_origin(found))
-    return "\n".join(lines)
+        lines += [_line(each, None) for each in missing]
+    return "\n".join([*lines, "", *costs(path)])
 
 
-def _line(goal: Goal, seen: dict[str, Any] | None, error: str) -> str:
-    value, bound, verdict = "not measured" + (f": {error}" if error else ""), "", ""
+def costs(path: Path = OUT, price: float | None = None) -> list[str]:
+    """Return the table of texts an hour and hours a million texts on one card, and of dollars at a ``price`` an hour.
+
+    A rate that a row repeats, of the same texts prepared before, is left out.
+    """
+    lines = ["| texts by one card | card | an hour | hours a million |", "|---|---|--:|--:|"]
+    if price is not None:
+        lines = [f"{lines[0]} dollars a million, at {price:g} an hour |", f"{lines[1]}--:|"]
+    for row in dict.fromkeys(each.row for each in GOALS):
+        for found in _rows(path, row):
+            for measure in found["measures"]:
+                if measure["what"] in CAPTIONS and measure["value"]:
+                    hours = 1e6 / measure["value"] / 3600
+                    dollars = "" if price is None else f" {hours * price:,.2f} |"
+                    name = f"`{row}`: {measure['what']}"
+                    lines.append(f"| {name} | {found['device']} | {1e6 / hours:,.0f} | {hours:,.2f} |{dollars}")
+    return lines
+
+
+def _rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the measures of a row on each card; the last card's are stored as NAME, others as 'NAME on CARD'."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    yield from (found for key, found in known.items() if key.partition(" on ")[0] == name and found["measures"])
+
+
+def _line(goal: Goal, seen: dict[str, Any] | None) -> str:
+    value, bound, verdict = "not measured", "", ""
     if seen:
         told = f" ({seen['note']})" if seen["note"] else ""
         value = seen["note"] if seen["value"] is None else f"{seen['value']:g} {seen['unit']}{told}"
         bound = f"{seen['share']:.2f} of {seen['bound']:g}" if seen["share"] is not None else ""
-        verdict = {None: "", True: "met", False: "**not met**"}[seen["met"]]
-    least = "" if goal.least is None else f"{goal.least:g} {goal.unit}"
-    least = least if goal.share is None else f"{goal.share:g} of its bound"
-    return f"| `{goal.row}` | {goal.what} | {value} | {bound} | {least} | {goal.reference} | {verdict} |"
+        verdict = {None: "", True: "met", False: "**not met**"}[goal.is_met(seen["value"], seen["share"])]
+    return f"| `{goal.row}` | {goal.what} | {value} | {bound} | {goal.target()} | {goal.reference} | {verdict} |"
 
 
 def _origin(row: dict[str, Any]) -> str:
     ran = f"{row['date'][:10]}, {row['device']}, torch {row['torch']}, transformers {row['transformers']}"
-    return f"| | *`{row['command']}`: {ran}, {row['seconds']:.0f} s* | | | | | |"
+    ran += f", {row['error'] or format(row['seconds'], '.0f') + ' s'}"
+    return f"| | *`{row['command']}`: {ran}* | | | | | |"
+
+
+if __name__ == "__main__":
+    print(*costs(price=float(sys.argv[1])), sep="\n")
