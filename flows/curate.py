@@ -24,15 +24,9 @@ from pairmill.tasks.run.session import Session
 RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
-def curate_steps(session: Session, run_step: RunStep, is_measured: bool = False) -> Published:
-    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task.
-
-    ``is_measured`` skips the measuring steps: see `nothing_to_do.take_over_measured`.
-    """
-    if not is_measured:
-        before = set(session.notes)
-        measure_steps(session, run_step)
-        session.measured_notes = tuple(note for note in session.lasting_notes if note not in before)
+def curate_steps(session: Session, run_step: RunStep) -> Published:
+    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task."""
+    measure_steps(session, run_step)
     while run_step(next_wave, session):
         run_step(caption, session)
         run_step(tag, session)

@@ -28,12 +28,8 @@ LEASE_COLUMN = "ALTER TABLE pairmill_lease ADD COLUMN IF NOT EXISTS waiting VARC
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
 # Created with its first row, because no run needs the empty table; see catalog.write.finished.
 FINISHED = "pairmill_finished"
-FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
+FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (request VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
 dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHAR)"""
-# Created with its first row; see catalog.write.measured.
-MEASURED = "pairmill_measured"
-MEASURED_TABLE = f"""CREATE TABLE IF NOT EXISTS {MEASURED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
-scorers VARCHAR, notes VARCHAR, finished VARCHAR)"""
 # Created with its first row; see catalog.write.version_names.
 VERSION_NAMES = "pairmill_version_names"
 VERSION_NAMES_TABLE = f"""CREATE TABLE IF NOT EXISTS {VERSION_NAMES} (dataset VARCHAR, name VARCHAR, version INTEGER,

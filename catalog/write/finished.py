@@ -20,8 +20,6 @@ from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE, Metadata
 from pairmill.catalog.write.rewritten import SAME_ROWS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which a lookup does not need
 
 KEPT = 100
@@ -37,21 +35,20 @@ _ROWS = ("inlined_insert", "inlined_delete", "inserted_into_table", "deleted_fro
 class Finished:
     """A completed run: its request and inputs as digests, its dataset version, and its notes.
 
-    ``asked`` is the digest of the request, ``inputs`` of the inputs read besides the lake. The notes are valid until
-    something changes.
+    ``inputs`` is the digest of the inputs read besides the lake. The notes are valid until something changes.
     """
 
-    asked: str
+    request: str
     inputs: str
     dataset: str
     version: int
     notes: tuple[str, ...] = ()
 
 
-def remember(writer: "Writer", *finished: Finished) -> None:
+def save(writer: "Writer", *finished: Finished) -> None:
     """Cache a completed run under each of its requests with the state of the lake; replace equal requests.
 
-    Call this last, under the lease.
+    Call this last, under the lease. The newest KEPT requests stay.
 
     Raises:
         LeaseLost: Another process took the lease over.
@@ -66,7 +63,7 @@ def remember(writer: "Writer", *finished: Finished) -> None:
     found = state(writer.lake)
     rows = [
         {
-            "asked": each.asked,
+            "request": each.request,
             "inputs": each.inputs,
             "state": found,
             "dataset": each.dataset,
@@ -78,23 +75,15 @@ def remember(writer: "Writer", *finished: Finished) -> None:
         for each in finished
     ]
     writer.check()  # after reading the state: changes by a later lease holder lead to another state
-    store(metadata, FINISHED, FINISHED_TABLE, pa.Table.from_pylist(rows), KEPT)
+    if not metadata.has(FINISHED):
+        metadata.write(FINISHED_TABLE)
+    metadata.replace(FINISHED, "request", pa.Table.from_pylist(rows))
+    if metadata.read(f"SELECT count(*) FROM {FINISHED}")[0][0] > KEPT:
+        newest = f"SELECT request FROM {FINISHED} ORDER BY finished DESC LIMIT {KEPT}"
+        metadata.write(f"DELETE FROM {FINISHED} WHERE request NOT IN ({newest})")
 
 
-def store(metadata: Metadata, table: str, create: str, rows: "pa.Table", kept: int) -> None:
-    """Insert rows with the columns ``asked`` and ``finished``; replace equal requests, and keep the newest ``kept``.
-
-    ``create`` is the statement that creates the table if it is missing.
-    """
-    if not metadata.has(table):
-        metadata.write(create)
-    metadata.replace(table, "asked", rows)
-    if metadata.read(f"SELECT count(*) FROM {table}")[0][0] > kept:
-        newest = f"SELECT asked FROM {table} ORDER BY finished DESC LIMIT {kept}"
-        metadata.write(f"DELETE FROM {table} WHERE asked NOT IN ({newest})")
-
-
-def recall(lake: Lake, asked: str) -> Finished | None:
+def load(lake: Lake, request: str) -> Finished | None:
     """Return the completed run with the same request if the lake has not changed since, else None.
 
     Unchanged means: no table that a run reads has changed, every file has its recorded stamp, and nobody holds the
@@ -102,27 +91,17 @@ def recall(lake: Lake, asked: str) -> Finished | None:
     """
     if not lake.metadata.has(FINISHED):
         return None
-    columns = "asked, inputs, dataset, version, notes, state"
+    columns = "request, inputs, dataset, version, notes, state"
     # A literal, because DuckDB imports pandas (0.28 s) for the first statement with parameters.
-    rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE asked = {quoted(asked)}")
+    rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE request = {quoted(request)}")
     if not rows or rows[0][-1] != state(lake) or holder_of(lake.metadata) or not lake.checksums.are_unchanged():
         return None
     _, inputs, dataset, version, notes, _ = rows[0]
-    return Finished(asked, inputs, dataset, version, tuple(json.loads(notes)))
+    return Finished(request, inputs, dataset, version, tuple(json.loads(notes)))
 
 
-def is_cached(uri: str, asked: str) -> bool:
+def is_cached(uri: str, request: str) -> bool:
     """Return whether the lake at ``uri`` has a completed run with this request, whatever changed since.
-
-    Raises PairmillError and DuckDB's errors.
-    """
-    return has_row(uri, FINISHED, f"asked = {quoted(asked)}")
-
-
-def has_row(uri: str, table: str, condition: str) -> bool:
-    """Return whether ``table`` in the metadata database of the lake at ``uri`` has a row that meets ``condition``.
-
-    False if there is no lake, or no such table yet.
 
     Reads the metadata database alone: attaching the lake takes 0.12 CPU s, which most new requests save. Raises
     PairmillError and DuckDB's errors.
@@ -133,7 +112,9 @@ def has_row(uri: str, table: str, condition: str) -> bool:
     with connect(extensions_for(location)[1]) as connection:
         metadata = Metadata(connection, location, read_only=True)
         try:
-            return metadata.has(table) and bool(metadata.read(f"SELECT 1 FROM {table} WHERE {condition}"))
+            return metadata.has(FINISHED) and bool(
+                metadata.read(f"SELECT 1 FROM {FINISHED} WHERE request = {quoted(request)}")
+            )
         finally:
             metadata.close()
 

@@ -71,7 +71,7 @@ def run(
     read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     place, placement = os.fspath(lake), compute or Compute()  # pyright: ignore[reportCallIssue]
-    request = nothing_to_do.ask(read, [os.fspath(each) for each in places], placement, [])
+    request = nothing_to_do.request(read, [os.fspath(each) for each in places], placement, [])
     found = last_result(request, place) or _curate(request, place, placement, progress)
     outcome = found.outcome
     version = open_lake(place).dataset(str(outcome.dataset))

@@ -23,7 +23,7 @@ def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Consol
     title = f"\npending for recipe {recipe.name}"
     inputs = inputs_digest(recipe, sources)
     notes = notes_if_nothing_is_pending(lake, recipe, inputs)
-    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources, inputs)
+    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources)
     pending = table(title, ["step"], ["pending"], ["", ""])
     for each in found:
         number = f"{each.rows:,}" if each.rows else "·"
@@ -35,7 +35,7 @@ def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Consol
         screen.print(f"[yellow]note:[/] {shown(note)}")
 
 
-def _survey(lake: Lake, recipe: Recipe, sources: list[str], inputs: str) -> "tuple[list[Pending], Sequence[str]]":
+def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.without_pandas import work_without_pandas
     from pairmill.catalog.pending.imported_scores import with_imported
@@ -45,5 +45,5 @@ def _survey(lake: Lake, recipe: Recipe, sources: list[str], inputs: str) -> "tup
 
     work_without_pandas()
     plan, _ = identity.with_scorers(compile_plan(recipe))
-    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources], inputs)
+    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources])
     return seen.found, seen.notes

@@ -1,7 +1,4 @@
-"""Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead.
-
-If only settings of the cut have changed, the measuring steps are skipped.
-"""
+"""Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,8 +31,8 @@ class Curated:
 
 def last_result(request: nothing_to_do.RunRequest, lake: str) -> Curated | None:
     """Return the result of the last completed run if nothing that it read has changed since, else None."""
-    answered = nothing_to_do.answer(request, lake)
-    return Curated(*answered, is_new=False) if answered else None
+    found = nothing_to_do.cached_result(request, lake)
+    return Curated(*found, is_new=False) if found else None
 
 
 def curate_anew(
@@ -60,16 +57,14 @@ def curate_anew(
     found: list[Any] = []  # the published dataset, for the callback
 
     def completed(ended: "Session") -> None:
-        nothing_to_do.keep(request, ended, found[0])
+        nothing_to_do.store(request, ended, found[0])
 
-    were_read = nothing_to_do.was_measured(request, lake)
-    uris, checked = checked_run(request.recipe, request.sources, compute, were_read)
+    uris, checked = checked_run(request.recipe, request.sources, compute)
     with create_or_open(lake) as opened:
         with session_on(opened, checked, compute, "curate", uris, completed) as session:
             session.notes += notes
             begin(session)
-            is_measured = nothing_to_do.take_over_measured(request.recipe, request.inputs, session)
-            found.append(curate_steps(session, run_step, is_measured))
+            found.append(curate_steps(session, run_step))
         published = found[0]
         shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)

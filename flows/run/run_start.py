@@ -63,11 +63,9 @@ def session(
 
 
 def checked_run(
-    recipe: Recipe, sources: Sequence[str], compute: Compute, were_read: bool = False
+    recipe: Recipe, sources: Sequence[str], compute: Compute
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
-
-    ``were_read``: a completed run has read the sources, and their files are still the same, so they are not checked.
 
     The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
 
@@ -78,7 +76,7 @@ def checked_run(
         PairmillError: Another setting is wrong; the message names the remedy.
         LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
     """
-    uris = resolve_sources(recipe, sources, check=not were_read)
+    uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
     checked = identity.with_scorers(plan)
@@ -86,14 +84,14 @@ def checked_run(
     return uris, checked
 
 
-def resolve_sources(recipe: Recipe, sources: Sequence[str], check: bool = True) -> tuple[str, ...]:
-    """Return ``sources``, else the recipe's own. Raises SourceError if there is none, or a checked one is empty."""
+def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
+    """Return ``sources``, else the recipe's own. Raises SourceError if there is none, or one is empty."""
     uris = tuple(resolve_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
             f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
         )
-    for uri in uris if check else ():
+    for uri in uris:
         listing.check(open_source(uri))
     return uris
 

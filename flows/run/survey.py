@@ -14,7 +14,6 @@ from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.write.lease import Writer
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run.nothing_to_do import take_over_measured
 from pairmill.ops.read.source import SourceError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.waves import WAVE, cost, next_wave
@@ -110,14 +109,13 @@ class Survey(Session):
         self.found.append(Pending(self.step, work, rows, items, unit, due))
 
 
-def survey(lake: Lake, plan: Plan, sources: Sequence[str], inputs: str = "") -> Survey:
+def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
     """Count the pending work of each step of curate.
 
-    The lake may be read-only. An unreachable source becomes a note. With ``inputs``, the digest of a run's inputs, the
-    measuring steps are not counted if a completed run left them no work.
+    The lake may be read-only. An unreachable source becomes a note.
     """
     seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
-    curate_steps(seen, _survey_step, take_over_measured(plan.recipe, inputs, seen))
+    curate_steps(seen, _survey_step)
     return seen
 
 

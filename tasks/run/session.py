@@ -59,7 +59,6 @@ class Session:
         cut: The plan of the cut after which no text was unknown, and its cap; None before.
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
-        measured_notes: The lasting notes of the steps before any text is generated, once they are done.
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
@@ -81,7 +80,6 @@ class Session:
     cut: tuple[Plan, int] | None = None
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
-    measured_notes: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ def test_without_limits_a_run_goes_on() -> None:
 
 def test_a_limit_is_no_part_of_a_completed_runs_request() -> None:
     compute = Compute(max_rows=7, max_hours=2.0, wait_minutes=5.0)  # pyright: ignore[reportCallIssue]
-    asked = [nothing_to_do.ask(load_recipe("demo"), ["x"], each, []).asked for each in (compute, Compute())]  # pyright: ignore[reportCallIssue]
+    asked = [nothing_to_do.request(load_recipe("demo"), ["x"], each, []).digest for each in (compute, Compute())]  # pyright: ignore[reportCallIssue]
     assert asked[0] == asked[1]
 
 
