@@ -1,10 +1,12 @@
 """Define the curate flow: all steps in order, from documents to a published dataset."""
 
 from collections.abc import Callable
+from functools import partial, update_wrapper
 from typing import Any
 
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.generate.caption import caption
 from pairmill.tasks.generate.fusion import fuse
 from pairmill.tasks.generate.tag import tag
@@ -24,9 +26,12 @@ from pairmill.tasks.run.session import Session
 RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
-def curate_steps(session: Session, run_step: RunStep) -> Published:
-    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task."""
-    measure_steps(session, run_step)
+def curate_steps(session: Session, run_step: RunStep, retry: str = "") -> Published:
+    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task.
+
+    Items that are quarantined for the reason ``retry`` are tried again first.
+    """
+    measure_steps(session, run_step, retry)
     while run_step(next_wave, session):
         run_step(caption, session)
         run_step(tag, session)
@@ -34,8 +39,10 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     return run_step(publish, session)
 
 
-def measure_steps(session: Session, run_step: RunStep) -> None:
+def measure_steps(session: Session, run_step: RunStep, retry: str = "") -> None:
     """Run the measuring steps: all steps before any text is generated."""
+    if retry:
+        run_step(update_wrapper(partial(retry_quarantined, reason=retry), retry_quarantined), session)
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)

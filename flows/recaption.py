@@ -16,7 +16,7 @@ from pairmill.flows.run.run_start import resolve_sources, session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.generate.caption_all import caption_first, caption_rest, select_captioner
 from pairmill.tasks.release.export.caption_export import CaptionsExported, Format, check_captions_place, export_captions
 from pairmill.tasks.run.place import identity
@@ -66,7 +66,7 @@ def recaption_steps(
     if to:
         check_captions_place(session.lake, scorer, to, format)
     if retry:
-        run_step(update_wrapper(partial(replay, reason=retry), replay), session)
+        run_step(update_wrapper(partial(retry_quarantined, reason=retry), retry_quarantined), session)
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(caption_first, session)

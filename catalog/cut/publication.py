@@ -100,7 +100,7 @@ def withheld(lake: Lake) -> dict[str, dict[str, int]]:
 def _is_same(published: str, recipe: Recipe) -> bool:
     """Return whether a stored recipe equals ``recipe`` except for placement and `fetch`.
 
-    A replay changes fetch settings, whose effects show in pairs and decisions. Settings newer than the stored recipe
+    The effects of fetch settings show in pairs and decisions. Settings newer than the stored recipe
     have their defaults.
     """
     try:

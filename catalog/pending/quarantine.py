@@ -50,6 +50,11 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
     return [FaultCount(*row) for row in rows]
 
 
+def count(lake: Lake, reason: str) -> int:
+    """Count the items that are quarantined for ``reason``."""
+    return lake.query("SELECT count(DISTINCT item) FROM quarantine WHERE reason = ?", (reason,))[0][0]
+
+
 def quarantined_share(lake: Lake, run_id: str) -> float:
     """Return the share of quarantined items among the images and faults that a run read; 0 if it read nothing."""
     mine = 'SELECT "commit" FROM commits WHERE run_id = ?'

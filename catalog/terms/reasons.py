@@ -12,18 +12,19 @@ class Reason(NamedTuple):
 
 MEANINGS: dict[str, Reason] = {
     "empty": Reason("The file, or the `data:` address, has no bytes.", "Put the file back, and run again."),
-    "truncated": Reason("The bytes end too early.", "Copy the file, and run again; of a fetch: `--retry-failed`."),
+    "truncated": Reason("The bytes end too early.", "Copy the file, and run again; of a fetch: `run --retry`."),
     "undecodable": Reason("The picture's header or pixels cannot be decoded.", "Convert the file, and run again."),
     "not_an_image": Reason(
-        "The first bytes are those of no picture format.", "None, unless a newer release reads the format: `replay`."
+        "The first bytes are those of no picture format.",
+        "None, unless a newer release reads the format: `run --retry`.",
     ),
     "too_large": Reason(
         "A page, record or picture is larger than the limit that the detail names.",
-        "For pictures raise `decoding.max_bytes` and `replay`; split pages and records.",
+        "For pictures raise `decoding.max_bytes` and `run --retry`; split pages and records.",
     ),
     "bomb": Reason(
         "It would unpack to far more than its size.",
-        "For pictures raise `decoding.max_pixels` and `replay`, if the source is trusted.",
+        "For pictures raise `decoding.max_pixels` and `run --retry`, if the source is trusted.",
     ),
     "bad_record": Reason("A record lacks what its format requires.", "Mend the record; the detail names the field."),
     "bad_encoding": Reason("A name or a text is not UTF-8.", "Rename or convert the file."),
@@ -33,24 +34,27 @@ MEANINGS: dict[str, Reason] = {
     "left_out": Reason(
         "Hidden files, and folders that Pairmill itself made.", "None: rename the file if it is a source."
     ),
-    "missing": Reason("What a page, record or row names is not there.", "Put it back, then `replay`."),
+    "missing": Reason("What a page, record or row names is not there.", "Put it back, then `run --retry`."),
     "damaged": Reason(
-        "A picture's bytes have another hash than when they were stored.", "Put the file back from a copy; `replay`."
+        "A picture's bytes have another hash than when they were stored.",
+        "Put the file back from a copy; `run --retry`.",
     ),
     "blocked_address": Reason(
-        "The address leads into a private network.", "If that is wanted: `fetch --allow-address CIDR`."
+        "The address leads into a private network.",
+        "If that is wanted: `run --retry blocked_address --allow-address CIDR`.",
     ),
     "opt_out": Reason("The server asks by `X-Robots-Tag` that the picture is not used.", "None."),
     "banned": Reason("The host or the picture is on a list of yours.", "Take it off the list."),
     "http_status": Reason(
-        "The server answered with the status that the detail names.", "For 429 and 5xx: `fetch --retry-failed`."
+        "The server answered with the status that the detail names.",
+        "For 429 and 5xx: `run --retry`; `maintain` does too.",
     ),
-    "timeout": Reason("The server, or the work on one item, took too long.", "`fetch --retry-failed`, or `replay`."),
+    "timeout": Reason("The server, or the work on one item, took too long.", "`run --retry`."),
     "too_many_redirects": Reason("The address was redirected too often.", "None."),
-    "poison": Reason("The worker process of this item alone died.", "Report it; with a newer release `replay`."),
+    "poison": Reason("The worker process of this item alone died.", "Report it; with a newer release `run --retry`."),
     "out_of_memory": Reason(
-        "The GPU had no room for the item, even alone.", "`replay` with a smaller model or on a larger GPU."
+        "The GPU had no room for the item, even alone.", "`run --retry` with a smaller model or on a larger GPU."
     ),
-    "model_error": Reason("The model or its server failed on this item.", "`replay`."),
+    "model_error": Reason("The model or its server failed on this item.", "`run --retry`."),
 }  # fmt: skip
 REASONS: tuple[str, ...] = tuple(MEANINGS)

@@ -52,6 +52,7 @@ def run(
     lake: str | os.PathLike[str] = "lake",
     compute: Compute | None = None,
     progress: ShowProgress = not_shown,
+    retry: str = "",
 ) -> RunResult:
     """Curate ``sources`` by a recipe into ``lake``, from documents to a published version.
 
@@ -63,6 +64,7 @@ def run(
         lake: A folder, made if it is missing, or a lake.yaml.
         compute: Workers, devices and cluster; by default this machine's.
         progress: Called with a `Progress` (step, done, total, unit) at each start of a step, and now and then.
+        retry: Quarantine reason whose items are tried again first; the recipe's own sources are then not read.
 
     Raises:
         PairmillError: A setting, model or source is not usable; the message names the remedy. LeaseHeld if another
@@ -71,7 +73,7 @@ def run(
     read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     place, placement = os.fspath(lake), compute or Compute()  # pyright: ignore[reportCallIssue]
-    request = nothing_to_do.request(read, [os.fspath(each) for each in places], placement, [])
+    request = nothing_to_do.request(read, [os.fspath(each) for each in places], placement, [], retry)
     found = last_result(request, place) or _curate(request, place, placement, progress)
     outcome = found.outcome
     version = open_lake(place).dataset(str(outcome.dataset))

@@ -10,7 +10,7 @@ from pairmill.flows.command.setup_arguments import add_setup
 from pairmill.flows.command.version_arguments import add_versions
 
 GROUPS = {
-    "curate": ("demo", "preflight", "run", "recaption", "fetch", "replay"),
+    "curate": ("demo", "preflight", "run", "recaption"),
     "look": ("status", "browse", "report", "sql", "why", "clusters", "concepts", "datasets", "quarantine"),
     "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop", "verify"),
     "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),

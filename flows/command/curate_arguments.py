@@ -1,4 +1,4 @@
-"""Declare the commands that curate: `demo`, `preflight`, `run`, `recaption`, `fetch`, `replay`."""
+"""Declare the commands that curate: `demo`, `preflight`, `run`, `recaption`."""
 
 from typing import Any
 
@@ -8,10 +8,8 @@ from pairmill.flows.command.shared_options import (
     add_command,
     compute_options,
     export_format_option,
-    lake_option,
     recipe_options,
     set_option,
-    setting_options,
     text_or_json_option,
 )
 
@@ -22,7 +20,6 @@ def add_curate(commands: Any) -> None:
     _preflight(commands)
     _run(commands)
     _recaption(commands)
-    _again(commands)
 
 
 def _demo(commands: Any) -> None:
@@ -30,7 +27,7 @@ def _demo(commands: Any) -> None:
     command = add_command(
         commands, "demo", "pairmill_demo:demo", "make a small world of pages and curate it, in a minute"
     )
-    command.set_defaults(interrupted=INTERRUPTED, dry_run=False, models="recipe")
+    command.set_defaults(interrupted=INTERRUPTED, dry_run=False, retry="", models="recipe")
     command.add_argument("--to", default="pairmill-demo", metavar="DIR",
                          help="a new folder for the pages and the lake; default: pairmill-demo")  # fmt: skip
     set_option(command)
@@ -53,7 +50,10 @@ def _run(commands: Any) -> None:
     """Add the `run` command."""
     command = add_command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
     command.set_defaults(interrupted=INTERRUPTED)
-    command.add_argument("--dry-run", action="store_true", help="count what is pending, by step, and do no work")
+    way = command.add_mutually_exclusive_group()
+    way.add_argument("--dry-run", action="store_true", help="count what is pending, by step, and do no work")
+    way.add_argument("--retry", default="", metavar="REASON",
+                     help="first retry what is quarantined for this reason; then only --source is read")  # fmt: skip
     command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
     recipe_options(command)
     compute_options(command)
@@ -76,23 +76,3 @@ def _recaption(commands: Any) -> None:
     command.add_argument("--approve-first", action="store_true",
                          help="show the first 200 captions and ask whether to continue")  # fmt: skip
     compute_options(command)
-
-
-def _again(commands: Any) -> None:
-    """Add the commands that retry failed items: `fetch` and `replay`."""
-    fetch = add_command(
-        commands, "fetch", "pairmill_retry:fetch_addresses", "fetch the pictures that documents link to"
-    )
-    failed = "retry those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
-    fetch.add_argument("--retry-failed", action="store_true", help=failed)
-    fetch.add_argument("--source", action="append", default=[], metavar="URI",
-                       help="list it first, into a lake that may be new; may repeat")  # fmt: skip
-    replay = add_command(commands, "replay", "pairmill_retry:replay", "try quarantined items again, and curate")
-    replay.set_defaults(source=[])
-    replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
-    for command in (fetch, replay):
-        command.set_defaults(interrupted=INTERRUPTED)
-        command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: that of the newest run")
-        lake_option(command)
-        setting_options(command)
-        compute_options(command)

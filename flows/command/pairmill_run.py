@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
     if args.dry_run:
         return _dry_run(recipe, args, screen)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
-    request = nothing_to_do.request(recipe, args.source, compute, notes)
+    request = nothing_to_do.request(recipe, args.source, compute, notes, args.retry)
     found = last_result(request, args.lake)
     if found is not None:
         warn_of_demo(screen, found.outcome.demo_weights)

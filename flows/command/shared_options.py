@@ -13,8 +13,6 @@ EXAMPLES = {
     "preflight": "pairmill preflight 30m --source pages --sample 2000",
     "run": "pairmill run 30m --source pages --lake lake",
     "recaption": "pairmill recaption --source photos --to captions",
-    "fetch": "pairmill fetch --retry-failed",
-    "replay": "pairmill replay --reason out_of_memory",
     "status": "pairmill status 30m --source pages",
     "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',

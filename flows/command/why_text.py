@@ -82,7 +82,7 @@ def print_address(facts: Facts, screen: Console) -> None:
     if not facts["reason"]:
         screen.print(f"  [green]fetched[/]   {said}")
         return
-    again = "; `pairmill fetch --retry-failed` asks again" if facts["passing"] else ""
+    again = f"; `pairmill run RECIPE --retry {facts['reason']}` asks again" if facts["passing"] else ""
     screen.print(f"  [red]{shown(facts['reason'])}[/]: {shown(facts['detail'])}  ({said}{again})")
 
 

@@ -39,19 +39,24 @@ class RunRequest:
         recipe: The recipe.
         sources: The sources of the command line.
         digest: Digest of recipe, sources, settings and notes.
-        inputs: Digest of the inputs before the run began, '' if unknown.
+        inputs: Digest of the inputs before the run began, '' if unknown or if the run retries items.
+        retry: Quarantine reason whose items are tried again, '' for none.
     """
 
     recipe: Recipe
     sources: tuple[str, ...]
     digest: str
     inputs: str
+    retry: str = ""
 
 
-def request(recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str]) -> RunRequest:
+def request(
+    recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str], retry: str = ""
+) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
     digest = _digest([recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)])
-    return RunRequest(recipe, tuple(sources), digest, inputs_digest(recipe, sources))
+    inputs = "" if retry else inputs_digest(recipe, sources)
+    return RunRequest(recipe, tuple(sources), digest, inputs, retry)
 
 
 def _digest(parts: list[Any]) -> str:

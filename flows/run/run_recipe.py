@@ -59,12 +59,12 @@ def curate_anew(
     def completed(ended: "Session") -> None:
         nothing_to_do.store(request, ended, found[0])
 
-    uris, checked = checked_run(request.recipe, request.sources, compute)
+    uris, checked = checked_run(request.recipe, request.sources, compute, lake, request.retry)
     with create_or_open(lake) as opened:
         with session_on(opened, checked, compute, "curate", uris, completed) as session:
             session.notes += notes
             begin(session)
-            found.append(curate_steps(session, run_step))
+            found.append(curate_steps(session, run_step, request.retry))
         published = found[0]
         shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
-from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending.imported_scores import with_imported
+from pairmill.catalog.pending.quarantine import check_reason
 from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -26,7 +27,7 @@ from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.session import Session
 
-WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
+WITHOUT_MODELS = ("maintain",)  # flows that load no model, so a machine needs no weights for them
 
 
 def _nothing_follows(session: Session) -> None:
@@ -43,17 +44,18 @@ def session(
     flow: str = "curate",
     completed: Callable[[Session], None] = _nothing_follows,
     run_id: str = "",
+    retry: str = "",
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
     ``completed`` is called once the run is recorded as completed, while the lease is still held. ``run_id`` is for a
-    flow with several sessions; '' means `current_run_id`.
+    flow with several sessions; '' means `current_run_id`. ``retry`` is as for `checked_run`.
 
     Raises:
         PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
         LeaseHeld: Another process writes to the lake.
     """
-    uris, checked = checked_run(recipe, sources, compute)
+    uris, checked = checked_run(recipe, sources, compute, lake, retry)
     if compute.placement().is_cluster:
         from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
 
@@ -63,11 +65,12 @@ def session(
 
 
 def checked_run(
-    recipe: Recipe, sources: Sequence[str], compute: Compute
+    recipe: Recipe, sources: Sequence[str], compute: Compute, lake: str = "", retry: str = ""
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
 
-    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
+    A run that retries items quarantined for the reason ``retry`` reads only ``sources``; without any, ``lake`` must
+    exist. The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
 
     Raises:
         BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
@@ -76,7 +79,11 @@ def checked_run(
         PairmillError: Another setting is wrong; the message names the remedy.
         LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
     """
-    uris = resolve_sources(recipe, sources)
+    if retry:
+        check_reason(retry)
+    uris = resolve_sources(recipe, sources) if sources or not retry else ()
+    if not uris:
+        check_is_lake(lake)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
     checked = identity.with_scorers(plan)

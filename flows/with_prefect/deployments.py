@@ -9,6 +9,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from pairmill.catalog.terms.reasons import REASONS
 from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
@@ -54,6 +55,10 @@ SourceUri = Annotated[
     BeforeValidator(_is_place),
 ]
 Setting = str | int | float | bool
+Reason = (
+    Annotated[Literal[""], Field(title="None")]
+    | Annotated[str, Field(title="What is quarantined for", json_schema_extra={"enum": [*REASONS]})]
+)
 
 
 @flow(name="curate")
@@ -63,6 +68,7 @@ def curate(
     lake: str = "",
     models: Literal["recipe", "demo"] = "recipe",
     overrides: dict[str, Setting] = {},  # noqa: B006
+    retry: Reason = "",
     approve_thresholds: bool = False,
     approve_hours: Annotated[int, Field(ge=1, le=24 * 31)] = 24 * 14,
     compute: Compute = Compute(wait_minutes=60),  # pyright: ignore[reportCallIssue]  # noqa: B008
@@ -76,6 +82,8 @@ def curate(
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
+        retry: Try again what is in quarantine for this reason, then curate with it. Only `sources` are read then, not
+            the recipe's own.
         approve_thresholds: Pause before texts are generated, with pictures from both sides of each threshold, until a
             person resumes the run by approved or changed thresholds. The lake is free meanwhile.
         approve_hours: How long that waits; then the run ends as Declined.
@@ -88,11 +96,11 @@ def curate(
         notes = notes_on(chosen, recipe, texts, models)
         place = lake or default_lake()
         if not approve_thresholds:
-            return _curated(about, chosen, notes, sources, place, compute)
+            return _curated(about, chosen, notes, sources, place, compute, retry)
         from pairmill.flows.with_prefect.gate import through_gate
 
-        chosen, answer = through_gate(chosen, sources, place, compute, approve_hours)
-        return _curated(about, chosen, notes, sources, place, compute, str(answer))
+        chosen, answer = through_gate(chosen, sources, place, compute, approve_hours, retry)
+        return _curated(about, chosen, notes, sources, place, compute, answer=str(answer))
     except Exception as error:
         return ended_early(error)
 
@@ -117,7 +125,14 @@ def ended_early(error: Exception) -> State:
 
 
 def _curated(
-    about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, answer: str = ""
+    about: str,
+    recipe: Any,
+    notes: list[str],
+    sources: list[str],
+    lake: str,
+    compute: Compute,
+    retry: str = "",
+    answer: str = "",
 ) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
 
@@ -136,7 +151,7 @@ def _curated(
     from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
     from pairmill.flows.with_prefect.stall_alerts import StallAlerts
 
-    with session(recipe, sources, lake, compute) as opened:
+    with session(recipe, sources, lake, compute, retry=retry) as opened:
         if line := demo_note(opened.demo_weights):
             get_run_logger().warning(line)
         opened.notes += notes
@@ -145,7 +160,7 @@ def _curated(
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
         opened.observe(StallAlerts())
-        published = curate_steps(opened, GrowingFunnel())
+        published = curate_steps(opened, GrowingFunnel(), retry)
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:

@@ -45,15 +45,19 @@ class Thresholds(RunInput):
     )
 
 
-def through_gate(recipe: Recipe, sources: list[str], lake: str, compute: Compute, hours: int) -> tuple[Recipe, Answer]:
+def through_gate(
+    recipe: Recipe, sources: list[str], lake: str, compute: Compute, hours: int, retry: str
+) -> tuple[Recipe, Answer]:
     """Measure, show what lies beside each threshold, and wait; return the recipe to go on with, and the answer.
+
+    What is quarantined for the reason ``retry`` is tried again first, if it is not ''.
 
     Nothing holds the lake's lease meanwhile. Raises NotApproved if a person declines, or answers not within ``hours``.
     """
-    with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex) as opened:
+    with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex, retry=retry) as opened:
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
-        measure_steps(opened, as_task)
+        measure_steps(opened, as_task, retry)
         shown = beside_thresholds(opened, SIDE)
     create_markdown_artifact(gallery(shown), key="thresholds", description="What lies nearest each threshold")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Let a lake live for 30 nights: new documents, runs, random kills, replays, maintenance, and three readers all along.
+"""Let a lake live for 30 nights: new documents, runs, random kills, retries, maintenance, and three readers all along.
 
 A night's time passes by dating snapshots and files back by a day. At the end: one version a night, every item accounted
 for, files and memory bounded, the last night as fast as the fifth. From the repository's root:
@@ -35,7 +35,7 @@ from tests.worlds.generated import generate
 
 RESULTS = ROOT / "infra" / "endure" / "results"
 EARLY = 5  # the middle of the three nights that later ones are compared with
-KILLED_SHARE, REPLAY_EVERY, PROBED_COMMITS = 0.3, 4, 50
+KILLED_SHARE, RETRY_EVERY, PROBED_COMMITS = 0.3, 4, 50
 # The recipe's own shards: a night's documents are one. Of shards of two documents, ten a night, 15 nights left 2,000
 # files, and a run took 23 to 29 CPU s where it had taken 18: each cluster range opens all files of the vector index.
 PER_SHARD = 64
@@ -86,8 +86,8 @@ class Soak:
         yardstick = [sys.executable, "-c", YARDSTICK]
         before, run, after = (self._cpu(each) for each in (yardstick, self.world.command(self.lake), yardstick))
         found: Night = {"run_cpu_s": run, "run_yardsticks": 2 * run / (before + after)}
-        if number % REPLAY_EVERY == REPLAY_EVERY - 1:
-            self._cpu(self.world.replay(self.lake))
+        if number % RETRY_EVERY == RETRY_EVERY - 1:
+            self._cpu(self.world.retry(self.lake))
         found["maintain_cpu_s"] = self._cpu(self.world.pairmill("maintain", "--lake", str(self.lake)))
         nights.day_passes(self.lake)
         return found | self._measured(readers)

@@ -27,9 +27,9 @@ class TrialWorld:
         """Return the command line of a run that curates the pages into ``lake``."""
         return self.pairmill("run", "demo", "--source", str(self.pages), "--lake", str(lake), *self._sets(), *more)
 
-    def replay(self, lake: Path | str) -> list[str]:
+    def retry(self, lake: Path | str) -> list[str]:
         """Return the command line that tries truncated pictures again."""
-        return self.pairmill("replay", "demo", "--reason", "truncated", "--lake", str(lake), *self._sets())
+        return self.pairmill("run", "demo", "--retry", "truncated", "--lake", str(lake), *self._sets())
 
     def _sets(self) -> list[str]:
         return [f"--set={key}={value}" for key, value in self._settings.items()]

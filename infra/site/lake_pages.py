@@ -32,7 +32,7 @@ def reasons_page() -> str:
     rows = [(code(name), reason.meaning, reason.remedy) for name, reason in MEANINGS.items()]
     return (
         "# Quarantine reasons\n\nWhat cannot be used is a row of `quarantine` with one of these reasons and a detail. "
-        "`pairmill quarantine` counts them, `pairmill replay --reason REASON` tries one reason again.\n\n"
+        "`pairmill quarantine` counts them, `pairmill run RECIPE --retry REASON` tries one reason again.\n\n"
         f"{table(['reason', 'meaning', 'remedy'], rows)}\n"
     )
 

@@ -71,7 +71,8 @@ class AllowedAddresses:
             return
         if "%" in text or not is_public(inner):
             raise BlockedAddress(
-                f"{text} is not a public address; to allow its network, run pairmill fetch --allow-address CIDR"
+                f"{text} is not a public address; to allow its network: pairmill run RECIPE --retry blocked_address "
+                "--allow-address CIDR"
             )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.pending import contents, fetches
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.parts_of_reading import Fetch
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.secrets import without_users
@@ -61,8 +62,7 @@ def most_workers(session: Session, n_items: int) -> int:
 
     A worker makes a thousand requests a second, so a few are enough for a fetch from many hosts.
     """
-    settings = session.recipe.fetch
-    assert settings is not None
+    settings = _settings(session)
     return max(1, min(n_items, cpu_workers(session.placement), settings.per_host, settings.connections))
 
 
@@ -72,9 +72,15 @@ def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
     ``most_times`` leaves out addresses that were fetched more often, 0 none.
     """
     items = fetches.failed(session.lake, reason, most_times)
-    _work(session, items)
-    join_fetched(session)
+    if items:
+        _work(session, items)
+        join_fetched(session)
     return sum(len(item.keys) for item in items)
+
+
+def _settings(session: Session) -> Fetch:
+    """Return the recipe's fetch settings, the defaults if it has none: a retry then fetches nevertheless."""
+    return session.recipe.fetch or Fetch.model_validate({})
 
 
 def join_fetched(session: Session) -> None:
@@ -90,8 +96,7 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
     """
     from pairmill.ops.fetch.fetcher import Fetcher  # aiohttp, 0.2 CPU s: most runs fetch nothing
 
-    settings, ingest = session.recipe.fetch, session.recipe.ingest
-    assert settings is not None
+    settings, ingest = _settings(session), session.recipe.ingest
     return FetchPictures(
         Fetcher(
             connections=settings.connections // workers,

@@ -82,8 +82,8 @@ def ingest(session: Session) -> int:
     limits = session.recipe.ingest
     for reason, n in quarantine.refused_by_lower_limits(session.lake, limits.max_pixels, limits.max_bytes).items():
         session.note(
-            f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill replay --reason "
-            f"{reason}` tries them again."
+            f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill run "
+            f"{session.recipe.name} --retry {reason}` tries them again."
         )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)

@@ -1,4 +1,4 @@
-"""Replay: retry the items that are quarantined for one reason."""
+"""Retry the items that are quarantined for one reason."""
 
 import numpy as np
 
@@ -13,18 +13,18 @@ from pairmill.tasks.collect.remember_places import remember
 from pairmill.tasks.run.session import Session
 
 
-def replay(session: Session, reason: str) -> int:
+def retry_quarantined(session: Session, reason: str) -> int:
     """Retry the items that are quarantined for ``reason``; return how many source units, addresses, images, sentences.
 
-    Source units are read again as a whole (their earlier rows are recognised) and addresses are fetched again. Images
-    and sentences become pending for the stages that failed on them; a following curate run scores them.
+    Source units are read again as a whole (their earlier rows are recognised) and addresses are fetched again, also by
+    a recipe without a `fetch` section. Images and sentences become pending for the stages that failed on them.
     """
+    session.retried[reason] = quarantine.count(session.lake, reason)
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
-    if session.recipe.fetch is not None:
-        n += fetch_again(session, reason)
+    n += fetch_again(session, reason)
     if reason == "missing":
         remember(session, other_locations.of_missing())
-    return n + quarantine.reopen(session.lake, reason, lambda: session.begin("replay").commit)
+    return n + quarantine.reopen(session.lake, reason, lambda: session.begin("retry").commit)
 
 
 def _read_again(session: Session, units: Units) -> int:
@@ -42,7 +42,7 @@ def _read_again(session: Session, units: Units) -> int:
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
     sizes = np.array([row_of(each)[1] for each in found], np.int64)
     portions = cut_portions(sizes, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
-    items = [shard_item(found[first:end], "replay", str(units.since), units.source) for first, end in portions]
+    items = [shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
     session.work("ingest", items, IngestUnits(source, ingest_settings(session)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return len(found)

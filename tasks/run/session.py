@@ -59,6 +59,7 @@ class Session:
         cut: The plan of the cut after which no text was unknown, and its cap; None before.
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
+        retried: How many items were quarantined, by the reason for which this run retries them.
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
@@ -80,6 +81,7 @@ class Session:
     cut: tuple[Plan, int] | None = None
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
+    retried: dict[str, int] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ def test_a_writer_that_remembers_skips_what_it_or_another_before_it_committed(la
             assert [writer.commit(each) for each in ([p], [p], [p, q])] == new
     with lease.writing(lake, "third", "test") as writer:
         assert writer.commit([r]) == 1
-        lake.execute("UPDATE partitions SET partition_id = 'other' WHERE partition_id = 'r'")  # as a replay does
+        lake.execute("UPDATE partitions SET partition_id = 'other' WHERE partition_id = 'r'")  # as a retry does
         assert writer.commit([replace(q, rows=9), partition(lake, "r", ["again"], run_id="third")]) == 1
     assert lake.query("SELECT partition_id FROM partitions ORDER BY ALL") == [("other",), ("p",), ("q",), ("r",)]
 

@@ -32,7 +32,7 @@ def completions(line: str, folder: Path) -> list[str]:
         ("pairmill quar", ["quarantine"]),
         ("pairmill run --dry", ["--dry-run"]),
         ("pairmill run ", ["100m", "15m", "30m", "demo", "folder", "mine.yaml"]),
-        ("pairmill replay --reason out", ["out_of_memory"]),
+        ("pairmill run 30m --retry out", ["out_of_memory"]),
         ("pairmill up --once recap", ["recaption/all"]),
         ("pairmill schedule 30m --every ", ["hour", "day", "week"]),
         ("pairmill run 30m --models d", ["demo"]),

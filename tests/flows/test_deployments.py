@@ -11,7 +11,6 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
 from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
-from pairmill.flows.with_prefect.again_deployments import fetch, replay
 from pairmill.flows.with_prefect.deployments import curate
 from pairmill.flows.with_prefect.lake_deployments import check, export
 from pairmill.flows.with_prefect.maintain_deployment import maintain
@@ -20,9 +19,9 @@ from pairmill.flows.with_prefect.work_pool import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
-FLOWS = (curate, recaption, maintain, replay, fetch, export, check)
+FLOWS = (curate, recaption, maintain, export, check)
 SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in FLOWS}
-OTHERS = ["check/lake", "export/dataset", "fetch/addresses", "maintain/nightly", "recaption/all", "replay/quarantined"]
+OTHERS = ["check/lake", "export/dataset", "maintain/nightly", "recaption/all"]
 
 
 def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
@@ -57,19 +56,12 @@ def test_the_form_describes_every_field(flow: str):
     if "recipe" in schema["properties"]:
         *_, shipped, file = schema["properties"]["recipe"]["anyOf"]
         assert shipped["enum"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
-        assert file["title"] == "or a path" and not refused({"recipe": "my/own.yaml"} | NEEDED.get(flow, {}), flow)
-
-
-NEEDED = {"replay": {"reason": "timeout"}}
+        assert file["title"] == "or a path" and not refused({"recipe": "my/own.yaml"}, flow)
 
 
 @pytest.mark.parametrize(
     "flow, parameters",
     [
-        ("replay", {"reason": "tired"}),
-        ("replay", {"reason": "timeout", "recipe": "demoo"}),
-        ("fetch", {"sources": ["ftp://host/x"]}),
-        ("fetch", {"retry_failed": "please"}),
         ("export", {"dataset": "demo"}),
         ("export", {"dataset": "@3", "to": "out"}),
         ("export", {"dataset": "demo", "to": "ftp://host/x"}),
@@ -109,6 +101,7 @@ def test_a_mistake_is_told_in_words(parameters: dict[str, Any], said: str):
         {"sources": ["https://host/list.csv?X-Amz-Signature=1"]},
         {"sources": ["https://me:password@host/list.csv"]},
         {"models": "big"},
+        {"retry": "tired"},
         {"overrides": {"balance.cap": [1]}},
         {"overrides": ["balance.cap"]},
         {"compute": {"workers": -1}},
@@ -141,6 +134,7 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
         {"sources": ["https://example.org/list.parquet", "url_list:s3://bucket/a.jsonl", "url_list:a.jsonl"]},
         {"sources": ["${LIST}", "url_list:${LIST}", "https://example.org/list.parquet?${TOKEN}"]},
         {"recipe": "my/own.yaml", "models": "demo", "lake": "/data/lake.yaml"},
+        {"retry": "timeout"},
         {"overrides": {"balance.cap": 20, "clip.precision": "bf16", "duplicates.cosine": 0.97}},
         {"compute": {"workers": 8, "ray_address": "ray://head:10001"}},
         {"compute": {"models": {"clip": {"gpus": 0.25, "replicas": [1, 8], "feeders": 4}, "captioner": {"gpus": 1}}}},

@@ -11,7 +11,7 @@ from tests.worlds.line import rows
 HERE = "pairmill.flows.with_prefect"
 
 
-@pytest.mark.slow  # 60 s: a Prefect server, and a process that runs seven flows
+@pytest.mark.slow  # 60 s: a Prefect server, and a process that runs six flows
 @pytest.mark.timeout(600)
 def test_each_flow_does_its_work_and_has_a_name_that_says_it_unless_its_user_named_it(
     prefect_api: str, curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
@@ -23,17 +23,15 @@ def test_each_flow_does_its_work_and_has_a_name_that_says_it_unless_its_user_nam
         (f"{HERE}.maintain_deployment.maintain", nowhere, ""),
         (f"{HERE}.lake_deployments.check", lake, "of mine"),
         (f"{HERE}.lake_deployments.export", lake | {"dataset": "demo", "to": str(tmp_path / "out")}, "beta4-orionis"),
-        (f"{HERE}.again_deployments.fetch", lake | compute, ""),
-        (f"{HERE}.again_deployments.replay", lake | compute | {"reason": "missing"}, "monday-night"),
+        (f"{HERE}.deployments.curate", lake | compute | recipe | {"retry": "missing"}, "monday-night"),
         (f"{HERE}.deployments.curate", lake | compute | recipe | {"sources": [str(pages)]}, ""),
         (f"{HERE}.deployments.curate", nowhere | {"overrides": {"balance.capp": 3}}, ""),
     ]
-    maintained, checked, exported, fetched, replayed, curated, mistaken = ended(prefect_api, tmp_path / "home", asked)
+    maintained, checked, exported, retried, curated, mistaken = ended(prefect_api, tmp_path / "home", asked)
     assert maintained.name.startswith("maintain nowhere ") and maintained.state == "Skipped"
     assert checked.name == "of mine" and checked.message.endswith("all whole"), checked
     assert exported.name == "export demo@1" and (tmp_path / "out" / ".manifest.json").is_file(), exported
-    assert fetched.name == f"fetch {fetched.id[:8]}" and fetched.message.startswith("asked for 0 addresses"), fetched
-    assert replayed.name == "monday-night" and "are; demo@1" in replayed.message, replayed
+    assert retried.name == "monday-night" and retried.message.startswith("demo@1: "), retried
     assert curated.name == "demo@1 unchanged" and curated.state == "Completed", curated
     assert mistaken.name == f"demo {mistaken.id[:8]}" and mistaken.state == "Failed", mistaken
     assert rows(curated_copy, "SELECT count(*) FROM exports") == [(1,)]

@@ -8,7 +8,6 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,9 +105,8 @@ class History:
             if len(versions := lake.query("SELECT version FROM datasets ORDER BY version")) > 1:
                 drop_version(lake, "small", self.random.choice(versions)[0])
 
-    def replay(self) -> None:
-        with suppress(SystemExit):
-            main(["replay", "--reason", "missing", "--lake", str(self.lake)])
+    def retry(self) -> None:
+        main(["run", str(self.recipe), "--retry", "missing", "--lake", str(self.lake), "--workers", "1"])
 
     def touch_model(self) -> None:
         os.utime(next(self.model.glob("*.safetensors")))
@@ -160,7 +158,7 @@ def _die(session: object) -> None:
 
 EVENTS: tuple[Callable[[History], None], ...] = (
     History.nothing, History.nothing, History.nothing, History.add, History.remove, History.change, History.set,
-    History.rule, History.ban, History.take_down, History.replay, History.merge, History.name, History.drop,
+    History.rule, History.ban, History.take_down, History.retry, History.merge, History.name, History.drop,
     History.touch_model, History.kill, History.damage,
 )  # fmt: skip
 

@@ -243,7 +243,12 @@ def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
 
 
 @pytest.mark.parametrize(
-    "command", [["recaption", *DEMO], ["replay", "--reason", "missing"], ["export", "demo", "--to", "out"]]
+    "command",
+    [
+        ["recaption", *DEMO],
+        ["run", "demo", "--models", "demo", "--retry", "missing"],
+        ["export", "demo", "--to", "out"],
+    ],
 )
 def test_a_folder_of_pictures_is_made_no_lake(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     add_pictures(tmp_path / "photos", 0, 2)

@@ -1,4 +1,4 @@
-"""`pairmill fetch`, `quarantine` and `replay`, as a person uses them after a run over a list of addresses."""
+"""`pairmill quarantine` and `run --retry`, as a person uses them after a run over a list of addresses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,38 +49,22 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     assert sorted(line.split(",")[:4] for line in told[1:]) == [["http_status", "fetch", source, "3"]]
 
     told = tell("why", server.url("/3.jpg"), *lake)
-    assert "http_status: HTTP 503" in told and "--retry-failed" in told and "named by 1 documents" in told
-    assert "--retry-failed" not in tell("why", server.url("/5.jpg"), *lake)
+    assert "http_status: HTTP 503" in told and "--retry http_status" in told and "named by 1 documents" in told
+    assert "--retry" not in tell("why", server.url("/5.jpg"), *lake)
     assert "fetched   HTTP 200, 1 attempts" in tell("why", server.url("/6.jpg"), *lake)
 
-    server.manners["/3.jpg"] = picture(photograph(3, 160))
-    told = tell("fetch", "--retry-failed", *lake, LOOPBACK)
-    assert "asked for 2 addresses" in told and "http_status 404" in told and "http_status 503" in told
-    assert rows(lake[1], "SELECT count(*) FROM images") == [(22,)]
-
-    server.manners["/4.jpg"] = picture(photograph(4, 160))
-    told = tell("replay", "--reason", "http_status", *lake, LOOPBACK)
-    assert "demo@2  23 pairs" in told and "3 were in quarantine" not in told
-    assert "replayed 'http_status': 2 were in quarantine for it, 1 are" in told
+    for n in (3, 4):
+        server.manners[f"/{n}.jpg"] = picture(photograph(n, 160))
+    told = tell(
+        "run", "demo", "--retry", "http_status", *lake, LOOPBACK, *(f"--set={k}={v}" for k, v in recipe.items())
+    )
+    assert "demo@2  23 pairs" in told
+    assert "retried 'http_status': 3 items were in quarantine for it, 1 are now" in told
     assert rows(lake[1], "SELECT item FROM quarantine") == [(server.url("/5.jpg"),)]
-    asked = {path: n for path, n in server.asked.items() if n > 1}
-    assert asked == {"/3.jpg": 2, "/4.jpg": 3, "/5.jpg": 2}
-    assert "nothing is pending" in tell("status", "--source", source, *lake)
-
-
-@pytest.mark.slow
-def test_addresses_can_be_fetched_before_anything_is_curated(
-    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
-):
-    lake = ("--lake", str(tmp_path / "lake"))
-    recipe = {**settings, "images": "[]", "sentences": "[]", "balance.cap": "1000"}
-    assignments = [f"--set={k}={v}" for k, v in recipe.items()]
-    told = tell("fetch", "demo", "--source", source, *lake, LOOPBACK, *assignments, "--set=fetch.retries=0")
-    assert "asked for 24 addresses" in told and "fetched" in told
-    assert "demo@1  21 pairs" in tell("run", "demo", "--source", source, *lake, *assignments)
-    assert sum(server.asked.values()) == 24
-    told = tell("replay", "--reason", "poison", *lake)
-    assert "unchanged" in told and "0 were in quarantine for it, 0 are" in told
+    assert {path: n for path, n in server.asked.items() if n > 1} == {"/3.jpg": 2, "/4.jpg": 2, "/5.jpg": 2}
+    unset = {key: value for key, value in recipe.items() if key != "fetch.retries"}
+    told = tell("run", "demo", "--retry", "http_status", *lake, LOOPBACK, *(f"--set={k}={v}" for k, v in unset.items()))
+    assert "unchanged" in told and server.asked["/5.jpg"] == 3, "a retry fetches also by a recipe without `fetch`"
 
 
 @pytest.mark.slow
@@ -94,9 +78,9 @@ def test_a_lake_whose_addresses_are_not_fetched_is_curated_without_pictures(
     assert not server.asked
 
 
-@pytest.mark.parametrize("command", [("replay", "--reason", "poison"), ("fetch",)])
-def test_a_lake_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path: Path, capsys):
-    assert main([*command, "--lake", str(tmp_path / "lake")]) == 1
+def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path, settings: dict[str, str], capsys):
+    assignments = [f"--set={key}={value}" for key, value in settings.items()]
+    assert main(["run", "demo", "--retry", "poison", "--lake", str(tmp_path / "lake"), *assignments]) == 1
     assert "there is no lake" in capsys.readouterr().err and not (tmp_path / "lake").exists()
 
 
@@ -105,8 +89,9 @@ def test_an_allowed_network_has_its_blocked_addresses_fetched(
 ):
     lake = ("--lake", str(tmp_path / "lake"))
     assignments = [f"--set={k}={v}" for k, v in {**settings, "fetch.retries": "0"}.items()]
-    assert "blocked_address" in tell("fetch", "demo", "--source", source, *lake, *assignments)
-    assert not server.asked and "run pairmill fetch --allow-address" in tell("quarantine", *lake, "--format", "csv")
-    told = tell("fetch", "demo", *lake, LOOPBACK, *assignments)
-    assert "asked for 24 addresses" in told and "blocked_address" not in told
+    tell("run", "demo", "--source", source, *lake, *assignments)
+    told = tell("quarantine", *lake, "--format", "csv")
+    assert not server.asked and "run RECIPE --retry blocked_address --allow-address" in told
+    tell("run", "demo", "--retry", "blocked_address", *lake, LOOPBACK, *assignments)
     assert rows(lake[1], "SELECT count(*) FROM images") == [(21,)]
+    assert "blocked_address" not in tell("quarantine", *lake, "--format", "csv")

@@ -18,7 +18,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
@@ -98,7 +98,7 @@ def test_a_picture_gone_before_its_score_is_in_quarantine_and_scored_when_it_is_
         assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 5)]
     (photos / "2.png").write_bytes(gone)
     with opened(lake, photos, "reference") as held:
-        assert replay(held, "missing") == 1
+        assert retry_quarantined(held, "missing") == 1
         score_images(held)
         assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 6)]
         assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
@@ -115,7 +115,7 @@ def test_a_moved_picture_is_found_where_it_was_seen_again_and_every_other_place_
         assert held.lake.query("SELECT count(brightness) FROM image_quality") == [(12,)]
 
 
-def test_what_another_run_copied_heals_what_was_missing_by_a_replay(photos: Path, tmp_path: Path):
+def test_what_another_run_copied_heals_what_was_missing_by_a_retry(photos: Path, tmp_path: Path):
     lake, other = tmp_path / "lake", tmp_path / "other"
     with opened(lake, photos, "reference") as held:
         ingest(held)
@@ -126,12 +126,12 @@ def test_what_another_run_copied_heals_what_was_missing_by_a_replay(photos: Path
         assert reasons(held) == [("missing", 1)]
     with opened(lake, other, "copy") as held:
         ingest(held)
-        assert replay(held, "missing") == 1
+        assert retry_quarantined(held, "missing") == 1
         score_images(held)
         assert reasons(held) == []
 
 
-def test_a_source_that_is_gone_keeps_no_other_from_its_replay(photos: Path, tmp_path: Path):
+def test_a_source_that_is_gone_keeps_no_other_from_its_retry(photos: Path, tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()
     for folder in (gone, photos):
@@ -143,7 +143,7 @@ def test_a_source_that_is_gone_keeps_no_other_from_its_replay(photos: Path, tmp_
         assert reasons(held) == [("not_an_image", 2)]
         shutil.rmtree(gone)
         (photos / "junk.jpg").write_bytes(picture(9))
-        assert replay(held, "not_an_image") == 1
+        assert retry_quarantined(held, "not_an_image") == 1
         assert any(str(gone) in note for note in held.notes)
         assert held.lake.query("SELECT count(*) FROM images") == [(7,)]
 
@@ -182,7 +182,7 @@ def test_a_picture_gone_before_its_text_has_an_empty_one_and_a_reason(
 
 
 @pytest.mark.slow
-def test_what_fails_under_each_of_two_scorers_and_at_every_replay_has_its_reason(photos: Path, tmp_path: Path):
+def test_what_fails_under_each_of_two_scorers_and_at_every_retry_has_its_reason(photos: Path, tmp_path: Path):
     """The same pictures of the same shard are asked for each time, and their complaints are not those of before."""
     lake, jpeg = tmp_path / "lake", picture(0)
     (photos / "cut.png").write_bytes(jpeg[:-2000])  # all is there but the end: told when it is decoded
@@ -195,7 +195,7 @@ def test_what_fails_under_each_of_two_scorers_and_at_every_replay_has_its_reason
         assert reasons(held) == [("missing", 1), ("truncated", 2)]
     for _ in range(3):
         with opened(lake, photos, "reference", **{"decoding.side": "64"}) as held:
-            assert replay(held, "missing") == 1
+            assert retry_quarantined(held, "missing") == 1
             assert reasons(held) == [("truncated", 2)]
             score_images(held)
             assert reasons(held) == [("missing", 1), ("truncated", 2)]
@@ -224,7 +224,7 @@ def test_a_damaged_picture_is_in_quarantine_and_scored_when_its_file_is_restored
         assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 5)]
     file.write_bytes(kept[file])
     with opened(lake, photos, "copy") as held:
-        assert replay(held, "damaged") == 1
+        assert retry_quarantined(held, "damaged") == 1
         score_images(held)
         assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 6)]
         assert reasons(held) == []

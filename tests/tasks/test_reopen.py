@@ -15,7 +15,7 @@ from pairmill.catalog.write.sweep import sweep
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.measure.score_images import score_images
 from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from pairmill.tasks.run.items.rows import read_rows, to_vectors
@@ -69,7 +69,7 @@ def test_a_reason_that_is_none_is_refused_with_the_nearest_or_with_those_that_ar
         quarantine.check_reason("sadness")
 
 
-def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: Path):
+def test_retried_pictures_join_their_documents_and_nothing_else_changes(place: Path):
     with run(place, **{"ingest.max_pixels": "10000"}) as held:
         assert names(held) == ["1.jpg", "3.jpg"]
         documents = held.lake.query("SELECT document_id FROM documents ORDER BY ALL")
@@ -77,27 +77,27 @@ def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: 
         assert not held.notes
     with run(place) as held:
         assert names(held) == ["1.jpg", "3.jpg"]
-        told = "2 pictures were refused as bomb by a lower limit than this recipe's: `pairmill replay --reason bomb`"
+        told = "2 pictures were refused as bomb by a lower limit than this recipe's: `pairmill run demo --retry bomb`"
         assert any(told in note for note in held.notes)
-        assert replay(held, "bomb") == 2
+        assert retry_quarantined(held, "bomb") == 2
         assert names(held) == ["1.jpg", "2.jpg", "3.jpg", "4.jpg"]
         assert held.lake.query("SELECT document_id FROM documents ORDER BY ALL") == documents
         assert held.lake.query("SELECT sentence_id FROM sentences ORDER BY ALL") == sentences
         assert held.lake.query("SELECT count(*) FROM superseded") == [(0,)]
         assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
-        assert replay(held, "bomb") == 0
+        assert retry_quarantined(held, "bomb") == 0
 
 
 def test_what_fails_again_stays_in_quarantine_once(place: Path):
     for _ in range(3):
         with run(place) as held:
-            assert replay(held, "not_an_image") == 1
+            assert retry_quarantined(held, "not_an_image") == 1
             assert held.lake.query("SELECT reason, count(*) FROM quarantine GROUP BY ALL") == [("not_an_image", 1)]
             assert len(names(held)) == 4
 
 
 def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(place: Path):
-    """As after a worker died on them: rows of NULLs that say so, which a replay takes back, as often as it is asked."""
+    """As after a worker died on them: rows of NULLs that say so, which a retry takes back, as often as it is asked."""
     with run(place) as held:
         score_images(held)
         good = held.lake.query("SELECT * EXCLUDE (commit) FROM image_quality ORDER BY sha256")
@@ -106,7 +106,7 @@ def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(pl
             mark_as_poison(held, victim, shard)
             score_images(held)
             assert held.lake.query("SELECT count(*) FROM image_quality WHERE brightness IS NULL") == [(1,)]
-            assert replay(held, "poison") == 1
+            assert retry_quarantined(held, "poison") == 1
             assert held.lake.query("SELECT count(*) FROM quarantine WHERE reason = 'poison'") == [(0,)]
             score_images(held)
             assert held.lake.query("SELECT * EXCLUDE (commit) FROM image_quality ORDER BY sha256") == good
@@ -137,7 +137,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         null = write_parts([Part("image_embedding", nothing, scorer)], WorkItem(shard, (victim,)), output)
         held.writer.commit(null)
         quarantined(held, victim, shard)
-        assert replay(held, "poison") == 1
+        assert retry_quarantined(held, "poison") == 1
         score_images(held)
         for _ in range(2):
             files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
@@ -147,7 +147,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         assert not Path(null[0].path).exists()
 
 
-def test_a_replay_takes_back_complaints_of_its_reason_and_of_what_is_tried_again_alone(place: Path):
+def test_a_retry_takes_back_complaints_of_its_reason_and_of_what_is_tried_again_alone(place: Path):
     with run(place) as held:
         (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")
         empty = {
@@ -170,7 +170,7 @@ def test_a_replay_takes_back_complaints_of_its_reason_and_of_what_is_tried_again
         other = "INSERT INTO partitions (\"table\", partition_id, shard) VALUES ('quarantine', ?, ?)"
         for where in (shard, "elsewhere"):
             held.lake.execute(other, (where, where))
-        assert replay(held, "model_error") == 1
+        assert retry_quarantined(held, "model_error") == 1
         assert held.lake.query("SELECT count(*) FROM captions") == [(0,)]
         assert set(held.lake.query("SELECT stage, reason FROM quarantine WHERE item = ?", (victim,))) == {
             ("caption", "out_of_memory"), ("score images", "poison"), ("ScoreSentences", "model_error"),

@@ -17,7 +17,7 @@ from pairmill.flows.run.survey import survey
 from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.run.session import Session
 from tests.worlds.superseding import alive, ingested, newest
 from tests.worlds.web import photograph
@@ -197,7 +197,7 @@ def test_what_is_quarantined_is_tried_again_from_any_folder(tmp_path: Path, monk
     page(tmp_path / "elsewhere", "b", "Another page of another folder.", 2, at=1)
     monkeypatch.chdir(tmp_path / "elsewhere")
     with ingested(tmp_path, "pages") as held:
-        assert replay(held, "not_an_image") == 1
+        assert retry_quarantined(held, "not_an_image") == 1
         texts = {"This page has a bad picture.", "Another page of another folder."}
         assert alive(held) == (texts, {"1.jpg", "2.jpg"})
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pairmill.ops.read.records import tables
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.run.session import Session
 from tests.worlds.samples import table_bytes
 from tests.worlds.superseding import alive, ingested, newest
@@ -152,7 +152,7 @@ def test_a_part_that_is_tried_again_leaves_what_moved_into_other_parts(tmp_path:
     for group in range(3):
         with ingested(tmp_path) as held:
             complain(held, f"{tmp_path}/pages/table.parquet#row-group={group}")
-            assert replay(held, "bad_record") == 1
+            assert retry_quarantined(held, "bad_record") == 1
             assert counted(held) == expected(words(6))
             assert alive(held) == was
             assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]

@@ -1,4 +1,4 @@
-"""A row that a model has no room for is data: one row of NULLs and a quarantine row, which a replay tries again."""
+"""A row that a model has no room for is data: one row of NULLs and a quarantine row, which a retry tries again."""
 
 import io
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
 from pairmill.ops.models.device.engine import Engine
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.measure import score_images, score_sentences
 from pairmill.tasks.measure.score_images import ScoreImages
 from pairmill.tasks.measure.score_sentences import ScoreSentences
@@ -210,7 +210,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, place: Path, column: str, victim: dic
         ("perplexity", "perplexity", "content", "score perplexity"),
     ],
 )
-def test_the_run_goes_on_tries_it_no_more_and_a_replay_scores_it(
+def test_the_run_goes_on_tries_it_no_more_and_a_retry_scores_it(
     column: str, table: str, key: str, step: str, place: Path, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     def score(held: Session) -> list[tuple]:
@@ -232,15 +232,15 @@ def test_the_run_goes_on_tries_it_no_more_and_a_replay_scores_it(
         counted = dict(held.counts)
         assert score(held) == found and held.counts == counted  # it is not tried again by itself
         for _ in range(2):
-            assert replay(held, "out_of_memory") == 1
+            assert retry_quarantined(held, "out_of_memory") == 1
             assert score(held) == found  # there is no more room than before
             assert held.lake.query("SELECT item, reason FROM quarantine") == [(victim, "out_of_memory")]
         (place / "full").unlink()
-        assert replay(held, "out_of_memory") == 1
+        assert retry_quarantined(held, "out_of_memory") == 1
         scored = dict(score(held))
         assert scored[victim] is not None and len(scored) == 3
         assert {row for row in found if row[0] != victim} <= set(scored.items())
-        assert not held.lake.query("SELECT * FROM quarantine") and replay(held, "out_of_memory") == 0
+        assert not held.lake.query("SELECT * FROM quarantine") and retry_quarantined(held, "out_of_memory") == 0
 
 
 def test_a_whole_line_publishes_what_had_room(place: Path, models: dict[str, str], monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,86 @@
+"""Compose the notes at the end of a run: what its result says about the recipe, with the remedy."""
+
+from collections.abc import Iterator
+
+from pairmill.catalog.cut import publication
+from pairmill.catalog.cut.cut import count_cut
+from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.pending import quarantine
+from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.figures.canary_rates import canary_rates
+from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
+from pairmill.catalog.queries.losses.idle_rules import idle_rules
+from pairmill.catalog.recipe.parts import Association
+from pairmill.tasks.run.session import Session
+
+LOW_RECALL = 0.8
+
+
+def advise(session: Session, published: Published, recall: float | None, cap: int) -> None:
+    """Add the notes on a published version; ``recall`` is that of its association, ``cap`` that of its cut."""
+    dataset = find(session.lake, f"{published.name}@{published.version}")
+    losses = heavy_losses(session.lake, session.plan, dataset, cap)
+    for note in (*_on_recall(session.recipe.association, recall), *_on_cap(session, cap)):
+        session.note(note)
+    for note in _on_canaries(session, dataset):
+        session.note(note, once=True)
+    for note in losses:
+        session.note(note)
+    for note in _on_idle_rules(session, dataset, bool(losses)) if published.is_new else ():
+        session.note(note, once=True)
+    if not (published.n_pairs or losses):
+        session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
+    for note in _on_withheld_texts(session):
+        session.note(note)
+    for reason, before in session.retried.items():
+        after = quarantine.count(session.lake, reason)
+        session.note(f"retried '{reason}': {before:,} items were in quarantine for it, {after:,} are now.", once=True)
+
+
+def _on_recall(association: Association, recall: float | None) -> Iterator[str]:
+    """Yield the note on a recall below LOW_RECALL."""
+    if recall is not None and recall < LOW_RECALL:
+        remedy = f"--set association.recall=0.95 finds the probes for it (now association.probes={association.probes})"
+        if association.recall is not None:
+            remedy = f"association.recall asks for {association.recall:g}: set association.probes instead"
+        yield (
+            f"recall@{association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its nearest "
+            f"sentences. {remedy}; it costs search alone."
+        )
+
+
+def _on_cap(session: Session, cap: int) -> Iterator[str]:
+    """Yield the note on the cap that reaches the recipe's target, or that no cap does."""
+    target = session.recipe.balance.target
+    if target is not None:
+        kept = count_cut(session.lake)[0]
+        reached = "is the smallest with which" if kept >= target else "drops none, and still only"
+        yield f"balance: a cap of {cap:,} {reached} {kept:,} pictures are kept; the target is {target:,}."
+
+
+def _on_canaries(session: Session, dataset: Dataset) -> Iterator[str]:
+    """Yield a note for each rule that accepts many wrong texts; none for the demo's weights."""
+    kinds = {check.name: "candidates" for check in session.plan.candidate_checks}
+    for rate in () if session.demo_weights else canary_rates(session.lake, dataset):
+        if rate.is_high:
+            yield (
+                f"the rule {rate}: a picture's best sentence once those of its own pages are withheld. Unless many of "
+                f"these describe their picture too, make the rule stricter: {kinds.get(rate.rule, 'images')}."
+                f"{rate.rule}.keep"
+            )
+
+
+def _on_idle_rules(session: Session, dataset: Dataset, has_losses: bool) -> Iterator[str]:
+    """Yield a note for each rule that drops all or nothing; the notes on losses name rules that drop all sentences."""
+    for rule in idle_rules(session.lake, session.plan, dataset.name, dataset.version, dataset.commit):
+        if not (has_losses and rule.kind == "sentence" and rule.n_dropped == rule.n_in):
+            yield str(rule)
+
+
+def _on_withheld_texts(session: Session) -> Iterator[str]:
+    """Yield a note for each kind of text that is left out of pairs by its status."""
+    for kind, counts in publication.withheld(session.lake).items():
+        if counts:
+            why = ", ".join(f"{n:,} {status}" for status, n in counts.items())
+            remedy = " A higher max_tokens lets them end." if "cut_off" in counts else ""
+            yield f"{sum(counts.values()):,} {kind} are left out of their pairs, by their status: {why}.{remedy}"
