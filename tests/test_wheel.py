@@ -53,7 +53,8 @@ def test_the_wheel_curates_the_demo_from_a_users_folder(folder_of_a_user: Path, 
     assert "demo@1" in told and "(published)" in told
     again = run(python, "-m", "pairmill", "demo", folder=folder_of_a_user)
     assert "unchanged" in again
-    status = run(python, "-m", "pairmill", "status", "30m", "--models", "demo", "--lake", "pairmill-demo/lake",
+    status = run(python, "-m", "pairmill", "run", "30m", "--models", "demo", "--source", "pairmill-demo/world/pages",
+                 "--lake", "pairmill-demo/lake", "--dry-run",
                  folder=folder_of_a_user)  # fmt: skip
     assert "30m" in status
     code = "from pairmill.flows.with_prefect.work_pool import deployments; print(deployments())"

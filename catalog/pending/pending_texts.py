@@ -70,7 +70,7 @@ def pending_in_wave(
             files = payload_paths(lake, payload, shards)
         else:
             files = score_paths(lake, payload, plan.scorer(payload), shards)
-        # Files are missing only in a survey (`pairmill status`), for vectors that a tagger has yet to compute.
+        # Files are missing only in a survey (`pairmill run --dry-run`), for vectors that a tagger has yet to compute.
         yield [WorkItem(shard, tuple(keys), files.get(shard, ())) for shard, keys in rows]
 
 

@@ -7,7 +7,6 @@ from pairmill.flows.command.shared_options import (
     add_command,
     format_option,
     lake_option,
-    recipe_options,
 )
 
 
@@ -32,10 +31,9 @@ def _readers(commands: Any) -> None:
     sql.add_argument("--allow-files", action="store_true",
                      help="any statement, on any file: COPY (SELECT …) TO 'pairs.csv'")  # fmt: skip
     status = add_command(
-        commands, "status", "pairmill_status:status", "show pending work, the writer and the last runs"
+        commands, "status", "pairmill_status:status", "show what a lake holds, who writes, and the last runs"
     )
-    status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
-    recipe_options(status)
+    lake_option(status)
     why = add_command(
         commands, "why", "pairmill_why:why", "show an item's origin, its scores, and the rule that dropped it"
     )

@@ -1,10 +1,8 @@
-"""Implement `pairmill status`: show a lake's content, its writer, its last runs, and the pending work of a recipe."""
+"""Implement `pairmill status`: show a lake's content, its datasets, its writer and its last runs."""
 
-import json
 from argparse import Namespace
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -18,9 +16,6 @@ from pairmill.catalog.queries.figures.token_usage import StepUsage, by_step
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.write import runs
 from pairmill.flows.command.terminal import console, shown, table
-
-if TYPE_CHECKING:
-    from pairmill.catalog.recipe.recipe import Recipe
 
 RUNS = 5
 READS = 5  # of the lake's state, while runs begin and end
@@ -43,19 +38,9 @@ class LakeState:
 
 
 def status(args: Namespace) -> int:
-    """Print the lake's state, and the pending work for the named recipe, else for the recipe of each dataset."""
-    screen = console()
-    chosen = _named_recipe(args)
+    """Print the lake's state."""
     with create_or_open(args.lake, read_only=True) as lake:
-        _print_lake(lake, screen)
-        recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
-        for recipe in recipes:
-            sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
-            from pairmill.flows.command.pending_text import print_pending
-
-            print_pending(lake, recipe, list(sources), screen)
-        if not recipes:
-            screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
+        _print_lake(lake, console())
     return 0
 
 
@@ -64,6 +49,8 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     holder, state = _state(lake)
     counts = [f"{n:,} {table}" for table, n in state.counts.items()]
     screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
+    if not state.newest:
+        screen.print("no dataset yet; `pairmill run RECIPE --dry-run` counts what a run would do.")
     for dataset in state.newest:
         by = f", by [yellow]{MARK}[/]" if dataset.name in state.demo else ""
         screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}{by}")
@@ -125,25 +112,6 @@ def _print_usage(found: list[StepUsage], screen: Console) -> None:
 def _newest(lake: Lake) -> list[datasets.Dataset]:
     """Return the newest version of each dataset."""
     return list({each.name: each for each in datasets.published(lake)}.values())
-
-
-def _named_recipe(args: Namespace) -> "Recipe | None":
-    """Load the recipe of the command line; None if the command line neither names nor changes a recipe.
-
-    Without a recipe, the recipe modules are not imported.
-    """
-    if not (args.recipe or args.set or args.models != "recipe"):
-        return None
-    from pairmill.flows.command.pairmill_run import named_recipe
-
-    return named_recipe(args)
-
-
-def _recipe_of(dataset: datasets.Dataset) -> "Recipe":
-    """Return the recipe that a dataset was made by."""
-    from pairmill.catalog.recipe.recipe import validated
-
-    return validated(json.loads(dataset.recipe), dataset.name)
 
 
 def _time(at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Print the pending work of a recipe as a table, for `pairmill status` and `pairmill run --dry-run`."""
+"""Print the pending work of a recipe as a table, for `pairmill run --dry-run`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ EXAMPLES = {
     "preflight": "pairmill preflight 30m --source pages --sample 2000",
     "run": "pairmill run 30m --source pages --lake lake",
     "recaption": "pairmill recaption --source photos --to captions",
-    "status": "pairmill status 30m --source pages",
+    "status": "pairmill status --lake lake",
     "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",

@@ -55,10 +55,7 @@ SourceUri = Annotated[
     BeforeValidator(_is_place),
 ]
 Setting = str | int | float | bool
-Reason = (
-    Annotated[Literal[""], Field(title="None")]
-    | Annotated[str, Field(title="What is quarantined for", json_schema_extra={"enum": [*REASONS]})]
-)
+Reason = Annotated[str, Field(pattern=f"^({'|'.join(REASONS)})?$", json_schema_extra={"enum": ["", *REASONS]})]
 
 
 @flow(name="curate")

@@ -4,7 +4,7 @@ Run as ``python -m infra.bench.catalog_30m [--rows N ...] [--lakes FOLDER]``, wi
 :mod:`infra.bench.catalog`. Each lake is measured in a copy. First the bench runs waves until no text is lacking; it
 writes synthetic texts between two measurements (:mod:`infra.bench.made_texts`). Then it times operations that read a
 finished lake, in rounds. Last it adds 1 % of new pages, lists, scores and cuts them. "survey" is what
-``pairmill status 30m`` computes, without listing sources and without loading models' identities.
+``pairmill run 30m --dry-run`` computes, without listing sources and without loading models' identities.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def work_lists(lake: Lake, plan: Plan) -> int:
 
 
 def _survey(lake: Lake, plan: Plan) -> None:
-    """Compute what `pairmill status 30m` shows, without sources and models."""
+    """Compute what `pairmill run 30m --dry-run` shows, without sources and models."""
     counts(lake)
     work_lists(lake, plan)
     rows_of(pending_similarity(lake, plan))

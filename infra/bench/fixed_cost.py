@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[list[str], float | None]] = {
         4.0,
     ),
     "status": (["status", "--lake", "{lake}"], 1.3),
-    "status with a recipe": (["status", "demo", "--source", "{pages}", "--lake", "{lake}"], 3.0),
+    "dry run": (["run", "demo", "--source", "{pages}", "--lake", "{lake}", "--dry-run"], 3.0),
     "why": (["why", "{image}", "--lake", "{lake}"], 1.2),
     "sql": (["sql", "SELECT count(*) FROM images", "--lake", "{lake}"], 0.6),
     "--help": (["--help"], 0.1),

@@ -70,10 +70,11 @@ def test_a_recipe_uses_the_score_of_a_package_until_that_is_gone(
 
     again = pairmill("run", file, "--source", pages, "--lake", lake, path=installed)
     assert again.returncode == 0 and "unchanged" in again.stdout
-    assert "nothing is pending" in pairmill("status", file, "--lake", lake, path=installed).stdout
+    foretold = pairmill("run", file, "--source", pages, "--dry-run", "--lake", lake, path=installed)
+    assert "nothing is pending" in foretold.stdout
     (tmp_path / "stricter").mkdir()
     stricter = recipe(tmp_path / "stricter", settings, scores={"vividness": {"threshold": 0.9}})
-    waiting = pairmill("status", stricter, "--lake", lake, path=installed).stdout
+    waiting = pairmill("run", stricter, "--source", pages, "--dry-run", "--lake", lake, path=installed).stdout
     assert "score images" in waiting  # a setting of the op is identity
 
     one = rows(lake, f"SELECT item_id FROM decisions WHERE {fell} LIMIT 1")[0][0]

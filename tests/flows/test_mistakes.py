@@ -30,7 +30,7 @@ MISTAKES = {
     "run 30m --model demo": "'demo' does not say a model's size; write it as clip:gpus=0.25",
     "run 30m --allow-address 10.0.0": "give a network such as 10.1.0.0/16",
     f"{RUN} --max-cost 5": "needs prices: name what a million tokens of a model cost, such as",
-    "status --set balance.cap=3": "--set and --models change a recipe; name it before them: RECIPE --set",
+    "doctor --set balance.cap=3": "--set and --models change a recipe; name it before them: RECIPE --set",
     # recipes
     "run fodler --source pages": "there is no recipe 'fodler'; did you mean 'folder'?",
     "run pages": "this is a folder, which a run reads by --source; name a recipe before it,",

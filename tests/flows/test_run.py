@@ -88,14 +88,15 @@ def test_the_same_pages_elsewhere_copied_or_referred_to_publish_the_same_dataset
 
 
 def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assignments: list[str]):
-    assert "nothing is pending" in tell("status", "--lake", lake)
-    told = tell("status", "demo", "--source", str(pages), "--lake", lake, *assignments)
-    assert "nothing is pending" in told and "lease    free" in told and "completed in" in told
+    told = tell("run", "demo", "--source", str(pages), "--lake", lake, *assignments, "--dry-run")
+    assert "nothing is pending" in told
+    told = tell("status", "--lake", lake)
+    assert "lease    free" in told and "completed in" in told
 
 
-def test_status_of_an_unreachable_source_says_so_and_goes_on(tell: Tell, lake: str, assignments: list[str]):
-    told = tell("status", "demo", "--source", "/nowhere/pages", "--lake", lake, *assignments)
-    assert "note: source '/nowhere/pages'" in told and "score images" in told
+def test_an_unreachable_source_is_a_note_of_a_survey(lake: str, settings: dict[str, str]):
+    seen = surveyed(lake, settings, Path("/nowhere/pages"))
+    assert "source '/nowhere/pages'" in seen.notes[0] and any(each.work == "score images" for each in seen.found)
 
 
 def test_an_empty_lake_has_everything_before_it(tmp_path: Path, pages: Path, settings: dict[str, str]):

@@ -1,4 +1,4 @@
-"""Count a lake's documents, images, sentences and quarantined items, and list its sources."""
+"""Count a lake's documents, images, sentences and quarantined items."""
 
 from pairmill.catalog.lake.lake import Lake
 
@@ -8,8 +8,3 @@ COUNTED = ("documents", "images", "sentences", "quarantine")
 def counts(lake: Lake) -> dict[str, int]:
     """Return table -> number of rows, for the tables COUNTED."""
     return {table: lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in COUNTED}
-
-
-def sources(lake: Lake) -> list[str]:
-    """Return every source that something was read from, sorted."""
-    return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]
