@@ -3,30 +3,36 @@
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.upkeep.lost_rows import Damage, described
+from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
+from pairmill.tasks.upkeep.takedown import finish_unfinished
 
 SHOWN = 200
 
 
-def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show) -> Checked:
+def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_rows: bool = False) -> Checked:
     """Check the lake at ``uri``; return what was found damaged, or after a repair what still is.
 
     Args:
         uri: The lake.
         deep: Also read every picture and compare its hash.
-        repair: Remove what is damaged, make it again where sources allow, and check again.
+        repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
         say: Called with a line for each damage, each repair and the sum.
         show: Called with the progress.
+        lose_rows: Let a repair remove rows that nothing can make again.
     """
     if repair:
         check_is_lake(uri)
     with create_or_open(uri, read_only=not repair) as lake:
+        if repair:
+            from pairmill.tasks.upkeep.repair import repair as repaired
+
+            for line in finish_unfinished(lake, reports_folder(uri)):
+                say(line)
         found = _said(lake, deep, say, show)
         if not (repair and found.damages):
             return found
-        from pairmill.tasks.upkeep.repair import repair as repaired
-
-        for line in repaired(lake, found.damages, show):
+        for line in repaired(lake, found.damages, show, deep, lose_rows):
             say(line)
         say("checked again:")
         return _said(lake, deep, say, show)

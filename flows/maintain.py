@@ -6,9 +6,8 @@ one finished: after a kill, or a night on which a run held the lease, the next m
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake import comments
@@ -16,7 +15,6 @@ from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.upkeep import takedown_record
 from pairmill.catalog.upkeep.recorded_files import count_files
 from pairmill.catalog.upkeep.stale_statistics import refresh_statistics, rows_were_erased
 from pairmill.catalog.upkeep.vacuum import vacuum
@@ -26,7 +24,7 @@ from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
-from pairmill.tasks.upkeep.takedown import finish
+from pairmill.tasks.upkeep.takedown import finish_unfinished
 
 # An address that fails for a passing reason is fetched on this many nights at most.
 MOST_TIMES = 4
@@ -56,21 +54,8 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
     for step in (_compacted, _swept, _vacuumed):
         with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
             yield step(writer, limits)
-    if waiting := takedown_record.unfinished(lake):
-        with lease.writing(lake, uuid.uuid4().hex, "takedown", limits.wait_seconds) as writer:
-            yield _erased(writer, waiting)
+    yield from finish_unfinished(lake, reports_folder(lake.uri), limits.wait_seconds)
     yield _trimmed(lake, limits)
-
-
-def _erased(writer: Writer, waiting: dict[str, dict[str, Any]]) -> str:
-    """Erase the bytes of takedowns that were killed, or hindered by a reader, before they had done so."""
-    erased = finish(writer, reports_folder(writer.lake.uri))
-    for takedown_id, report in waiting.items():
-        told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
-        takedown_record.finish(writer.lake, takedown_id, told)
-    if erased.why:
-        return f"{len(waiting):,} takedowns wait for the catalog's old pages: {erased.why}"
-    return f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"
 
 
 def _described(lake: Lake, limits: Limits) -> int:

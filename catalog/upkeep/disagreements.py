@@ -10,7 +10,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import READ_BY_PATH
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.upkeep.lost_rows import MOST, OF_A_PAGE, OF_ALL_ROWS, Damage
-from pairmill.catalog.upkeep.recorded_files import LIST, named_paths, still_named
+from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, named_paths, still_named
 
 # Files of workers lie in a folder of their run; files that DuckDB writes or merges lie in the table's own folder.
 _OF_WORKERS = "NOT is_delete AND len(path) - len(replace(path, '/', '')) = 3"
@@ -48,15 +48,17 @@ def doubled(lake: Lake) -> Iterator[Damage]:
 def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:
     """Yield files and groups of rows whose number of rows differs from `partitions`; ``without`` are damaged tables.
 
-    ``deep`` also counts the keys that have two rows of one scorer.
+    A file with deleted rows may be recorded with or without them: rows of scores are subtracted by a record of their
+    own, and rows of pages that were read again are not. ``deep`` also counts the keys that have two rows of one scorer.
     """
     wrong = (
-        'SELECT p."table", p.path, p.rows, f.rows, f.id FROM partitions p '
-        f"JOIN {LIST} f ON f.path = p.path AND NOT is_delete WHERE f.rows <> p.rows"
+        f'SELECT p."table", path, p.rows, f.rows, n_left, id FROM partitions p JOIN {ROWS_LEFT} f USING (path) '
+        "WHERE p.rows NOT BETWEEN n_left AND f.rows"
     )
-    for table, path, recorded, held, number in lake.query(wrong):
-        text = f"the file has {held:,} rows, and `partitions` records {recorded:,}"
-        yield Damage("counts", table, text, recorded, path, (number,))
+    for table, path, recorded, held, left, number in lake.query(wrong):
+        deleted = f", {held - left:,} of them deleted" if left < held else ""
+        text = f"the file has {held:,} rows{deleted}, and `partitions` records {recorded:,}"
+        yield Damage("counts", table, text, max(recorded, left), path, (number,))
     yield from _unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
     keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}

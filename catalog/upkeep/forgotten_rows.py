@@ -3,11 +3,15 @@
 from collections.abc import Collection
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import scores_of
 from pairmill.catalog.upkeep.lost_rows import HOMES, OF_ALL_ROWS
+from pairmill.catalog.upkeep.recorded_files import ROWS_LEFT, whole_rows
 
+# Rows in memory at once while homes are restored: 100 MB.
+AT_ONCE = 1_000_000
 _INDEXED = "SELECT \"commit\" FROM commits WHERE step = 'index contents'"
 
 
@@ -49,6 +53,25 @@ def forget_scores(lake: Lake, table: str, commit: int) -> int:
         return lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM {FORGOTTEN}")[0][0]
 
     return lake.retrying(body)
+
+
+def count_again(lake: Lake, paths: Collection[str]) -> None:
+    """Record the rows that these files of scores have; rows that are missing are pending then."""
+    scores = [score.table for score in scores_in(lake)]
+    lake.execute(
+        f"UPDATE partitions SET rows = n_left FROM {ROWS_LEFT} f WHERE partitions.path = f.path AND "
+        'list_contains(?::VARCHAR[], f.path) AND list_contains(?::VARCHAR[], partitions."table")',
+        (list(paths), scores),
+    )
+
+
+def fetched_pictures(lake: Lake, path: str) -> int:
+    """Return the number of pictures fetched in the shards of a file of ``fetches``, in all if it was merged."""
+    shards = "SELECT shard FROM partitions WHERE \"table\" = 'fetches'"
+    if lake.query(f"{shards} AND path = ? LIMIT 1", (path,)):
+        shards += f" AND path = {quoted(path)}"
+    sql = f"SELECT coalesce(sum(rows), 0)::BIGINT FROM partitions WHERE \"table\" = 'payloads' AND shard IN ({shards})"
+    return lake.query(sql)[0][0]
 
 
 def forget_shard_scores(lake: Lake, table: str, groups: Collection[tuple[str, str]]) -> None:
@@ -109,34 +132,43 @@ def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[s
     return lake.retrying(body)
 
 
-def restore_homes(lake: Lake, table: str) -> int:
+def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
     """Insert the lost rows of ``image_content`` or ``sentence_content`` with their former shard and commit.
 
     A content has its home in the smallest shard among those that were read before its first 'index contents'. Where
     rows of that shard are lost too, its scores still name it: in another shard the content would be scored twice.
-    Return the number of rows.
+    The files ``bad`` are not read, and count as lost. Return the number of rows.
     """
     source, key = HOMES[table]
+    lake.check_tables_of(source)
     kind = {"images": "image", "sentences": "sentence"}[source]
     scores = [score.table for score in scores_of(kind, scores_in(lake)) if score.table in lake.tables]
     scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
-    columns = [name for name, *_ in lake.query(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
+    columns = [name for name, *_ in lake.unchecked(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
     order = {"images": "image_id", "sentences": "sentence_id"}[source]
     first = ", ".join(f"arg_min({name}, (shard, {order})) AS {name}" for name in columns)
+    left = whole_rows(lake, table, bad)
     missing = (
-        f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {table} USING ({key})) s ASOF JOIN "
+        f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {left} USING ({key})) s ASOF JOIN "
         f'(SELECT DISTINCT "commit" AS n FROM ({_INDEXED})) i ON s."commit" < i.n '
         f"QUALIFY i.n = min(i.n) OVER (PARTITION BY s.{key})"
     )
     home = (
-        f"SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {table} USING ({key})) "
+        f"SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {left} USING ({key})) "
         f"USING ({key}) GROUP BY {key}"
     )
     sql = (
         f'SELECT {key}, {first}, coalesce(any_value(home), min(shard)) AS shard, n AS "commit" FROM ({missing}) '
         f"LEFT JOIN ({home}) USING ({key}) GROUP BY {key}, n ORDER BY {key}"
     )
-    n = lake.query(f"SELECT count(*) FROM ({sql})")[0][0]
-    if n:
-        lake.retrying(lambda: lake.execute(f"INSERT INTO {table} BY NAME {sql}"))
+    lake.unchecked(f"CREATE OR REPLACE TEMP TABLE restored AS {sql}")
+    n = lake.unchecked("SELECT count(*) FROM restored")[0][0]
+
+    def body() -> None:  # no INSERT ... SELECT: it would verify the damaged files
+        for first in range(0, n, AT_ONCE):
+            portion = f"SELECT * FROM restored WHERE rowid BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY rowid"
+            lake.insert(table, lake.connection.execute(portion).to_arrow_table())
+
+    lake.retrying(body)
+    lake.unchecked("DROP TABLE restored")
     return n

@@ -8,7 +8,8 @@ from pairmill.catalog.terms.declared import declared
 
 # 'gone': the file is missing. 'damaged': other bytes than were written, or not readable. 'doubled': rows that count
 # twice. 'counts': fewer or more rows than `partitions` records. 'source': the lake refers to bytes that are gone.
-Trouble = Literal["gone", "damaged", "doubled", "counts", "source"]
+# 'unfinished': a removal that was killed or hindered.
+Trouble = Literal["gone", "damaged", "doubled", "counts", "source", "unfinished"]
 # 'source': read the pages again. 'run': the next run finds the rows pending. 'whole': as 'run', for all rows of the
 # scorer and of those made from it. 'home': computed from the images or sentences. 'copy': only a copy has them.
 Redone = Literal["source", "run", "whole", "home", "copy"]
@@ -49,7 +50,9 @@ class Damage:
     @property
     def is_repairable(self) -> bool:
         """Whether rows are superfluous, or the lost ones can be made again."""
-        return self.trouble != "source" and (self.trouble == "doubled" or redone_by(self.table) != "copy")
+        return self.trouble in ("doubled", "unfinished") or (
+            self.trouble != "source" and redone_by(self.table) != "copy"
+        )
 
 
 def redone_by(table: str) -> Redone:
@@ -70,6 +73,8 @@ def described(lake: Lake, damage: Damage) -> str:
     place = damage.path.removeprefix("main/") or damage.table
     if damage.trouble == "source":
         return f"{damage.trouble:<8}{place}: {damage.detail}"
+    if damage.trouble == "unfinished":
+        return f"{damage.trouble} {damage.detail}; --repair and `pairmill maintain` finish it"
     how = "--repair removes what is superfluous" if damage.trouble == "doubled" else _HOW[redone_by(damage.table)]
     return f"{damage.trouble:<8}{place}: {damage.detail}; {damage.rows:,} rows{_cost(lake, damage)}; {how}"
 

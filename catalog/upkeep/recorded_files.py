@@ -5,7 +5,7 @@ and 1.1 GB, to read all pages 13 s. It is read from DuckLake's own tables in the
 file, so it can be made of a lake with damaged files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,10 +13,16 @@ import duckdb
 
 from pairmill.catalog.lake.checksums import WRITTEN
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import PairmillError
 
 PAGE = 2_000
 LIST = "recorded_files"
+# The data files of LIST with ``n_left``, their rows that are not deleted.
+ROWS_LEFT = (
+    f"(SELECT f.id, f.path, f.rows, f.rows - coalesce(d.rows, 0) AS n_left FROM {LIST} f "
+    f"LEFT JOIN {LIST} d ON d.id = f.id AND d.is_delete WHERE NOT f.is_delete)"
+)
 _OWN = "__ducklake_metadata_lake.ducklake_"
 _COLUMNS = "id, is_delete, table_name, path, rows, size, sha256"
 
@@ -71,6 +77,31 @@ def still_named(lake: Lake, ids: Iterable[int]) -> set[int]:
         return set()
     sql = f"SELECT data_file_id FROM {_OWN}data_file WHERE end_snapshot IS NULL AND data_file_id IN ({among})"
     return {number for (number,) in lake.unchecked(sql)}
+
+
+def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
+    """Return SQL for the rows of a table's files in LIST but those ``without``; rows that were deleted count too.
+
+    DuckLake reads a table only if all its files can be read.
+    """
+    return _rows_of(lake, table, f"id NOT IN ({', '.join(map(str, without)) or -1})")
+
+
+def _rows_of(lake: Lake, table: str, which: str) -> str:
+    """Return SQL for the rows of those files of a table that meet a condition on LIST."""
+    mine = f"SELECT path FROM {LIST} WHERE table_name = '{table}' AND NOT is_delete AND {which}"
+    paths = [quoted(lake.data_path + path) for (path,) in lake.unchecked(mine)]
+    if not paths:
+        return f"(SELECT * FROM {table} WHERE false)"
+    return f"read_parquet([{', '.join(paths)}], union_by_name => true)"
+
+
+def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collection[int]) -> int:
+    """Return the number of rows in the data files ``ids`` that a table would not have without the files ``out``."""
+    columns = ", ".join(f'"{name}"' for name, *_ in lake.unchecked(f"DESCRIBE {table}"))
+    theirs, left = _rows_of(lake, table, f"id IN ({', '.join(map(str, ids))})"), whole_rows(lake, table, out)
+    sql = f"SELECT count(*) FROM (SELECT {columns} FROM {theirs} EXCEPT SELECT {columns} FROM {left})"
+    return lake.unchecked(sql)[0][0]
 
 
 def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:

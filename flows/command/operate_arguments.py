@@ -46,7 +46,9 @@ def _check(commands: Any) -> None:
     command.add_argument("--deep", action="store_true",
                          help="also hash every picture, and look for contents that were scored twice")  # fmt: skip
     command.add_argument("--repair", action="store_true",
-                         help="remove what is damaged or doubled, and make it again where sources allow")  # fmt: skip
+                         help="make again what is damaged, remove what is doubled, finish removals")  # fmt: skip
+    command.add_argument("--lose-rows", action="store_true",
+                         help="let --repair remove rows that nothing can make again")  # fmt: skip
     lake_option(command)
 
 

@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.check import check_steps, repairable
 
 # Exit status for cron: 1 is an error before the check's end, as of every command.
@@ -12,7 +13,9 @@ DAMAGED = 3
 
 def check(args: Namespace) -> int:
     """Print what is damaged and what it costs; return 0 for a whole or repaired lake, DAMAGED otherwise."""
-    found = check_steps(args.lake, args.deep, args.repair, _say, _show)
+    if args.lose_rows and not args.repair:
+        raise PairmillError("--lose-rows says what --repair may do: add --repair.")
+    found = check_steps(args.lake, args.deep, args.repair, _say, _show, args.lose_rows)
     if found.damages and not args.repair and (share := repairable(found)):
         print(f"--repair repairs {share}")
     return DAMAGED if found.damages else 0

@@ -51,7 +51,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
     Args:
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         deep: Also read every picture and compare its hash.
-        repair: Remove what is damaged, make it again where sources allow, and check again.
+        repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
     """
     try:
         place = lake or default_lake()

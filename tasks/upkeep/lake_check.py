@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.upkeep import disagreements, recorded_files
+from pairmill.catalog.upkeep import disagreements, recorded_files, takedown_record
 from pairmill.catalog.upkeep.lost_rows import MOST, Damage
 from pairmill.tasks.upkeep.file_check import damaged_files
 from pairmill.tasks.upkeep.payload_check import damaged_payloads
@@ -44,17 +44,26 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
                 f"lake '{lake.uri}': over {MOST:,} files are gone or damaged, among them {lake.data_path}"
                 f"{damages[0].path}. Mount its disk, or put the whole lake back from a copy."
             )
-    bad = {damage.table for damage in damages}
     if deep:
         damages += _of_pictures(lake, {damage.path for damage in damages}, show)
-        bad |= {damage.table for damage in damages if damage.trouble == "damaged"}
+    return Checked(files, size, (*unfinished(lake), *damages, *of_rows(lake, damages, deep, show)))
+
+
+def unfinished(lake: Lake) -> Iterator[Damage]:
+    """Yield the removals whose rows are deleted while their bytes may still be in the lake's files."""
+    for takedown_id in takedown_record.unfinished(lake):
+        detail = f"removal {takedown_id} is not finished: what it deleted is still in the lake's files"
+        yield Damage("unfinished", "takedowns", detail, 0)
+
+
+def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
+    """Return the rows that count twice or disagree with `partitions`, of tables without damaged files."""
+    bad = {damage.table for damage in damages if damage.trouble in ("gone", "damaged")}
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
-    else:
-        twice = list(disagreements.doubled(lake))
-        damages += twice
-        damages += disagreements.miscounted(lake, bad | {damage.table for damage in twice}, deep)
-    return Checked(files, size, tuple(damages))
+        return []
+    twice = list(disagreements.doubled(lake))
+    return [*twice, *disagreements.miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 
 
 def _among(lake: Lake, page: list[recorded_files.RecordedFile]) -> list[Damage]:

@@ -1,7 +1,7 @@
 """Take pictures and documents out of a lake, with everything made from them, and keep them out."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,6 +104,27 @@ def finish(writer: Writer, reports: Path, orphans_older_than_seconds: float = 86
     """Remove reports, and what caches hold of banned pictures; erase the deleted rows' bytes. Raises LeaseLost."""
     _clear_caches(writer.lake, reports)
     return erase(writer, orphans_older_than_seconds)
+
+
+def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
+    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so; yield a line.
+
+    Raises:
+        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``.
+        LeaseLost: Another process took the lease over.
+    """
+    if not takedown_record.unfinished(lake):
+        return
+    with lease.writing(lake, uuid.uuid4().hex, "takedown", wait_seconds) as writer:
+        waiting = takedown_record.unfinished(lake)
+        erased = finish(writer, reports)
+        for takedown_id, report in waiting.items():
+            told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
+            takedown_record.finish(lake, takedown_id, told)
+    if erased.why:
+        yield f"{len(waiting):,} takedowns wait for the catalog's old pages: {erased.why}"
+    else:
+        yield f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"
 
 
 def _delete(

@@ -1,0 +1,115 @@
+"""A removal that was killed at any step, then any command that writes: nothing else is lost, nothing of it is left."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.flows.command.cli import main
+from tests.worlds.line import rows
+from tests.worlds.published import picture, published
+
+N, TAKEN, OTHER = 6, 4, 2
+# The function in which a removal is killed, by the state in which it leaves the lake.
+KILLED_IN = {
+    "committed": "catalog.upkeep.taken_rows.delete_rows",
+    "deleted": "tasks.upkeep.takedown.finish",
+    "rewritten": "tasks.upkeep.erase._call",
+    "swept": "tasks.upkeep.erase.refresh_statistics",
+}
+KEYS = {"documents": "document_id", "images": "image_id", "payloads": "sha256", "image_quality": "sha256",
+        "captions": "sha256"}  # fmt: skip
+DOCUMENTS = [text_id("document", str(n)) for n in range(N)]
+REMOVAL = ["takedown", "--document", DOCUMENTS[TAKEN], "--yes"]
+
+
+class Killed(BaseException):
+    """End a command at a point where a kill would end its process."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def killed_removal(lake: Path, state: str) -> None:
+    """Kill a removal of one document in ``state``."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"pairmill.{KILLED_IN[state]}", kill)
+        main([*REMOVAL, "--lake", str(lake)])
+
+
+def of_picture(n: int) -> dict[str, str]:
+    """Return the keys of what one picture has in each table."""
+    sha256 = content_id(picture(n))
+    return {"documents": DOCUMENTS[n], "images": text_id("image", str(n))} | dict.fromkeys(
+        ("payloads", "image_quality", "captions"), sha256
+    )
+
+
+def held(lake: Path) -> dict[str, set[str]]:
+    """Return the keys of each table's rows."""
+    with create_or_open(lake, read_only=True) as opened:
+        return {table: {each for (each,) in opened.query(f"SELECT {key} FROM {table}")} for table, key in KEYS.items()}
+
+
+def pictures_in(lake: Path) -> set[int]:
+    """Return the pictures whose bytes are in any file at a lake, or in any of its Parquet files, known or not."""
+    found = set()
+    for path in (each for each in lake.rglob("*") if each.is_file()):
+        values = [path.read_bytes()]
+        if path.parent.parent.name == "payloads":
+            values += [row["bytes"] for row in pq.read_table(path, columns=["bytes"]).to_pylist()]
+        found |= {n for n in range(N) if any(picture(n) in value for value in values)}
+    return found
+
+
+def command(name: str, lake: Path) -> list[str]:
+    """Return the command line of a command that writes to a lake."""
+    if name == "import-scores":
+        scores = {"sha256": [content_id(picture(n)) for n in range(N)], "beauty": [n / N for n in range(N)]}
+        pq.write_table(pa.table(scores), lake.parent / "scores.parquet")
+    lines = {
+        "the same": REMOVAL,
+        "another": ["takedown", "--document", DOCUMENTS[OTHER], "--yes"],
+        "forget": ["forget", "--scorer", rows(lake, "SELECT max(scorer) FROM tags")[0][0], "--yes"],
+        "drop": ["drop", "small@1", "--yes"],
+        "recut": ["recut", "small", "--set", "balance.cap=2"],
+        "import-scores": ["import-scores", str(lake.parent / "scores.parquet"), "--key", "sha256", "--name", "beauty"],
+        "maintain": ["maintain"],
+        "check": ["check", "--deep"],
+        "repair": ["check", "--repair"],
+        "lose rows": ["check", "--repair", "--lose-rows"],
+    }
+    return [*lines[name], "--lake", str(lake)]
+
+
+COMMANDS = (
+    "the same", "another", "forget", "drop", "recut", "import-scores", "maintain", "check", "repair", "lose rows",
+)  # fmt: skip
+OFTEN = {("repair", "deleted"), ("repair", "swept"), ("another", "rewritten"), ("check", "deleted")}
+
+
+@pytest.mark.parametrize(("name", "state"), [
+    pytest.param(name, state, marks=() if (name, state) in OFTEN else pytest.mark.slow)  # all: 40 times 7 CPU s
+    for name in COMMANDS for state in KILLED_IN
+])  # fmt: skip
+def test_after_a_killed_removal_a_command_loses_nothing_else_and_the_removal_is_finished(
+    tmp_path: Path, name: str, state: str
+) -> None:
+    lake = tmp_path / "lake"
+    published(lake, pictures=N, cap=N, image_rules=())
+    expected = held(lake)
+    killed_removal(lake, state)
+    unfinished = state != "committed"
+    # A check that may not write says that a removal is unfinished; the others do their work.
+    assert main(command(name, lake)) == (3 if name == "check" and unfinished else 0)
+    gone = {TAKEN} if unfinished or name == "the same" else set()
+    gone |= {OTHER} if name == "another" else set()
+    for table, keys in expected.items():
+        keys -= {of_picture(n)[table] for n in gone}
+    assert held(lake) == expected
+    assert main(["maintain", "--lake", str(lake)]) == 0 and main(["check", "--deep", "--lake", str(lake)]) == 0
+    assert held(lake) == expected and pictures_in(lake) == set(range(N)) - gone
