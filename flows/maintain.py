@@ -23,7 +23,7 @@ from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.run.settings import Compute
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from pairmill.tasks.upkeep.takedown import finish_unfinished
 
 # An address that fails for a passing reason is fetched on this many nights at most.
@@ -94,7 +94,7 @@ def _trimmed(lake: Lake, limits: Limits) -> str:
         ("facts", facts_folder(lake), "*.duckdb", limits.facts),
         ("reports", reports_folder(lake.uri), "*.html", limits.reports),
     ]
-    counts = [f"{ThumbnailFiles(lake, limits.thumbnails).sweep():,} thumbnails"]
+    counts = [f"{ThumbnailCache(lake, limits.thumbnails).sweep():,} thumbnails"]
     counts += [f"{trim(folder.glob(pattern), most):,} {name}" for name, folder, pattern, most in folders]
     return f"removed from caches: {', '.join(counts)}"
 

@@ -28,7 +28,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # Test files that take a minute or more, the longest first. One that starts last would keep one worker busy alone.
 LONGEST = (
     "test_readme", "flows/test_served_captioner", "flows/test_up", "endure/test_chaos", "bench/test_gpu_benches",
-    "flows/test_taken_artifacts", "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
+    "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
     "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
     "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run",
     "tasks/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from pairmill.catalog.lake.digest import file_digest, file_stamp
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.whole_file import whole_file
 
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
 
@@ -89,13 +91,11 @@ def _remember(file: str, stamp: str) -> None:
     """Cache the stamp of a verified extension file; without a writable home, every process hashes the file again."""
     remembered = _remembered()
     remembered[file] = stamp
-    half = _memory().with_name(f"extensions.{os.getpid()}.part")
-    try:
-        half.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(json.dumps({path: kept for path, kept in remembered.items() if os.path.exists(path)}))
-        half.replace(_memory())
-    except OSError:
-        return
+    present = {path: kept for path, kept in remembered.items() if os.path.exists(path)}
+    with suppress(OSError):
+        _memory().parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(_memory()) as half:
+            half.write_text(json.dumps(present))
 
 
 def _memory() -> Path:

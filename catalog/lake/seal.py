@@ -28,6 +28,7 @@ from pairmill.catalog.lake.folder_lock import FolderLock
 from pairmill.catalog.lake.host import host_since_boot
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.terms.error import Damaged
+from pairmill.catalog.terms.whole_file import whole_file
 
 SHARE = 20  # a change is sealed if the last sealing is at least SHARE times its own duration ago
 # For this long a log and a catalog that nobody changes may differ from their seal: a process that ends the last read is
@@ -174,13 +175,8 @@ def _is_whole(path: str, sealed: dict[str, Any]) -> bool:
 
 def _put(location: Location, content: dict[str, Any], is_synced: bool = False) -> None:
     """Replace the seal file atomically; with ``is_synced`` it is on the disk when this returns."""
-    half = f"{_path(location)}.{os.getpid()}.part"
-    with open(half, "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        if is_synced:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(half, _path(location))
+    with whole_file(_path(location), is_synced) as half:
+        half.write_text(json.dumps(content), encoding="utf-8")
     if is_synced:
         sync(os.path.dirname(location.metadata))
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.whole_file import whole_file
 
 FOLDER = "judgements"
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -161,9 +162,8 @@ def forget_lines(lake: Lake, taken: Callable[[Judgement], bool]) -> int:
                 filesystem, place = fsspec.core.url_to_fs(path)
                 filesystem.rm(place)
         elif len(kept) < text.count("\n"):
-            new = Path(path + ".new")
-            new.write_text("".join(kept), encoding="utf-8")
-            os.replace(new, path)
+            with whole_file(path) as new:
+                new.write_text("".join(kept), encoding="utf-8")
     return forgotten
 
 

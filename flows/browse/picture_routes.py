@@ -25,7 +25,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         """Return a picture in one of SIDES; a sign where its bytes are lost, out of reach or do not decode."""
         if size not in SIDES or not ID.fullmatch(sha256):
             raise HTTPException(404)
-        path = opened.thumbnails.find(sha256, size)
+        path = opened.thumbnails.find(sha256, f"{size}.jpg")
         if path is None:
             shard = opened.shard_of(sha256)
             with suppress(SourceError):  # the lake only refers to the picture, and its source is not mounted

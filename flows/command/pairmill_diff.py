@@ -19,10 +19,6 @@ def diff(args: Namespace) -> int:
         found = version_diff(lake, datasets.find(lake, args.before), datasets.find(lake, args.after))
     if args.format == "json":
         print(json.dumps(asdict(found), ensure_ascii=False))
-    elif args.format == "html":
-        from pairmill.tasks.release.report.page_template import render
-
-        print(render("version_diff.html.j2", diff=found))
     else:
         _show(found)
     met = [each.text for each in conditions if each.holds(found)]

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from argparse import Namespace
-from functools import partial
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
@@ -16,7 +15,6 @@ from pairmill.catalog.upkeep.takedown_record import near_hash
 from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.flows.command.signed_report import read_key, sign
 from pairmill.flows.run.outcome import reports_folder
-from pairmill.flows.with_prefect.taken_artifacts import remove_artifacts, taken_names
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
 from pairmill.tasks.upkeep.takedown import NOT_REACHED, Takedown, preview, take_down
 
@@ -42,8 +40,7 @@ def takedown(args: Namespace) -> int:
         if args.dry_run:
             return 0
         _confirm(args, taken)
-        forget = partial(remove_artifacts, taken_names(lake))
-        done = take_down(lake, subject, args.reason, reports_folder(args.lake), hashes, remove_artifacts=forget)
+        done = take_down(lake, subject, args.reason, reports_folder(args.lake), hashes)
     _print(done)
     if args.report:
         text = json.dumps(done.report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -132,7 +129,6 @@ def _print(done: Takedown) -> None:
         f"erased: {erased.rewritten:,} files rewritten, {erased.removed:,} removed, {erased.snapshots:,} snapshots "
         "expired; reports and caches are made again when asked for"
     )
-    _say(done.report["artifacts"])
     if done.erased.why:
         _say(f"catalog not rewritten: {done.erased.why}. Close what reads the lake, then run `pairmill maintain`.")
     for export in done.exports:

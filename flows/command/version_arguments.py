@@ -55,9 +55,8 @@ def _diff(commands: Any) -> None:
     command.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
                          help='exit with status 1 if "lost > 5%%" or the like; gained, lost or changed; '
                          "may repeat")  # fmt: skip
-    command.add_argument("--format", choices=("table", "json", "html"), default="table",
-                         help="html: a page by itself, on standard output")  # fmt: skip
     lake_option(command)
+    text_or_json_option(command)
 
 
 def _calibrate(commands: Any) -> None:

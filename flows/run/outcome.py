@@ -65,14 +65,21 @@ def written_report(lake: Lake, dataset: Dataset) -> str:
     path = report_path(lake.uri, dataset)
     if is_report_of(str(path), dataset):
         return str(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mark(str(path.parent))  # beside a lake.yaml the folder lies outside of the lake's own folders
+    make_reports_folder(lake.uri)
     return write_report(lake, dataset.name, dataset.version, str(path))
 
 
 def report_path(uri: str, dataset: Dataset) -> Path:
     """Return the path of the dataset's HTML report."""
     return reports_folder(uri) / f"{dataset.name}-{dataset.version}.html"
+
+
+def make_reports_folder(uri: str) -> Path:
+    """Create the reports folder, marked as a lake's: beside a lake.yaml it lies outside of the lake's own folders."""
+    folder = reports_folder(uri)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark(str(folder))
+    return folder
 
 
 def reports_folder(uri: str) -> Path:

@@ -17,8 +17,10 @@ from pairmill.catalog.recipe.recipe import Recipe, changed
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write import lease, runs
+from pairmill.flows.run.outcome import make_reports_folder
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.release.gallery.thumbnails import thumbnails
+from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnails
+from pairmill.tasks.release.report.page_template import render, write_page
 from pairmill.tasks.run.session import Session
 
 FLOW = "curate up to the gate"
@@ -33,7 +35,7 @@ class BesideThresholds:
         run_id: The run of the gate's pass.
         rules: The predicate of each rule on images that is decided by now, by name, in the order of the cut.
         items: The images nearest each threshold.
-        pictures: A small picture as a data: URL, by image id, where its bytes are in reach.
+        page: The path of the HTML page that shows their pictures.
         kept: Number of images that all rules so far keep.
         images: Number of images in all.
     """
@@ -41,7 +43,7 @@ class BesideThresholds:
     run_id: str
     rules: dict[str, str]
     items: list[MarginalItem]
-    pictures: dict[str, str]
+    page: str
     kept: int
     images: int
 
@@ -62,10 +64,11 @@ class Answer:
         return f"thresholds {verdict} by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC{changes}"
 
 
-def beside_thresholds(session: Session, side: int) -> BesideThresholds:
-    """Cut by all scores so far, and return what lies beside the thresholds, with pictures of ``side`` pixels.
+def beside_thresholds(session: Session) -> BesideThresholds:
+    """Cut by all scores so far, and return what lies beside the thresholds, with a page of the pictures.
 
-    A rule on generated texts has no value yet, so it is left out.
+    A rule on generated texts has no value yet, so it is left out. The page is a file among the lake's reports, which a
+    takedown removes.
     """
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
@@ -76,10 +79,12 @@ def beside_thresholds(session: Session, side: int) -> BesideThresholds:
     items = marginal_items(lake, plan, frozenset(early))
     ids = sorted({item.image_id for item in items})
     homes = homes_of_images(lake, ids)
-    made = thumbnails(lake, sorted(set(homes.values())), side)
-    pictures = {image_id: made.get(home[0], {}).get("picture", "") for image_id, home in homes.items()}
     kept, images = count_cut(lake)
-    return BesideThresholds(session.writer.run_id, early, items, pictures, kept, images)
+    made = thumbnails(lake, sorted(set(homes.values())))
+    pictures = {image_id: made.get(home[0], NONE) for image_id, home in homes.items()}
+    html = render("thresholds.html.j2", rules=early, items=items, pictures=pictures, kept=kept, images=images)
+    page = write_page(html, str(make_reports_folder(lake.uri) / f"thresholds-{session.writer.run_id}.html"))
+    return BesideThresholds(session.writer.run_id, early, items, page, kept, images)
 
 
 def with_changes(recipe: Recipe, changes: Mapping[str, str]) -> Recipe:

@@ -1,11 +1,16 @@
-"""Show a run in Prefect's interface as artifacts: progress, funnel, sample pairs, report."""
+"""Show a run in Prefect's interface as artifacts: progress, numbers, and links to its report and gallery.
 
+No picture, text or address of the web is copied into Prefect's database, so a takedown has nothing to remove there.
+"""
+
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, urlsplit
 from uuid import UUID
 
 from httpx import HTTPError
@@ -19,17 +24,16 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
-from pairmill.catalog.terms import text_columns
+from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.run.outcome import Outcome
 from pairmill.flows.run.progress_text import progress_text
-from pairmill.flows.with_prefect.artifact_pictures import caption_pictures, picture_gallery, report_link
-from pairmill.flows.with_prefect.artifact_texts import code, plain
 from pairmill.tasks.run.place.progress import Progress
 
 if TYPE_CHECKING:
     from pairmill.flows.run.caption_outcome import CaptionOutcome
 
+BROWSE_URL = "PAIRMILL_BROWSE_URL"
 EVERY_SECONDS = 2.0  # an update is a request that takes some 20 ms
 
 
@@ -107,33 +111,25 @@ def unless_refused(what: str) -> Iterator[None]:
 
 
 def create_first_captions(found: "CaptionOutcome") -> None:
-    """Create an artifact of the first captions: their texts, small pictures of some, the path of the HTML strip."""
+    """Create an artifact of the first captions: their number by status, and the path of the HTML strip."""
     by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
     lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}"]
     lines += [f"Beside their pictures: {code(found.strip)}"] if found.strip else []
-    pictures = caption_pictures(found)
-    lines.append("")
-    for row in found.captions:
-        said = "" if row["status"] == "ok" else f" ({plain(row['status'])})"
-        shown = pictures.get(row["sha256"], "")
-        lines.append(f"- {shown}**{plain(row['address'] or row['sha256'])}**: {plain(row['text'])}{said}")
     create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
 
 
 def create_artifacts(found: Outcome) -> None:
     """Create the outcome's artifacts, keyed by the dataset's name, so that their history is the dataset's versions.
 
-    The report is linked where PAIRMILL_BROWSE_URL names a running `pairmill browse`. A file's address would be refused
-    by browsers.
+    Report and gallery are linked where PAIRMILL_BROWSE_URL names a running `pairmill browse`. A file's address would
+    be refused by browsers, so the report's path stands as text.
     """
     name = str(found.dataset)
     rows = [(step.kind, step.rule, step.n_in, step.n_dropped) for step in found.funnel]
     create_funnel(found.dataset.name, rows, f"What each rule dropped in {name}")
-    pairs, pictures, report = (_key(f"{kind} {found.dataset.name}") for kind in ("pairs", "pictures", "report"))
+    pairs, report = (_key(f"{kind} {found.dataset.name}") for kind in ("pairs", "report"))
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
-    if shown := picture_gallery(found):
-        create_markdown_artifact(shown, key=pictures, description=f"Pictures of {name}, dropped by rule and kept")
-    if link := report_link(found.dataset):
+    if link := browse_link("report", name):
         create_link_artifact(link, link_text=f"Report of {name}", key=report, description=name)
 
 
@@ -147,14 +143,45 @@ def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
 
 
 def _markdown(found: Outcome) -> str:
-    """Format the sample pairs as Markdown."""
+    """Format the number of pairs, and where to look at them, as Markdown."""
+    name = str(found.dataset)
     by = f", by {MARK}" if found.demo_weights else ""
-    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs{by}. Go on: {code(found.sql)}"]
-    for pair in found.samples:
-        lines += ["", f"## {plain(pair['raw_image_url'] or pair['image_id'])}", ""]
-        texts = (*text_columns.texts(found.dataset.n_texts), "caption", "syn_text")
-        lines += [f"- **{name}**: {plain(pair[name])}" for name in texts if pair[name]]
+    lines = [f"# {name}", f"{found.dataset.n_pairs:,} pairs{by}.", "", f"- SQL: {code(found.sql)}"]
+    lines += [f"- Report: {code(found.report)}"] if found.report else []
+    if link := browse_link("gallery", name):
+        lines.append(f"- [Pictures, kept and dropped by each rule]({link}); [pairs]({link}&fate=kept)")
     return "\n".join(lines)
+
+
+def browse_link(page: str, dataset: str = "") -> str:
+    """Return the address of a page in the browser that PAIRMILL_BROWSE_URL names; '' without one.
+
+    A token in that address is left out: whoever opened the browser by its token once has its cookie, and Prefect's
+    database is no place for a secret.
+    """
+    given = urlsplit(os.environ.get(BROWSE_URL, ""))
+    if not given.geturl():
+        return ""
+    if given.scheme not in ("http", "https") or not given.hostname:
+        get_logger(__name__).warning(f"{BROWSE_URL} is no http address, so that nothing is linked.")
+        return ""
+    host = given.netloc.rpartition("@")[2]
+    return f"{given.scheme}://{host}{given.path.rstrip('/')}/{page}?dataset={quote(dataset, safe='')}"
+
+
+def plain(text: str) -> str:
+    """Escape names and messages, so that neither Markdown nor HTML in them takes effect.
+
+    All ASCII punctuation is escaped, including ':' and '.' of an address: some interfaces turn an address into a link.
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", visible(" ".join(text.split())))
+
+
+def code(text: str) -> str:
+    """Format ``text`` as Markdown code, fenced by more backticks than its longest run of them."""
+    text = visible(" ".join(text.split()))
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def _key(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Pause a curate run at its gate: show pictures beside each threshold, and wait for a person's answer in a form."""
+"""Pause a curate run at its gate: show what lies beside each threshold, and wait for a person's answer in a form."""
 
 import time
 import uuid
@@ -27,9 +27,7 @@ from pairmill.flows.run.threshold_gate import (
     record,
     with_changes,
 )
-from pairmill.flows.with_prefect.artifact_pictures import SIDE, row_of_images
-from pairmill.flows.with_prefect.artifact_texts import code, plain
-from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
+from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, browse_link, code, plain
 from pairmill.flows.with_prefect.step_as_task import as_task
 
 POLL_SECONDS = 5
@@ -58,8 +56,8 @@ def through_gate(
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
         measure_steps(opened, as_task, retry)
-        shown = beside_thresholds(opened, SIDE)
-    create_markdown_artifact(gallery(shown), key="thresholds", description="What lies nearest each threshold")
+        shown = beside_thresholds(opened)
+    create_markdown_artifact(values_beside(shown), key="thresholds", description="What lies nearest each threshold")
     began = time.monotonic()
     answer, chosen = _answered(recipe, shown, hours)
     get_run_logger().info(f"{answer}; it waited {duration(time.monotonic() - began)}")
@@ -67,18 +65,19 @@ def through_gate(
     return chosen, answer
 
 
-def gallery(shown: BesideThresholds) -> str:
-    """Return Markdown with the pictures on both sides of each threshold, and how to change it."""
-    lines = ["# Beside the thresholds", f"The rules so far keep {shown.kept:,} of {shown.images:,} pictures."]
+def values_beside(shown: BesideThresholds) -> str:
+    """Return Markdown with the values on both sides of each threshold, how to change it, and where the pictures are."""
+    lines = ["# Beside the thresholds", f"The rules so far keep {shown.kept:,} of {shown.images:,} pictures.", ""]
+    lines += [f"- The pictures: {code(shown.page)}"]
+    lines += [f"- [All pictures of the lake]({link})"] if (link := browse_link("gallery")) else []
     for rule, keep in shown.rules.items():
         edges = {(item.label, item.edge) for item in shown.items if item.rule == rule}
         if edges:
             lines += ["", f"## {plain(rule)}", f"Keeps {code(keep)}. To change it: {code(f'images.{rule}.keep')}."]
         for label, edge in sorted(edges):
             found = [item for item in shown.items if (item.rule, item.label, item.edge) == (rule, label, edge)]
-            said = [f"{item.value:g}, {plain(item.dropped_by and 'dropped') or 'kept'}" for item in found]
-            pictures = [(shown.pictures.get(item.image_id, ""), item.image_id) for item in found]
-            lines += ["", f"{code(label)} beside {edge:g}:", "", *row_of_images(pictures, said)]
+            values = [f"{item.value:g} {'dropped' if item.dropped_by else 'kept'}" for item in found]
+            lines += ["", f"{code(label)} beside {edge:g}: {', '.join(values)}"]
     return "\n".join(lines)
 
 
@@ -99,9 +98,9 @@ def _asked(shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
     """Pause until a person answers, or ``end``. Raises NotApproved if nobody does."""
     left = (end - datetime.now(UTC)).total_seconds()
     asked = (
-        f"The artifact `thresholds` shows the pictures beside each threshold; {shown.kept:,} of {shown.images:,} are "
-        "kept so far. Tick `approve`, change rules if need be, and say who you are. The run waits until "
-        f"{end:%Y-%m-%d %H:%M} UTC ({duration(left)}), and keeps nobody from writing to the lake."
+        f"The artifact `thresholds` names the page of pictures beside each threshold; {shown.kept:,} of "
+        f"{shown.images:,} are kept so far. Tick `approve`, change rules if need be, and say who you are. "
+        f"The run waits until {end:%Y-%m-%d %H:%M} UTC ({duration(left)}), and keeps nobody from writing to the lake."
     )
     get_run_logger().info(f"paused: {f'{trouble} ' if trouble else ''}{asked}")
     form: Any = Thresholds.with_initial_data(description=f"**{plain(trouble)}**\n\n{asked}" if trouble else asked)

@@ -49,7 +49,7 @@ VECTORS, DIMENSION = "vectors-made.bin", 512
 class MadeThumbnail(ThumbnailCache):
     """Thumbnails that are made already: one picture stands for all."""
 
-    def find(self, sha256: str, size: str) -> Path:
+    def find(self, sha256: str, kind: str) -> Path:
         """Return the picture."""
         return FOLDER / "static" / "lost.svg"
 

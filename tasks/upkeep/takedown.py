@@ -1,7 +1,7 @@
 """Take pictures and documents out of a lake, with everything made from them, and keep them out."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from pairmill.tasks.upkeep.erase import Erased, erase
 
 WAIT_SECONDS = 60.0
@@ -30,7 +30,7 @@ NOT_REACHED = (
     "them",
     "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that "
     "they may not write to",
-    "log files of runs, free pages of Prefect's database, and artifacts on Prefect servers other than the known one",
+    "logs of runs, in files and in Prefect's database",
 )
 
 
@@ -57,12 +57,10 @@ def take_down(
     reports: Path,
     hashes: tuple[int, ...] = (),
     orphans_older_than_seconds: float = 86_400,
-    remove_artifacts: Callable[[], str] = lambda: "",
 ) -> Takedown:
     """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
 
-    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban, and
-    ``remove_artifacts`` removes what other systems show of the items and says so in a sentence. The report of the
+    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. The report of the
     removal names every picture and document, 35 bytes each: 1M make a row of 35 MB in ``takedowns``.
 
     A killed takedown is finished by the same command, or by the next maintenance.
@@ -93,7 +91,6 @@ def take_down(
                           "pairs_changed": each.pairs_changed} for each in amended],
             "exports": exports,
             "erased": asdict(erased),
-            "artifacts": remove_artifacts(),
             "not_reached": list(NOT_REACHED),
         }  # fmt: skip
         takedown_record.finish(lake, takedown_id, report)
@@ -153,7 +150,7 @@ def _forget_judgements(lake: Lake) -> None:
 
 def _clear_caches(lake: Lake, reports: Path) -> None:
     """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
-    folder, thumbnails = cache_folder(lake, "browse"), ThumbnailFiles(lake)
+    folder, thumbnails = cache_folder(lake, "browse"), ThumbnailCache(lake)
     for sha256 in bans(lake)["picture"]:
         thumbnails.remove(sha256)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]

@@ -2,8 +2,6 @@
 
 import logging
 import re
-from collections import Counter
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -13,9 +11,14 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from pairmill.flows.run.outcome import Outcome, outcome
-from pairmill.flows.with_prefect.artifact_pictures import picture_gallery, report_link
-from pairmill.flows.with_prefect.artifact_texts import code, plain
-from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar
+from pairmill.flows.with_prefect.artifacts import (
+    ProgressArtifacts,
+    _Bar,
+    browse_link,
+    code,
+    create_artifacts,
+    plain,
+)
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.tasks.run.place.progress import Progress
 from tests.worlds.line import rows
@@ -76,21 +79,24 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return outcome(str(lake), "small")
 
 
-def test_the_gallery_has_small_pictures_dropped_by_each_rule_and_kept(found: Outcome):
-    shown = picture_gallery(found)
-    assert [line for line in shown.splitlines() if line.startswith("## ")] == [
-        "## Kept: 9", "## short\\_side: 1 dropped", "## balance: 20 dropped"
-    ]  # fmt: skip
-    pictures = re.findall(r"!\[([0-9a-f]{32})\]\(data:image/webp;base64,[A-Za-z0-9+/=]+\)", shown)
-    fates = dict(rows(found.lake, "SELECT item_id, dropped_by FROM decisions WHERE kind = 'image'"))
-    assert Counter(fates[each] for each in pictures) == {"": 8, "short_side": 1, "balance": 4}
-    assert len(shown) < 40_000
+@pytest.mark.slow  # 10 s: a Prefect server
+def test_no_text_address_or_picture_reaches_prefects_database(
+    found: Outcome, prefect_api: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PAIRMILL_BROWSE_URL", "http://127.0.0.1:8765")
 
+    @flow
+    def run() -> None:
+        create_artifacts(found)
 
-def test_a_gallery_of_pictures_that_cannot_be_read_costs_no_work(found: Outcome, caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING):
-        assert picture_gallery(replace(found, lake="/nowhere/lake")) == ""
-    assert "the pictures could not be shown" in caplog.text
+    with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+        run()
+        stored = {each.key: str(each.data) for each in client.read_artifacts(limit=200) if each.key}
+    known = ["pairs-small", "report-small", "funnel-small"]
+    said = " ".join(stored[key] for key in known)
+    taken = rows(found.lake, "SELECT image_id, sha256, raw_image_url, text1 FROM pairs")
+    assert found.report in said and "/gallery?dataset=small%401&fate=kept" in said and "data:" not in said
+    assert len(taken) == 9 and not [value for row in taken for value in row if value and value in said]
 
 
 @pytest.mark.parametrize(
@@ -105,4 +111,4 @@ def test_the_report_is_linked_where_a_browser_serves_it(
     found: Outcome, monkeypatch: pytest.MonkeyPatch, url: str, link: str
 ):
     monkeypatch.setenv("PAIRMILL_BROWSE_URL", url)
-    assert report_link(found.dataset) == link
+    assert browse_link("report", str(found.dataset)) == link

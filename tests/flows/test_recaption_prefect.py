@@ -8,7 +8,6 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State, StateType
 
-from pairmill.flows.with_prefect.artifact_pictures import CAPTIONS
 from tests.worlds.line import rows
 from tests.worlds.photos import add_pictures
 from tests.worlds.prefect_up import asked, staying
@@ -64,9 +63,6 @@ def test_a_run_waits_for_a_person_and_spends_on_the_rest_only_when_it_is_approve
     assert rows(lake, "SELECT count(*), count(DISTINCT sha256) FROM captions") == [(N, N)]
     assert f"{N} ok" in (done.message or "") and (tmp_path / "out" / ".manifest.json").is_file()
     kept = dict(asked(home, "SELECT key, data FROM artifact"))
-    lines = kept["first-captions"].split("\\n- ")[1:]
-    assert len(lines) == FIRST and all("**" in line for line in lines)
-    assert sum("](data:image/webp;base64," in line for line in lines) == min(FIRST, CAPTIONS)
     assert "captions-" in kept["first-captions"] and "file:" not in kept["first-captions"] and "caption-rate" in kept
     said = [text for (text,) in asked(home, "SELECT description FROM artifact WHERE key = 'caption-rate'")]
     assert any("tokens/s" in text for text in said)

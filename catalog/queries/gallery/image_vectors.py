@@ -1,7 +1,6 @@
 """Write the CLIP vectors of a lake's pictures into one file, which a search maps into memory."""
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.terms.whole_file import whole_file
 
 AT_ONCE = 50_000
 KEPT_FILES = 3  # per lake: 1 GB each for a million vectors; the least recently used go
@@ -77,10 +77,8 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
 
 def _write(lake: Lake, sql: str, path: Path, n: int) -> None:
     """Write the ids, then the vectors; the file appears complete or not at all."""
-    half = path.with_suffix(f".{os.getpid()}")
-    with open(half, "wb") as ids, open(half, "r+b") as vectors:
+    with whole_file(path) as half, open(half, "wb") as ids, open(half, "r+b") as vectors:
         vectors.seek(n * ID_BYTES)
         for block in lake.blocks(sql, rows=AT_ONCE):
             ids.write("".join(block["sha256"].to_pylist()).encode())
             vectors.write(b"".join(block["v"].to_pylist()))
-    half.replace(path)

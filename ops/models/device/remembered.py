@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pairmill.catalog.terms import machine_cache
+from pairmill.catalog.terms.whole_file import whole_file
 
 Found = TypeVar("Found")
 
@@ -43,9 +44,5 @@ def _known(file: Path, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
 
 def _write(file: Path, known: dict[str, Any]) -> None:
     """Replace the cache file atomically; ignore a folder that cannot be written."""
-    new = file.with_suffix(f".{os.getpid()}")
-    try:
+    with suppress(OSError), whole_file(file) as new:
         new.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        new.replace(file)
-    except OSError:
-        new.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ pictures keep their places while the lake grows. Without the file, the next map 
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -14,6 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.whole import projection
 from pairmill.ops.whole.projection import Projection
 
@@ -59,7 +59,8 @@ def picture_map(stored: ImageVectors) -> PictureMap:
     digest = hashlib.sha256(fitted.components.tobytes() + fitted.places.tobytes()).hexdigest()[:32]
     path = stored.path.with_suffix(f".{digest[:8]}.places")
     if not path.exists() or path.stat().st_size != 4 * len(stored.sha256s):
-        _write(path, _scaled(fitted.place(stored.vectors), fitted).tobytes())
+        with whole_file(path) as half:
+            half.write_bytes(_scaled(fitted.place(stored.vectors), fitted).tobytes())
     return PictureMap(np.fromfile(path, np.uint16).reshape(-1, 2), digest)
 
 
@@ -82,12 +83,5 @@ def _load(path: Path) -> tuple[Projection | None, int]:
 
 
 def _save(path: Path, fitted: Projection, n: int) -> None:
-    half = path.with_suffix(f".{os.getpid()}.npz")
-    np.savez(half, mean=fitted.mean, components=fitted.components, sample=fitted.sample, places=fitted.places, n=n)
-    half.replace(path)
-
-
-def _write(path: Path, data: bytes) -> None:
-    half = path.with_suffix(f".{os.getpid()}")
-    half.write_bytes(data)
-    half.replace(path)
+    with whole_file(path) as half, half.open("wb") as file:
+        np.savez(file, mean=fitted.mean, components=fitted.components, sample=fitted.sample, places=fitted.places, n=n)

@@ -14,6 +14,7 @@ from pairmill.catalog.lake.cache_folder import cache_folder, trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
@@ -24,16 +25,19 @@ MOST_BYTES = 2_000_000_000  # 150,000 small ones of 13 KB
 SWEEP_EVERY = 2_000  # written files between two looks at the folder's size
 
 
-class ThumbnailFiles:
-    """Store and find the files of a lake's thumbnails, by sha256 and ``kind``: size and format, such as 'small.jpg'.
+class ThumbnailCache:
+    """Make, store and find the files of a lake's thumbnails, by sha256 and ``kind``: size and format, as 'small.jpg'.
 
-    A picture never changes under its sha256, so a file that exists is always right.
+    A picture never changes under its sha256, so a file that exists is always right. Threads may share it; one at a time
+    reads the lake.
     """
 
     def __init__(self, lake: Lake, most_bytes: int = MOST_BYTES) -> None:
+        self._lake = lake
         self._folder = cache_folder(lake, "browse") / "thumbnails"
         self._most_bytes = most_bytes
         self._written = 0
+        self._lock = threading.Lock()
 
     def find(self, sha256: str, kind: str) -> Path | None:
         """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
@@ -53,13 +57,35 @@ class ThumbnailFiles:
         """Write one thumbnail; the file appears whole or not at all. Raises OSError."""
         path = self._path(sha256, kind)
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(f".{os.getpid()}")
-        half.write_bytes(data)
-        half.replace(path)
+        with whole_file(path) as half:
+            half.write_bytes(data)
         self._written += 1
         if self._written % SWEEP_EVERY == 0:
             self.sweep()
         return path
+
+    def make(self, wanted: Mapping[str, str], size: str) -> dict[str, Path | Fault]:
+        """Return the JPEG of each picture (sha256 -> shard) in one of SIDES, or a Fault for lost or undecodable bytes.
+
+        Missing ones are made shard by shard, so that a page of pictures reads each row group once. Raises SourceError
+        when a source cannot be reached.
+        """
+        kind = f"{size}.jpg"
+        with self._lock:
+            found: dict[str, Path | Fault] = {sha: path for sha in wanted if (path := self.find(sha, kind))}
+            missing: dict[str, list[str]] = defaultdict(list)
+            for sha256, shard in wanted.items():
+                if sha256 not in found:
+                    missing[shard].append(sha256)
+            paths = payload_paths(self._lake, "payloads", missing)
+            for shard, shas in missing.items():
+                for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
+                    for name, data in zip(names, datas, strict=True):
+                        made = data if isinstance(data, Fault) else small_jpeg(data, SIDES[size])
+                        found[name] = made if isinstance(made, Fault) else self.store(name, kind, made)
+                    if found.keys() >= set(shas):
+                        break
+            return found
 
     def sweep(self) -> int:
         """Remove the least recently used files until the folder is below its limit; return how many."""
@@ -72,43 +98,6 @@ class ThumbnailFiles:
 
     def _path(self, sha256: str, kind: str) -> Path:
         return self._folder / sha256[:2] / f"{sha256}-{kind}"
-
-
-class ThumbnailCache:
-    """Make and cache JPEGs of a lake's pictures for the browser. Threads may share it; one at a time reads the lake."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake, self._files = lake, ThumbnailFiles(lake)
-        self._lock = threading.Lock()
-
-    def find(self, sha256: str, size: str) -> Path | None:
-        """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
-        return self._files.find(sha256, f"{size}.jpg")
-
-    def make(self, wanted: Mapping[str, str], size: str) -> dict[str, Path | Fault]:
-        """Return the file of each picture (sha256 -> shard), or a Fault for bytes that are lost or do not decode.
-
-        Missing ones are made shard by shard, so that a page of pictures reads each row group once. Raises SourceError
-        when a source cannot be reached.
-        """
-        with self._lock:
-            found: dict[str, Path | Fault] = {sha: path for sha in wanted if (path := self.find(sha, size))}
-            missing: dict[str, list[str]] = defaultdict(list)
-            for sha256, shard in wanted.items():
-                if sha256 not in found:
-                    missing[shard].append(sha256)
-            paths = payload_paths(self._lake, "payloads", missing)
-            for shard, shas in missing.items():
-                for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-                    found |= {name: self._store(name, data, size) for name, data in zip(names, datas, strict=True)}
-                    if found.keys() >= set(shas):
-                        break
-            return found
-
-    def _store(self, sha256: str, data: bytes | Fault, size: str) -> Path | Fault:
-        """Write one thumbnail; the file appears whole or not at all."""
-        made = data if isinstance(data, Fault) else small_jpeg(data, SIDES[size])
-        return made if isinstance(made, Fault) else self._files.store(sha256, f"{size}.jpg", made)
 
 
 def small_jpeg(data: bytes, side: int) -> bytes | Fault:

@@ -14,7 +14,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
 from pairmill.ops.read.places.tree import SourceError
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailFiles
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from pairmill.tasks.run.items.payloads import payloads
 
 SIDE = 256  # pixels of the longer side
@@ -33,7 +33,7 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> d
 
     What an earlier page showed is read from the cache. Of another image, the shard is read up to the last wanted one.
     """
-    cached, kind = ThumbnailFiles(lake), f"{side}.webp"
+    cached, kind = ThumbnailCache(lake), f"{side}.webp"
     found = {sha: _picture(made) for sha, _ in wanted if (made := cached.read(sha, kind))}
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
@@ -50,7 +50,7 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> d
     return {sha256: found.get(sha256, NONE | {"lost": "out of reach"}) for sha256, _ in wanted}
 
 
-def _of_shard(item: WorkItem, side: int, cached: ThumbnailFiles) -> dict[str, dict[str, str]]:
+def _of_shard(item: WorkItem, side: int, cached: ThumbnailCache) -> dict[str, dict[str, str]]:
     """Return the pictures of one shard's images, and cache them."""
     found: dict[str, dict[str, str]] = {}
     for names, datas in payloads(item, chunk=16):
@@ -60,7 +60,7 @@ def _of_shard(item: WorkItem, side: int, cached: ThumbnailFiles) -> dict[str, di
     return found
 
 
-def _shown(sha256: str, data: bytes | Fault, side: int, cached: ThumbnailFiles) -> dict[str, str]:
+def _shown(sha256: str, data: bytes | Fault, side: int, cached: ThumbnailCache) -> dict[str, str]:
     """Return the thumbnail of one image, and cache it. A full disk prevents only the caching."""
     if isinstance(data, Fault):
         return NONE | {"lost": data.reason}

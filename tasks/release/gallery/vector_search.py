@@ -1,11 +1,11 @@
 """Search a lake's picture vectors by codes in a file beside them, which is written if it is missing."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.whole.mapped import blocks, picked
 from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, words
 
@@ -32,10 +32,9 @@ def sign_codes(stored: ImageVectors) -> SignCodes:
 def _write(vectors: np.ndarray, path: Path) -> None:
     n, d = vectors.shape
     mean = picked(vectors, np.arange(0, n, -(-n // SAMPLED))).astype(np.float32).mean(0)
-    half = path.with_suffix(f".{os.getpid()}")
-    half.write_bytes(mean.tobytes())
-    codes = np.memmap(half, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
-    for start, block in zip(range(0, n, AT_ONCE), blocks(vectors, AT_ONCE), strict=True):
-        codes[:, start : start + AT_ONCE] = encode(block, mean)
-    codes.flush()
-    half.replace(path)
+    with whole_file(path) as half:
+        half.write_bytes(mean.tobytes())
+        codes = np.memmap(half, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
+        for start, block in zip(range(0, n, AT_ONCE), blocks(vectors, AT_ONCE), strict=True):
+            codes[:, start : start + AT_ONCE] = encode(block, mean)
+        codes.flush()

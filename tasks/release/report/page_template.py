@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.tasks.release.report import charts
 
 FOLDER = Path(__file__).resolve().parent / "report_page"
@@ -65,12 +66,8 @@ def page_policy() -> str:
 def write_page(html: str, path: str) -> str:
     """Write a page to the local file ``path``, with the folders to it, and return the path."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    half = f"{path}.part"
-    with open(half, "w", encoding="utf-8", errors="replace") as file:
-        file.write(html)
-        file.flush()
-        os.fsync(file.fileno())  # else a power cut may leave an empty page under the final name
-    os.replace(half, path)
+    with whole_file(path, is_synced=True) as half:
+        half.write_text(html, encoding="utf-8", errors="replace")
     return path
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache, ThumbnailFiles
+from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
 
@@ -139,8 +139,8 @@ def test_the_cache_of_thumbnails_is_bounded_and_drops_those_not_used_for_longest
         paths = [path for path in made if isinstance(path, Path)]
         first, *_, last = paths
         bound = sum(path.stat().st_size for path in paths) - 1
-        cache.find(next(iter(shas)), "small")
-        ThumbnailFiles(lake, most_bytes=bound).sweep()
+        cache.find(next(iter(shas)), "small.jpg")
+        ThumbnailCache(lake, most_bytes=bound).sweep()
         assert first.exists() and last.exists()
         assert 0 < sum(path.stat().st_size for path in paths if path.exists()) <= 0.9 * (bound + 1)
 
