@@ -27,7 +27,8 @@ from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import PictureSearch
-from pairmill.flows.browse.rendering import FOLDER, page
+from pairmill.flows.browse.rendering import page
+from pairmill.flows.pages.renderer import FOLDER
 
 PLAIN = (
     item_routes.routes, picture_routes.routes, rule_routes.routes, judge_routes.routes, compare_routes.routes,

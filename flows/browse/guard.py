@@ -4,7 +4,7 @@
 - The Host header must name loopback: another site's name that resolves to 127.0.0.1 (DNS rebinding) is refused.
 - A request that changes something must come from an own page, by its Origin. No answer allows another origin to read.
 - Every answer forbids scripts, styles, pictures and requests from anywhere but this server, and inline scripts. Only a
-  report brings a policy of its own: it is one file, whose script is named by its hash.
+  report brings a policy of its own: it is one file with its style in it, and without a script.
 """
 
 import hmac

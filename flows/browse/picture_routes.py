@@ -8,7 +8,7 @@ from starlette.responses import FileResponse, Response
 
 from pairmill.flows.browse.asked import ID
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.rendering import FOLDER
+from pairmill.flows.pages.renderer import FOLDER
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.release.gallery.thumbnail_cache import SIDES

@@ -7,9 +7,9 @@ from starlette.responses import FileResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.pages.html_report import is_report_of
+from pairmill.flows.pages.renderer import POLICY
 from pairmill.flows.run.outcome import report_path
-from pairmill.tasks.release.report.html_report import is_report_of
-from pairmill.tasks.release.report.page_template import page_policy
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
@@ -24,7 +24,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         if version is None or path is None or not is_report_of(str(path), version):
             made = f"pairmill report {shlex.quote(dataset)} --lake {shlex.quote(opened.uri)}"
             raise PairmillError(f"there is no report of '{dataset}' yet. Make it: {made}")
-        policy = f"{page_policy()}; frame-ancestors 'none'"
+        policy = f"{POLICY}; frame-ancestors 'none'"
         return FileResponse(path, media_type="text/html", headers={"Content-Security-Policy": policy})
 
     return router

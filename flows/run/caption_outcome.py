@@ -7,9 +7,9 @@ from typing import Any
 from pairmill.catalog.lake.opening import mark
 from pairmill.catalog.pending.uncaptioned import count_uncaptioned
 from pairmill.catalog.queries import captioned
+from pairmill.flows.pages.caption_strip import write_strip
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.generate.caption_all import FIRST
-from pairmill.tasks.release.report.caption_strip import write_strip
 from pairmill.tasks.run.session import Session
 
 

@@ -60,7 +60,7 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
 
 def written_report(lake: Lake, dataset: Dataset) -> str:
     """Return the path of the dataset's report; write it if it is missing, damaged or another lake's."""
-    from pairmill.tasks.release.report.html_report import is_report_of, write_report
+    from pairmill.flows.pages.html_report import is_report_of, write_report
 
     path = report_path(lake.uri, dataset)
     if is_report_of(str(path), dataset):

@@ -17,10 +17,10 @@ from pairmill.catalog.recipe.recipe import Recipe, changed
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write import lease, runs
+from pairmill.flows.pages.renderer import render_whole, write_page
 from pairmill.flows.run.outcome import make_reports_folder
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnails
-from pairmill.tasks.release.report.page_template import render, write_page
 from pairmill.tasks.run.session import Session
 
 FLOW = "curate up to the gate"
@@ -82,7 +82,7 @@ def beside_thresholds(session: Session) -> BesideThresholds:
     kept, images = count_cut(lake)
     made = thumbnails(lake, sorted(set(homes.values())))
     pictures = {image_id: made.get(home[0], NONE) for image_id, home in homes.items()}
-    html = render("thresholds.html.j2", rules=early, items=items, pictures=pictures, kept=kept, images=images)
+    html = render_whole("thresholds.html.j2", rules=early, items=items, pictures=pictures, kept=kept, images=images)
     page = write_page(html, str(make_reports_folder(lake.uri) / f"thresholds-{session.writer.run_id}.html"))
     return BesideThresholds(session.writer.run_id, early, items, page, kept, images)
 

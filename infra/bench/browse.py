@@ -32,7 +32,7 @@ from pairmill.catalog.queries.gallery.image_vectors import ID_BYTES, ImageVector
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import FOUND, PictureSearch
-from pairmill.flows.browse.rendering import FOLDER
+from pairmill.flows.pages.renderer import FOLDER
 from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.whole.scan import most_similar
 from pairmill.ops.whole.sign_codes import SignCodes

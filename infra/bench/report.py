@@ -17,7 +17,7 @@ from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.tasks.release.report.html_report import write_report
+from pairmill.flows.pages.html_report import write_report
 
 
 def main() -> None:

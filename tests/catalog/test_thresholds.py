@@ -1,12 +1,13 @@
-"""What can be drawn of a rule, and bins that put thresholds on their edges."""
+"""What can be drawn of a rule, and histograms of what it compares."""
 
 import math
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.queries.figures.histogram import BINS, bins, passing
+from pairmill.catalog.queries.figures.histogram import BINS, histogram
 from pairmill.catalog.recipe.plan import compile_plan, tables_of
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.recipe.thresholds import Quantity, quantities
@@ -43,26 +44,27 @@ def test_a_plain_comparison_has_a_threshold_and_any_other_rule_its_numeric_colum
     assert found(keep) == drawn
 
 
-numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+@given(
+    st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=1, max_size=20),
+    st.none() | st.floats(-1e6, 1e6), st.none() | st.floats(-1e6, 1e6), st.booleans(),
+)  # fmt: skip
+def test_a_histogram_counts_each_value_once_and_shows_each_near_threshold(values, low, high, whole):
+    values = [float(math.floor(value)) for value in values] if whole else values
+    quantity = Quantity("v", ("v",), "rule", low, high)
+    with duckdb.connect() as connection:
 
+        def rows(sql: str) -> list[dict]:
+            found = connection.execute(sql)
+            names = [column[0] for column in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-@given(st.tuples(numbers, numbers).map(sorted), st.none() | numbers, st.none() | numbers, st.booleans(), st.booleans())
-def test_bins_cover_what_is_shown_and_no_bin_is_cut_by_the_lower_threshold(ends, low, high, strict, whole):
-    if whole:
-        ends = [math.floor(end) for end in ends]
-    quantity = Quantity("x", ("x",), "rule", low, high, strict, strict)
-    start, width, n = bins(quantity, tuple(ends), tuple(ends), whole)
-    assert start <= ends[0] + 1e-6 and ends[1] <= start + n * width + 1e-6
-    assert 1 <= n <= 3 * BINS + 2
-    edge = passing(quantity, whole)[0]
-    if edge is not None and ends[0] <= edge <= ends[1]:
-        place = (edge - start) / width
-        assert abs(place - round(place)) < 1e-3
-
-
-@given(st.integers(-50, 50), st.integers(-50, 50), st.booleans(), st.booleans(), st.integers(-60, 60))
-def test_whole_numbers_pass_between_the_edges_just_when_the_rule_keeps_them(low, high, strict_low, strict_high, value):
-    kept = (value > low if strict_low else value >= low) and (value < high if strict_high else value <= high)
-    first, end = passing(Quantity("x", ("x",), "r", low, high, strict_low, strict_high), whole=True)
-    assert first is not None and end is not None
-    assert kept == (first <= value < end)
+        sql = f"SELECT unnest([{', '.join(map(repr, values))}, NULL, 'inf'])::DOUBLE AS v"
+        found = histogram(rows, sql, quantity, "image")
+    assert found is not None and (found.lowest, found.highest) == (min(values), max(values))
+    assert sum(found.counts) == len(values) and found.missing == 2 and 1 <= len(found.counts) <= BINS
+    for edge in (low, high):
+        span = max(values) - min(values)
+        if edge is not None and min(values) <= edge <= max(values) and span < 1.3 * abs(found.high - found.low):
+            assert found.low - 1e-6 <= edge <= found.high + 1e-6
+    if whole and max(values) - min(values) < BINS and low is None and high is None:
+        assert found.width == 1 and found.counts[0] == values.count(min(values))

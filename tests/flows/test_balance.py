@@ -10,10 +10,10 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import training
 from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
 from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import load_recipe
 from pairmill.flows.run.survey import Pending, survey
 from pairmill.tasks.relate.cluster import ClusterCount
-from pairmill.tasks.release.report.html_report import write_report
 from pairmill.tasks.run.place import identity
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done

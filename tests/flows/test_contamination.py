@@ -13,9 +13,9 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.image.benchmark_set import content_of, pictures
-from pairmill.tasks.release.report.html_report import write_report
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate, rows

@@ -8,7 +8,7 @@ import pytest
 
 from pairmill.catalog.lake import schema
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.release.report.html_report import write_report
+from pairmill.flows.pages.html_report import write_report
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 

@@ -1,4 +1,4 @@
-"""Show a rule over a gallery: a histogram of what it compares, items just beside its threshold, and a sample.
+"""Show a rule over a gallery: histograms of what it compares, items just beside its threshold, and a sample.
 
 A threshold that moves is judged on the sample: the items with the smallest ids, which are hashes. Histograms of single
 columns cannot tell how many items pass all rules, because rules drop the same items.
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pairmill.catalog.queries.figures.histogram import Histogram, histogram
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.thresholds import Quantity, quantities
 
-BINS = 60
 SAMPLE = 2_000
 NEAR = 8
 _TABLES = {"image": ("images", "image_id"), "sentence": ("sentences", "content")}
@@ -24,18 +24,15 @@ class RuleView:
     """One rule on images or sentences, with the distribution of the values that it compares.
 
     ``quantity``: what the rule compares, if the rule is a lower or upper threshold and nothing else; only such a
-    threshold can be moved. ``kind``: 'image' or 'sentence'. ``counts``: number of items by bin from ``low`` to
-    ``high``. ``missing``: items without a value. ``sample``: of each sampled item its value, whether it passes all
-    other rules that judge it, and whether it is kept.
+    threshold can be moved. ``kind``: 'image' or 'sentence'. ``histograms``: of each quantity that has values, the
+    movable one alone if there is one. ``sample``: of each sampled item its value, whether it passes all other rules
+    that judge it, and whether it is kept.
     """
 
     kind: str
     check: Check
     quantity: Quantity | None
-    low: float
-    high: float
-    counts: tuple[int, ...]
-    missing: int
+    histograms: tuple[Histogram, ...]
     sample: tuple[tuple[float | None, bool, bool], ...]
 
 
@@ -82,14 +79,16 @@ def beside(gallery: Gallery, quantity: Quantity, kind: str = "image") -> dict[st
 
 def _view(gallery: Gallery, kind: str, check: Check, others: list[Check]) -> RuleView:
     table, key = _TABLES[kind]
-    quantity = _movable(check, gallery.columns(kind))
+    types = gallery.columns(kind)
+    quantity = _movable(check, types)
+    compared = [quantity] if quantity else quantities(check, types)
+    drawn = [histogram(gallery.rows, f"SELECT CAST({q.sql} AS DOUBLE) AS v FROM {table}", q, kind) for q in compared]
     value = f"CAST({quantity.sql} AS DOUBLE)" if quantity else "NULL::DOUBLE"
-    low, high, counts, missing = _histogram(gallery, f"SELECT {value} AS v FROM {table}")
     passing = " AND ".join(f"coalesce({other.keep}, true)" for other in others) or "true"
     columns = f"{value} AS value, {passing} AS others, coalesce(dropped_by = '', false) AS kept"
     rows = gallery.rows(f"SELECT {columns} FROM {table} ORDER BY {key} LIMIT {SAMPLE}") if quantity else []
     sample = tuple((row["value"], row["others"], row["kept"]) for row in rows)
-    return RuleView(kind, check, quantity, low, high, counts, missing, sample)
+    return RuleView(kind, check, quantity, tuple(each for each in drawn if each), sample)
 
 
 def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:
@@ -98,18 +97,3 @@ def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:
     if len(found) != 1:
         return None
     return found[0] if predicate.normal_form(check.name, keep_of(found[0])) == check.keep else None
-
-
-def _histogram(gallery: Gallery, values: str) -> tuple[float, float, tuple[int, ...], int]:
-    """Return (low, high, counts, number of items without a finite value) of the SQL ``values``, a column ``v``."""
-    ranges = "min(v) FILTER (isfinite(v)) AS low, max(v) FILTER (isfinite(v)) AS high, count(*) AS n"
-    found = gallery.rows(f"SELECT {ranges} FROM ({values})")[0]
-    low, high = found["low"], found["high"]
-    if low is None:
-        return 0.0, 1.0, (), found["n"]
-    width = (high - low) / BINS or 1.0
-    place = f"least({BINS - 1}, floor((v - {low!r}) / {width!r}))::INTEGER"
-    rows = gallery.rows(f"SELECT {place} AS bin, count(*) AS n FROM ({values}) WHERE isfinite(v) GROUP BY bin")
-    by_bin = {row["bin"]: row["n"] for row in rows}
-    counts = tuple(by_bin.get(n, 0) for n in range(BINS))
-    return low, high if high > low else low + 1.0, counts, found["n"] - sum(counts)

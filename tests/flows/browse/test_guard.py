@@ -51,7 +51,7 @@ def test_another_site_can_neither_read_nor_send(small_pages: Pages, origin: str)
     assert small_pages.client.post("/judge").status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/gallery", "/static/browse.css", "/nowhere", "/picture/small/" + "0" * 32])
+@pytest.mark.parametrize("path", ["/gallery", "/static/pages.css", "/nowhere", "/picture/small/" + "0" * 32])
 def test_every_answer_forbids_what_is_not_of_this_server(small_pages: Pages, path: str):
     answer = small_pages.client.get(path)
     policy = answer.headers["content-security-policy"]

@@ -19,7 +19,7 @@ def test_a_report_is_served_whole_or_not_at_all(tmp_path: Path):
         answer = pages.client.get("/report", params={"dataset": "small@1"})
         assert answer.content == file.read_bytes() and answer.headers["content-type"].startswith("text/html")
         (policy,) = answer.headers.get_list("content-security-policy")
-        assert "script-src 'sha256-" in policy and "default-src 'none'" in policy and "connect-src" not in policy
+        assert "script-src" not in policy and "default-src 'none'" in policy and "connect-src" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         file.write_bytes(file.read_bytes().replace(b"small", b"<script>alert(1)</script>", 1))
         pages.page("/report?dataset=small@1", 400)

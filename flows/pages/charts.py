@@ -1,0 +1,61 @@
+"""Compute the geometry of charts for the templates to draw: bars with their titles, cluster sizes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pairmill.catalog.queries.figures.histogram import Histogram
+
+
+def bars(drawn: Histogram, number: Callable[[float], str]) -> list[tuple[int, str, bool]]:
+    """Return (count, title, whether the rule drops it) of each bin, judged by its middle."""
+    found = []
+    for at, count in enumerate(drawn.counts):
+        start, end = drawn.low + at * drawn.width, drawn.low + (at + 1) * drawn.width
+        is_one = drawn.is_whole and drawn.width == 1
+        values = number(start) if is_one else f"{number(start)} to {number(end)}"
+        found.append((count, f"{values}: {count:,}", not _passes(drawn, start if is_one else (start + end) / 2)))
+    return found
+
+
+def _passes(drawn: Histogram, value: float) -> bool:
+    """Return whether the rule keeps a value."""
+    q = drawn.quantity
+    above = q.low is None or value > q.low or (value == q.low and not q.strict_low)
+    return above and (q.high is None or value < q.high or (value == q.high and not q.strict_high))
+
+
+@dataclass(frozen=True)
+class ClusterSizes:
+    """Cluster sizes to draw, largest first.
+
+    Attributes:
+        n: Number of clusters.
+        bars: (height before balance, height after, tooltip), heights in [0, 100].
+        cap: Most images of a cluster.
+        line: Height of the cap.
+        largest: The largest size.
+        is_log: Whether heights are logarithmic.
+    """
+
+    n: int
+    bars: tuple[tuple[float, float, str], ...]
+    cap: int
+    line: float
+    largest: int
+    is_log: bool
+
+
+def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> ClusterSizes | None:
+    """Lay out cluster sizes (rank, before, after); logarithmic if the largest is over 20 times the median."""
+    if not sizes:
+        return None
+    largest = max(before for _, before, _ in sizes)
+    top = max(largest, min(cap, 2 * largest))
+    is_log = largest > 20 * max(1, sizes[len(sizes) // 2][1])
+
+    def height(value: float) -> float:
+        return round(100 * (math.log1p(value) / math.log1p(top) if is_log else value / top), 2)
+
+    laid = tuple((height(b), height(a), f"rank {rank:,}: {b:,} before, {a:,} after") for rank, b, a in sizes)
+    return ClusterSizes(n, laid, cap, min(height(cap), 100.0), largest, is_log)
