@@ -31,7 +31,7 @@ LONGEST = (
     "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
     "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
     "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run",
-    "tasks/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",
+    "flows/pages/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",
     "flows/test_killed_recaption", "tasks/test_superseding", "flows/test_recaption", "flows/test_maintain",
     "flows/test_killed_states", "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
     "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences", "ops/read/test_s3_unwell",

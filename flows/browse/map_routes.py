@@ -38,13 +38,15 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
     @router.get("/map")
     def map_page(dataset: str = "", by: str = "fate") -> Response:
         """Show the map of a dataset version, or of the whole lake."""
+        from pairmill.ops.whole.projection import layout  # imports faiss, 0.3 CPU s, which a start saves
+
         gallery = opened.gallery(dataset)
         frame = {"versions": opened.versions(), "room": "map", "dataset": dataset}
         if gallery is None:
             return page("waiting.html.j2", path="/map", asked=Asked.model_validate({"dataset": dataset}), **frame)
         # A lake has no fates: they are a version's, and a map of one colour would come first.
         known = [name for name in columns(gallery) if dataset or name != "fate"]
-        return page("map.html.j2", columns=known, by=by if by in known else known[0], **frame)
+        return page("map.html.j2", layout=layout(), columns=known, by=by if by in known else known[0], **frame)
 
     @router.get("/map/points")
     def map_points(dataset: str = "") -> Response:

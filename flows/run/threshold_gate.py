@@ -5,7 +5,7 @@ pass after the answer finds all of its work done, unless a changed threshold let
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from pairmill.catalog.cut.cut import count_cut, cut
@@ -81,8 +81,8 @@ def beside_thresholds(session: Session) -> BesideThresholds:
     homes = homes_of_images(lake, ids)
     kept, images = count_cut(lake)
     made = thumbnails(lake, sorted(set(homes.values())))
-    pictures = {image_id: made.get(home[0], NONE) for image_id, home in homes.items()}
-    html = render_whole("thresholds.html.j2", rules=early, items=items, pictures=pictures, kept=kept, images=images)
+    rows = [asdict(item) | made.get(homes[item.image_id][0], NONE) for item in items]
+    html = render_whole("thresholds.html.j2", rules=early, rows=rows, kept=kept, images=images)
     page = write_page(html, str(make_reports_folder(lake.uri) / f"thresholds-{session.writer.run_id}.html"))
     return BesideThresholds(session.writer.run_id, early, items, page, kept, images)
 

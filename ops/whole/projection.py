@@ -6,6 +6,7 @@ Other vectors are placed beside their nearest neighbours of the sample, which ne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 
 import faiss
@@ -66,9 +67,8 @@ def _reduced(rows: np.ndarray, mean: np.ndarray, components: np.ndarray) -> np.n
 def _places(rows: np.ndarray) -> np.ndarray:
     """Return places (m, 2) float32 of the reduced rows (m, c)."""
     if layout() == "umap" and len(rows) > NEIGHBOURS:
-        from umap import UMAP  # compiles its loops, for seconds
-
-        found = UMAP(n_neighbors=NEIGHBOURS, min_dist=MIN_DISTANCE, random_state=0, n_jobs=1).fit_transform(rows)
+        umap = import_module("umap").UMAP  # compiles its loops, for half a minute
+        found = umap(n_neighbors=NEIGHBOURS, min_dist=MIN_DISTANCE, random_state=0, n_jobs=1).fit_transform(rows)
         return np.ascontiguousarray(found, np.float32)
     places = np.zeros((len(rows), 2), np.float32)
     places[:, : rows.shape[1]] = rows[:, :2]

@@ -2,7 +2,8 @@
 
 The browser only reads a lake, so the projection is no table of it. It is fitted once for each CLIP scorer, on the
 vectors with the smallest ids, which are hashes, and fitted again when the vectors have more than doubled: until then
-pictures keep their places while the lake grows. Without the file, the next map may lie differently.
+pictures keep their places while the lake grows. Without the file, the next map may lie differently; each layout of
+`projection` has a file of its own.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.whole import projection
 from pairmill.ops.whole.projection import Projection
 
-VERSION = 1  # incremented when `projection` places differently
+VERSION = 2  # incremented when `projection` places differently
 SAMPLED = 10_000
 REFIT_AT = 2.0  # times the vectors at the fit
 SIDE = 65_535  # places are whole numbers from 0 to SIDE on both axes
@@ -51,7 +52,7 @@ def picture_map(stored: ImageVectors) -> PictureMap:
     A million vectors of 512 numbers take a minute of one CPU, once; those that were added later, 25 s a million.
     """
     folder = stored.path.parent
-    frozen = folder / f"projection-{stored.scorer}-v{VERSION}.npz"
+    frozen = folder / f"projection-{stored.scorer}-{projection.layout()}-v{VERSION}.npz"
     fitted, n_fitted = _load(frozen)
     if fitted is None or len(stored.sha256s) > REFIT_AT * n_fitted:
         fitted, n_fitted = projection.fit(stored.vectors[:SAMPLED]), len(stored.sha256s)

@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from pairmill.ops.whole import projection
 from tests.worlds.browsed import Pages, browsed
 from tests.worlds.line import curated_lake
 from tests.worlds.published import published
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_layout() -> Iterator[None]:
+    """Maps by principal components: UMAP compiles its loops for 30 s, and is tested with its op."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projection, "layout", lambda: "components")
+        yield
 
 
 @pytest.fixture(scope="session")
