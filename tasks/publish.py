@@ -15,10 +15,11 @@ def publish(session: Session) -> Published:
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     # The waves ended with the same cut, unless a rule's threshold is still unset.
-    cap = session.cut[1] if session.cut and session.cut[0] == session.plan else cut(session.lake, session.plan)
+    if session.cut != session.plan:
+        cut(session.lake, session.plan)
     recall = measure_recall(session)
     published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
-    advise(session, published, recall, cap)
+    advise(session, published, recall)
     return published

@@ -33,8 +33,6 @@ OF_THE_CUT = (
     "imported",
     "association.rank_by",
     "balance.cap",
-    "balance.target",
-    "balance.fewer",
     "association.max_uses",
     "association.at_least",
     "contamination.phash",
@@ -110,7 +108,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
     before = cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
     refuse_other_scorers(recipe, stored_scorers(lake, dataset))
-    if recipe.balance.is_on and not before.recipe.balance.is_on:
+    if recipe.balance.cap is not None and before.recipe.balance.cap is None:
         raise _needs_a_run(dataset.name, "the version has no clusters to balance")
     unnamed = {f"other:{digest}": digest for digest in {*dataset.scorers} - {*before.scorers.values()}}
     plan = compile_plan(recipe, {**before.scorers, **unnamed}, (*declared(), *undeclared(lake)))

@@ -16,11 +16,11 @@ from pairmill.tasks.run.session import Session
 LOW_RECALL = 0.8
 
 
-def advise(session: Session, published: Published, recall: float | None, cap: int) -> None:
-    """Add the notes on a published version; ``recall`` is that of its association, ``cap`` that of its cut."""
+def advise(session: Session, published: Published, recall: float | None) -> None:
+    """Add the notes on a published version; ``recall`` is that of its association."""
     dataset = find(session.lake, f"{published.name}@{published.version}")
-    losses = heavy_losses(session.lake, session.plan, dataset, cap)
-    for note in (*_on_recall(session.recipe.association, recall), *_on_cap(session, cap)):
+    losses = heavy_losses(session.lake, session.plan, dataset)
+    for note in _on_recall(session.recipe.association, recall):
         session.note(note)
     for note in _on_canaries(session, dataset):
         session.note(note, once=True)
@@ -47,15 +47,6 @@ def _on_recall(association: Association, recall: float | None) -> Iterator[str]:
             f"recall@{association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its nearest "
             f"sentences. {remedy}; it costs search alone."
         )
-
-
-def _on_cap(session: Session, cap: int) -> Iterator[str]:
-    """Yield the note on the cap that reaches the recipe's target, or that no cap does."""
-    target = session.recipe.balance.target
-    if target is not None:
-        kept = count_cut(session.lake)[0]
-        reached = "is the smallest with which" if kept >= target else "drops none, and still only"
-        yield f"balance: a cap of {cap:,} {reached} {kept:,} pictures are kept; the target is {target:,}."
 
 
 def _on_canaries(session: Session, dataset: Dataset) -> Iterator[str]:

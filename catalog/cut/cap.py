@@ -3,8 +3,6 @@
 An image counts as passing while it is unknown whether it passes the rules on generated texts.
 """
 
-import numpy as np
-
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.generated import with_first_text
 from pairmill.catalog.recipe.plan import Plan
@@ -15,10 +13,8 @@ DRAWN = "PARTITION BY cluster ORDER BY draw"
 BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 
 
-def balance(lake: Lake, plan: Plan) -> int:
-    """Rank the images of each cluster into table ``cut_capped``, mark those past the cap, and return the cap.
-
-    Without a cap in the recipe no image is past it, and 0 is returned.
+def balance(lake: Lake, plan: Plan) -> None:
+    """Rank the images of each cluster into table ``cut_capped``, and mark those past the recipe's cap.
 
     Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
     rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not
@@ -34,46 +30,8 @@ def balance(lake: Lake, plan: Plan) -> int:
         f"SELECT n, cluster, draw, {late}, row_number() OVER ({DRAWN}) AS place, "
         f"count(*) OVER (PARTITION BY cluster) AS size, {passed} AS passed FROM {images}"
     )
-    settings = plan.recipe.balance
-    cap = settings.cap or 0
-    if settings.target and not cap:
-        lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_ranked AS {ranked}")
-        ranked, cap = "FROM cut_ranked", _solved(lake, settings.target)
-    past = f"cluster IS NOT NULL AND passed >= {cap_of(plan, cap)}" if settings.is_on else "false"
+    cap = plan.recipe.balance.cap
+    past = "false" if cap is None else f"cluster IS NOT NULL AND passed >= {cap}"
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked}); "
-        "DROP TABLE IF EXISTS cut_ranked"
+        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked})"
     )
-    return cap
-
-
-def cap_of(plan: Plan, cap: int, cluster: str = "cluster") -> str:
-    """Return SQL for the cap of the cluster in column ``cluster``: its own of `balance.fewer`, else ``cap``."""
-    own = " ".join(f"WHEN {number} THEN {most}" for number, most in plan.recipe.balance.lower_caps.items())
-    return f"(CASE {cluster} {own} ELSE {cap} END)" if own else str(cap)
-
-
-def _solved(lake: Lake, target: int) -> int:
-    """Return the smallest cap that keeps ``target`` images, counting images without a cluster as kept."""
-    alive = "SELECT count(*) FILTER (coalesce(state, '') = '') AS alive FROM cut_ranked WHERE cluster IS {} NULL"
-    sizes = lake.table(f"SELECT alive, count(*) AS n FROM ({alive.format('NOT')} GROUP BY cluster) GROUP BY alive")
-    free = lake.query(alive.format(""))[0][0]
-    return smallest_cap(sizes["alive"].to_numpy(), sizes["n"].to_numpy(), target - free)
-
-
-def smallest_cap(sizes: np.ndarray, counts: np.ndarray, target: float) -> int:
-    """Return the smallest cap >= 1 that keeps ``target`` images or more, or keeps all if there are too few.
-
-    Args:
-        sizes: Cluster sizes, (n,), >= 0.
-        counts: The number of clusters of each size, (n,), >= 0.
-        target: The number of images to keep.
-    """
-    least, most = 1, max(1, int(np.ceil(sizes.max(initial=1))))
-    while least < most:
-        middle = (least + most) // 2
-        if float(np.minimum(sizes, middle) @ counts) >= target:
-            most = middle
-        else:
-            least = middle + 1
-    return least

@@ -10,9 +10,9 @@ The result is in temporary views of this connection:
 - ``cut_fates(n, dropped_by)``: all images by number, for counts;
 
 - ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``cluster`` is set for
-  those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed
-  by ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
-  cluster. ``failed`` has a bit for each early rule that is false, bit 0 for the first rule;
+  those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``), for kept
+  images too, so that explaining one image needs no ranking of a whole cluster. ``failed`` has a bit for each early rule
+  that is false, bit 0 for the first rule;
 - ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1.
 
 The cut reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row number. Each step
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut import facts
-from pairmill.catalog.cut.cap import balance, cap_of
+from pairmill.catalog.cut.cap import balance
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
 from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
@@ -40,9 +40,9 @@ Made = TypeVar("Made")
 IMAGES_AT_ONCE = 2_000_000
 
 
-def cut(lake: Lake, plan: Plan) -> int:
-    """Create the views ``cut_images`` and ``cut_texts``; return the applied cap. Raise Damaged as `survivors` does."""
-    return _rebuilding_damaged(_cut, lake, plan)
+def cut(lake: Lake, plan: Plan) -> None:
+    """Create the views ``cut_images`` and ``cut_texts``. Raise Damaged as `survivors` does."""
+    _rebuilding_damaged(_cut, lake, plan)
 
 
 def survivors(lake: Lake, plan: Plan) -> None:
@@ -78,20 +78,19 @@ def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
     return keepers
 
 
-def _cut(lake: Lake, plan: Plan) -> int:
-    """Run all steps of the cut in order; return the applied cap."""
+def _cut(lake: Lake, plan: Plan) -> None:
+    """Run all steps of the cut in order."""
     keepers = _survivors(lake, plan)
     judge(lake, plan)
     with lake.without_tables():
-        cap = balance(lake, plan)
+        balance(lake, plan)
         lake.execute(
             "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
             "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
         )
         assign_texts(lake, plan, keepers)
-        _decisions(lake, plan, cap)
+        _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
-    return cap
 
 
 def _drop_copies(lake: Lake, keep: str) -> None:
@@ -140,7 +139,7 @@ def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
             lake.insert("cut_dropped", textless.append_column("rule", pa.array(["no_text"] * textless.num_rows)))
 
 
-def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
+def _decisions(lake: Lake, plan: Plan) -> None:
     """Create the views ``cut_fates`` and ``cut_images`` over the results of all steps.
 
     Ids, values and reasons are resolved on reading; ``cut_fates`` resolves none, and counts in a quarter of the time.
@@ -160,11 +159,6 @@ def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
         f"UNION ALL SELECT n, rule FROM cut_dropped UNION ALL SELECT c.n, {fate} FROM {with_fate}"
     )
     place = "'cluster=' || c.cluster || ' place=' || c.place || ' of ' || c.size"
-    if plan.recipe.balance.target:
-        place += f" || ' cap={cap}'"
-    elif own := plan.recipe.balance.lower_caps:
-        lower = f"c.cluster IN ({', '.join(map(str, own))})"
-        place += f" || if({lower}, ' cap=' || {cap_of(plan, cap, 'c.cluster')}, '')"
     value = f"CASE WHEN NOT past AND coalesce(state, '') <> '' THEN c.value ELSE coalesce({place}, '') END"
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_images AS SELECT n, image_id, sha256, dropped_by, dropped_value, "

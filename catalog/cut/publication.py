@@ -18,7 +18,7 @@ from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from pairmill.catalog.pending.superseded import gone_documents
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import canary, text_columns
 from pairmill.catalog.terms.score import Stage
@@ -71,8 +71,9 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         steps = [(name, version, kind, place, *step) for place, (kind, *step) in enumerate(funnel)]
         lake.insert("funnel", pa.table(dict(zip(columns, map(list, zip(*steps, strict=True)), strict=True))))
         for place, captioner in enumerate(plan.recipe.captioners):
-            by = (captioner.name, plan.scorer(plan.captioner(place)), plan.scorer(plan.similarity(place)))
-            lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", (name, version, place, *by))
+            by = [plan.scorer(plan.of_captioner(table, place)) for table in CAPTION_TABLES]
+            row = (name, version, place, captioner.name, *by)
+            lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", row)
         lake.insert("datasets", _dataset_row(plan, version, commit, digest, n_pairs, recall, run_id))
 
     lake.retrying(write)
@@ -222,7 +223,7 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
     used_up = ["max_uses"] if plan.recipe.association.max_uses else []
-    capped = ["balance"] if plan.recipe.balance.is_on else []
+    capped = ["balance"] if plan.recipe.balance.cap is not None else []
     steps = [*early, "exact_duplicate", "duplicate", "no_text", *late, *capped, *used_up]
     return _steps(steps, dropped, sum(dropped.values()))
 

@@ -12,7 +12,7 @@ needed, where generating none too many would take up to 113 waves (infra/SCALE.m
 
 from dataclasses import dataclass
 
-from pairmill.catalog.cut.cap import BEFORE, cap_of, smallest_cap
+from pairmill.catalog.cut.cap import BEFORE
 from pairmill.catalog.cut.late import sentences
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
@@ -56,12 +56,12 @@ def seen(lake: Lake) -> WaveOutcome:
     return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
-def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
+def select_wave(lake: Lake, plan: Plan, wave: int) -> int:
     """Create ``wave_asked(n, sha256, sentence)`` for wave number ``wave`` (from 1) and return its number of rows.
 
-    The images come from the last cut, whose cap is ``cap``.
+    The images come from the last cut.
     """
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, cap, wave)}")
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, wave)}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "
@@ -71,12 +71,13 @@ def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     return requested(lake)
 
 
-def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
+def in_reach(lake: Lake, plan: Plan, wave: int) -> str:
     """Return SQL for ``n``: the unknown images, in hash order, that are expected to fill their cluster.
 
     Without a cap these are all unknown images.
     """
-    if not plan.recipe.balance.is_on:
+    cap = plan.recipe.balance.cap
+    if cap is None:
         return "SELECT n FROM cut_capped WHERE state IS NULL"
     excess = 2 ** max(0, wave - 2) - 1
     lake.execute(
@@ -94,20 +95,9 @@ def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
         f"(SELECT n, cluster, place, state, lacking, {weight} AS weight FROM cut_capped "
         "LEFT JOIN wave_rates USING (cluster))"
     )
-    enough = f"CAST({cap_of(plan, max(cap, _expected_cap(lake, plan, rows)))} AS BIGINT) * {WHOLE}"
+    enough = f"{cap * WHOLE} + {excess * WHOLE} * lacking"
     return (
         "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "
-        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough} + {excess * WHOLE} * lacking)"
+        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough})"
     )
-
-
-def _expected_cap(lake: Lake, plan: Plan, rows: str) -> int:
-    """Return the cap that reaches the recipe's target at the pass rates so far; 1 without a target."""
-    if not plan.recipe.balance.target:
-        return 1
-    sizes = lake.table(
-        f"SELECT size, count(*) AS n FROM (SELECT sum(weight) / {WHOLE} AS size FROM {rows} WHERE cluster IS NOT NULL "
-        "GROUP BY cluster) GROUP BY size"
-    )
-    return smallest_cap(sizes["size"].to_numpy(), sizes["n"].to_numpy(), plan.recipe.balance.target)

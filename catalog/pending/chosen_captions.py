@@ -4,17 +4,13 @@
 - best: of the texts with status ok, the most similar to the image by CLIP, or by the recipe's `captions.by`, on a tie
   the earlier captioner's; if no text is ok, the first captioner's. There is no row until every captioner's text and
   its scores exist;
-- mixture: the rows of a captioner drawn by weight. Each captioner gets a number, -ln(u) / weight, with u in (0, 1) from
-  a hash of the image, the seed and the captioner's name; the smallest wins. So weights are shares, and adding or
-  removing a captioner moves only the images that it gains or had (Efraimidis and Spirakis 2006; rendezvous hashing).
-  The hash differs from the cap's, or every kept image would have the same captioner.
+- mixture: the rows of a captioner drawn for each image, all captioners alike: the one with the largest hash of the
+  image, the seed and the captioner's name. So adding or removing a captioner moves only the images that it gains or had
+  (rendezvous hashing). The hash differs from the cap's, or every kept image would have the same captioner.
 """
 
 from pairmill.catalog.pending.scored_rows import scored_rows, text_digest
-from pairmill.catalog.recipe.plan import Plan
-
-TABLES = ("captions", "caption_similarity")
-_BITS = 52  # bits of the hash: plus one half, the number is exact in a DOUBLE, and u is neither 0 nor 1
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 
 
 def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
@@ -27,14 +23,15 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
         return _best(plan, table, upto, only)
     if choose == "mixture":
         rows = (f"SELECT * FROM {captioner_rows(plan, place, table, upto, only)} WHERE {_drawn(plan)} = {place}"
-                for place in drawable(plan))  # fmt: skip
+                for place in plan.compared_captioners)  # fmt: skip
         return f"({' UNION ALL '.join(rows)})"
     return captioner_rows(plan, 0, table, upto, only)
 
 
 def chosen_tables(plan: Plan) -> tuple[str, ...]:
-    """Return the tables whose rows are one captioner's: TABLES, and the table of the score that compares captions."""
-    return TABLES if plan.recipe.captions.choose != "best" else tuple(dict.fromkeys((*TABLES, plan.compared_by.table)))
+    """Return the tables whose rows are one captioner's: CAPTION_TABLES, and the score that compares captions."""
+    compared = [plan.compared_by.table] if plan.recipe.captions.choose == "best" else []
+    return tuple(dict.fromkeys((*CAPTION_TABLES, *compared)))
 
 
 def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
@@ -49,7 +46,7 @@ def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = ""
 
 
 def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for the rows of ``table``, one of TABLES, by the captioner at index ``place``."""
+    """Return SQL for the rows of ``table``, one of CAPTION_TABLES, by the captioner at index ``place``."""
     rows = scored_rows(plan.alone(place), table, "sha256", upto, only)
     if table != "captions":
         return rows
@@ -57,39 +54,23 @@ def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, 
     return f"(SELECT * REPLACE ('{plan.recipe.captioners[place].name}' AS captioner) FROM {rows})"
 
 
-def drawable(plan: Plan) -> list[int]:
-    """Return the indexes of the captioners that a mixture may draw: those with a weight."""
-    return [place for place, each in enumerate(plan.recipe.captioners) if each.weight]
-
-
 def wave_of_captioner(plan: Plan, place: int) -> str:
     """Return SQL for the images of ``wave_asked`` that the captioner at index ``place`` must describe."""
-    if not plan.asks_one_captioner:
+    if plan.recipe.captions.choose != "mixture":
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_drawn(plan)} = {place})"
 
 
-def asked_shares(plan: Plan) -> dict[int, float]:
-    """Return the share of the images (0 to 1) that each captioner describes, by its index."""
-    if not plan.asks_one_captioner:
-        return dict.fromkeys(range(len(plan.recipe.captioners)), 1.0)
-    weights = {place: plan.recipe.captioners[place].weight for place in drawable(plan)}
-    return {place: weight / sum(weights.values()) for place, weight in weights.items()}
+def asked_share(plan: Plan) -> float:
+    """Return the share of the images (0 to 1) that each captioner describes."""
+    return 1 / len(plan.recipe.captioners) if plan.recipe.captions.choose == "mixture" else 1.0
 
 
 def _drawn(plan: Plan) -> str:
     """Return SQL for the index of the captioner drawn for ``sha256``."""
-    places = drawable(plan)
-    numbers = ", ".join(_number(plan, place) for place in places)
-    return f"{places}[list_position([{numbers}], list_min([{numbers}]))]"
-
-
-def _number(plan: Plan, place: int) -> str:
-    """Return SQL for the captioner's number, -ln(u) / weight; the smallest wins."""
-    captioner = plan.recipe.captioners[place]
-    hashed = f"sha256(concat_ws(chr(31), sha256, 'captioner', '{captioner.name}', '{plan.recipe.seed}'))"
-    u = f"(CAST('0x' || left({hashed}, {_BITS // 4}) AS BIGINT) + 0.5::DOUBLE) / {2**_BITS}::DOUBLE"
-    return f"-ln({u}) / {captioner.weight!r}::DOUBLE"
+    key = "sha256(concat_ws(chr(31), sha256, 'captioner', '{}', '{}'))"
+    hashes = ", ".join(key.format(each.name, plan.recipe.seed) for each in plan.recipe.captioners)
+    return f"list_position([{hashes}], greatest({hashes})) - 1"
 
 
 def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
@@ -98,7 +79,7 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
     score = by.source[plan.recipe.captions.by]
     joins = []
     for place in places:
-        captions, similarities = (captioner_rows(plan, place, each, upto, only) for each in TABLES)
+        captions, similarities = (captioner_rows(plan, place, each, upto, only) for each in CAPTION_TABLES)
         joins.append(
             f"{captions} captions{place}" + (f" ON captions{place}.sha256 = captions0.sha256" if place else "")
         )
@@ -106,7 +87,7 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
             f"{similarities} caption_similarity{place} ON caption_similarity{place}.sha256 = captions{place}.sha256 "
             f"AND caption_similarity{place}.input_digest = {text_digest(f'captions{place}.text')}"
         )
-        if by.table not in TABLES:
+        if by.table not in CAPTION_TABLES:
             joins.append(
                 f"{rows_by_text(plan, by.table, upto, only)} {by.table}{place} ON {by.table}{place}.sha256 = "
                 f"captions{place}.sha256 AND {by.table}{place}.input_digest = {text_digest(f'captions{place}.text')}"

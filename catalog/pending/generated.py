@@ -109,11 +109,9 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
 def _other_captioners(plan: Plan) -> range:
     """Return the indexes of the captioners whose texts are needed besides the chosen one's.
 
-    For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked, unless the
-    recipe says every.
+    For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
     """
-    asks_others = not plan.asks_one_captioner and plan.recipe.captions.choose != "best"
-    return range(0 if plan.chooses_captions else 1, len(plan.recipe.captioners) if asks_others else 0)
+    return range(1, 1 if plan.chooses_captions else len(plan.recipe.captioners))
 
 
 def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]:

@@ -15,7 +15,7 @@ from pairmill.catalog.terms.ids import text_id
 class FrozenWords:
     """Committed word probabilities: ``path`` of their file, and a digest of their content.
 
-    ``sentences``: distinct sentences in the lake when they were frozen, 0 for imported probabilities.
+    ``sentences``: distinct sentences in the lake when they were frozen.
     """
 
     path: str
@@ -70,9 +70,9 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
     rows = lake.table(
         "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
     )
-    return FrozenWords(lake.data_path + path, sentences, content_digest(rows))
+    return FrozenWords(lake.data_path + path, sentences, _content_digest(rows))
 
 
-def content_digest(rows: pa.Table) -> str:
+def _content_digest(rows: pa.Table) -> str:
     """Hash ``word`` and ``p`` to 32 hex digits. p is a quotient of integers with 17 digits, equal on every machine."""
     return text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))

@@ -53,18 +53,15 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 
 
 def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:
-    """Remove the setting that an override among ``keys`` replaces.
-
-    `balance.target` replaces a recipe's cap, `association.recall` replaces its probes, and vice versa.
+    """Remove the setting that an override among ``keys`` replaces: `association.recall` or `association.probes`.
 
     If both are overridden, both stay, and the recipe's own validation refuses them.
     """
-    for section, one, two in (("balance", "cap", "target"), ("association", "probes", "recall")):
-        settings = content.get(section)
-        for name, other in ((one, two), (two, one)):
-            asked = f"{section}.{name}" in keys and f"{section}.{other}" not in keys
-            if asked and isinstance(settings, dict) and settings.get(name) is not None:
-                settings.pop(other, None)
+    settings = content.get("association")
+    for name, other in (("probes", "recall"), ("recall", "probes")):
+        asked = f"association.{name}" in keys and f"association.{other}" not in keys
+        if asked and isinstance(settings, dict) and settings.get(name) is not None:
+            settings.pop(other, None)
 
 
 def _step(at: Any, part: str, key: str) -> Any:

@@ -6,7 +6,7 @@ Their descriptions are shown in the Prefect form. `parts_of_balance.py` has the 
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -53,24 +53,22 @@ ModelSpec = Annotated[str, AfterValidator(_model_spec)]
 class Settings(BaseModel):
     """Base of all recipe sections: an unknown key is an error, and instances are immutable.
 
-    Attributes:
-        added_later: Settings that are newer than the first lakes. At its default such a setting is left out of records
-            and digests, so that those of older recipes stay valid.
+    A digest leaves out every setting that equals its default, so a new setting keeps the digests of the recipes that
+    do not have it. The default of a released setting therefore never changes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    added_later: ClassVar[frozenset[str]] = frozenset()
 
-    def omitted(self) -> set[str]:
-        """Return the settings to leave out of records and digests."""
+    def unset(self) -> set[str]:
+        """Return the settings to leave out of records: those that are None by default and not set."""
         fields = type(self).model_fields
-        return {name for name in self.added_later if getattr(self, name) == fields[name].default}
+        return {name for name, field in fields.items() if field.default is None and getattr(self, name) is None}
 
     @model_serializer(mode="wrap")
-    def _without_omitted(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialise the section without its omitted settings."""
-        omitted = self.omitted()
-        return {name: value for name, value in write(self).items() if name not in omitted}
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise the section without its unset settings."""
+        unset = self.unset()
+        return {name: value for name, value in write(self).items() if name not in unset}
 
 
 class Calibrate(Settings):
@@ -95,8 +93,6 @@ class Calibrate(Settings):
 
 class Rule(Settings):
     """One named predicate. An item for which the predicate is false or NULL is dropped under the rule's name."""
-
-    added_later = frozenset({"calibrate", "scorers"})
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
@@ -163,8 +159,6 @@ MaxGroup = Annotated[
 class Duplicates(Settings):
     """Settings for finding duplicate images. The best surviving member of each group is kept."""
 
-    added_later = frozenset({"clusters", "per_cluster"})
-
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
     )
@@ -205,8 +199,6 @@ class SentenceDuplicates(Settings):
 
 class Association(Settings):
     """Settings for retrieving sentences for images."""
-
-    added_later = frozenset({"recall", "rank_by", "at_least"})
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -267,6 +259,6 @@ class Association(Settings):
             raise ValueError(f"`at_least: {self.at_least}` is more than `top_k: {self.top_k}`; raise top_k or lower it")
         return self
 
-    def omitted(self) -> set[str]:
-        """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""
-        return super().omitted() | (set() if self.recall is None else {"probes"})
+    def unset(self) -> set[str]:
+        """Leave out `probes` once `recall` is set: a recipe may have only one."""
+        return super().unset() | (set() if self.recall is None else {"probes"})

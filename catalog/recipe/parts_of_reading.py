@@ -8,26 +8,18 @@ from pairmill.catalog.recipe.parts import ADVANCED, MOST, Settings
 
 
 class Words(Settings):
-    """Source of the word probabilities that ``corpus_entropy`` is computed with."""
+    """Settings of the word probabilities of the lake that ``corpus_entropy`` is computed with."""
 
-    counts: str = Field(
-        "",
-        description="Empty: the lake's own words. Else a file of counts (Parquet with word, n; or lines "
-        "'word<TAB>count'), or wordfreq:LANGUAGE where that package is installed.",
-        json_schema_extra=ADVANCED,
-    )
     refresh_at: float = Field(
         2.0,
         gt=1,
-        description="Own words are counted anew once there are this many times the sentences counted.",
+        description="Words are counted anew once there are this many times the sentences counted.",
         json_schema_extra=ADVANCED,
     )
 
 
 class Ingest(Settings):
     """Settings for reading sources into rows."""
-
-    added_later = frozenset({"case"})
 
     documents_per_shard: int = Field(
         1000, ge=1, le=MOST, description="Documents per shard, the unit of work and of resuming."

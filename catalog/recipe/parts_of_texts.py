@@ -25,8 +25,6 @@ FUSE_PROMPT = (
 class Pictures(Settings):
     """How a model that runs here is shown a picture; a setting that is left out is the model's own."""
 
-    added_later = frozenset({"tiles", "longest_edge", "min_pixels", "max_pixels"})
-
     tiles: int | None = Field(
         None,
         ge=1,
@@ -55,8 +53,6 @@ class Pictures(Settings):
 class Captioner(Settings):
     """A vision-language model that describes the images that the recipe keeps."""
 
-    added_later = frozenset({"encoding", "weight", "processor"})
-
     name: Name = Field("main", description="Stored with each caption.")
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
@@ -74,13 +70,6 @@ class Captioner(Settings):
         description="How pictures are sent to a model behind an endpoint: png, or jpeg-90 for that quality.",
         json_schema_extra=ADVANCED,
     )
-    weight: float = Field(
-        1.0,
-        ge=0,
-        le=1e6,
-        description="For `captions.choose: mixture`: with 3 beside 1 it describes three of four pictures.",
-        json_schema_extra=ADVANCED,
-    )
 
 
 class Captions(Settings):
@@ -89,25 +78,17 @@ class Captions(Settings):
     Rules read this caption, fusion uses it, and `pairs` stores it.
     """
 
-    added_later = frozenset({"by"})
-
     choose: Literal["first", "best", "mixture"] = Field(
         "first",
         description="first: the first captioner's. best: of the texts with status ok the one that fits the picture "
         "best by CLIP or `by`, the earlier captioner's where two fit equally. mixture: of one captioner a picture, "
-        "drawn by the picture, the seed and the captioners' weights.",
+        "drawn by the picture and the seed; the others are not asked about it.",
         json_schema_extra=ADVANCED,
     )
     by: str = Field(
         CHOSEN_BY,
         pattern=r"^[a-z][a-z0-9_]{0,62}$",
         description="For best: the score of a picture with its caption that is the highest, such as caption_itm_score.",
-        json_schema_extra=ADVANCED,
-    )
-    ask: Literal["chosen", "every"] = Field(
-        "chosen",
-        description="For mixture: every has all captioners describe every picture, for `export --captions all`, where "
-        "chosen asks the drawn one alone. With first and best every one is asked.",
         json_schema_extra=ADVANCED,
     )
 
@@ -118,18 +99,9 @@ class Captions(Settings):
             raise ValueError(f"`choose: {self.choose}` compares no captions by `{self.by}`; write `choose: best`")
         return self
 
-    @model_validator(mode="after")
-    def _asks_of_a_mixture(self) -> Self:
-        """Refuse `ask: every` unless `choose` is mixture: otherwise every captioner is asked anyway."""
-        if self.ask == "every" and self.choose != "mixture":
-            raise ValueError(f"`choose: {self.choose}` asks every captioner anyway; leave `ask` out")
-        return self
-
 
 class Tags(Settings):
     """Settings for labelling images zero-shot with CLIP: `models.tagger` if the recipe names it, else `models.clip`."""
-
-    added_later = frozenset({"mined", "strict"})
 
     vocabulary: list[str] | str = Field(
         description="The words, a file with one per line, or imagenet: the names of its 1,000 classes."

@@ -18,6 +18,7 @@ from pairmill.catalog.terms.imported import imported_score
 from pairmill.catalog.terms.score import Score, Stage
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 
+CAPTION_TABLES = ("captions", "caption_similarity")  # a scorer of each captioner fills both
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 
 
@@ -83,14 +84,9 @@ class Plan:
         """Return the digest of the current scorer of ``table``; '' if not known yet, which matches no row."""
         return self.scorers.get(table, "")
 
-    def captioner(self, place: int) -> str:
-        """Return the key in `scorers` of the captioner at index ``place``."""
-        return "captions" if place == 0 else f"captions {self.recipe.captioners[place].name}"
-
-    def similarity(self, place: int) -> str:
-        """Return the key in `scorers` of the caption similarity of the captioner at index ``place``."""
-        first, other = "caption_similarity", self.recipe.captioners[place].name
-        return first if place == 0 else f"{first} {other}"
+    def of_captioner(self, table: str, place: int) -> str:
+        """Return the key in `scorers` of a table of CAPTION_TABLES for the captioner at index ``place``."""
+        return table if place == 0 else f"{table} {self.recipe.captioners[place].name}"
 
     @property
     def chooses_captions(self) -> bool:
@@ -104,11 +100,6 @@ class Plan:
         return next(table for table in self.image_tables if by in table.columns)
 
     @property
-    def asks_one_captioner(self) -> bool:
-        """Whether each image is captioned by one captioner only, drawn at random by weight."""
-        return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
-
-    @property
     def compared_captioners(self) -> range:
         """The indexes of the captioners whose texts are compared with the image: all that may be chosen."""
         n = len(self.recipe.captioners)
@@ -119,19 +110,15 @@ class Plan:
 
         There are several if captions are chosen among captioners.
         """
-        key = {"captions": self.captioner, "caption_similarity": self.similarity}.get(table)
-        if key is None or not self.chooses_captions:
+        if table not in CAPTION_TABLES or not self.chooses_captions:
             return (self.scorer(table),)
-        return tuple(self.scorer(key(place)) for place in self.compared_captioners)
+        return tuple(self.scorer(self.of_captioner(table, place)) for place in self.compared_captioners)
 
     def alone(self, place: int) -> "Plan":
         """Return the plan as if the captioner at index ``place`` were the recipe's only one."""
         first = Recipe.model_fields["captions"].default
         recipe = self.recipe.model_copy(update={"captioners": [self.recipe.captioners[place]], "captions": first})
-        own = {
-            "captions": self.scorer(self.captioner(place)),
-            "caption_similarity": self.scorer(self.similarity(place)),
-        }
+        own = {table: self.scorer(self.of_captioner(table, place)) for table in CAPTION_TABLES}
         return replace(self, recipe=recipe, scorers={**self.scorers, **own})
 
     def checks(self, kind: str) -> tuple[Check, ...]:

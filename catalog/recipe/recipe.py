@@ -26,7 +26,7 @@ from pairmill.catalog.recipe.parts import (
 )
 from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.recipe.parts_of_reading import ClipSettings, Decoding, Fetch, Ingest, Words
-from pairmill.catalog.recipe.parts_of_texts import CHOSEN_BY, Captioner, Captions, Fuse, Tags
+from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.secrets import without_secrets
@@ -34,10 +34,6 @@ from pairmill.catalog.terms.secrets import without_secrets
 
 class Recipe(Settings):
     """All settings of a dataset."""
-
-    added_later = frozenset(
-        {"captions", "scores", "words", "sentence_duplicates", "candidates", "imported", "contamination"}
-    )
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -114,22 +110,12 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _can_choose(self) -> Self:
-        """Refuse `captions` and weights that cannot choose among the captioners."""
+        """Refuse `captions` that cannot choose among the captioners."""
         choose = self.captions.choose
-        weighted = [each.name for each in self.captioners if each.weight != 1]
         if choose != "first" and len(self.captioners) < 2:
             raise ValueError(
                 f"`captions.choose: {choose}` chooses among captioners, and `captioners` has {len(self.captioners)}; "
                 "add another, or leave `captions` out"
-            )
-        if choose == "mixture" and not any(each.weight for each in self.captioners):
-            raise ValueError(
-                "the weights of all captioners are 0, so that none is ever drawn; give one a weight above 0"
-            )
-        if choose != "mixture" and weighted:
-            raise ValueError(
-                f"captioner '{weighted[0]}' has a weight, by which `captions.choose: {choose}` does not go; write "
-                "`captions: {choose: mixture}`, or leave the weight out"
             )
         return self
 
@@ -145,16 +131,15 @@ class Recipe(Settings):
 
         Empty if the caption is always the first captioner's.
         """
-        drawn = [str(self.seed), *(f"{each.name} {each.weight!r}" for each in self.captioners)]
-        by = () if self.captions.by == CHOSEN_BY else (self.captions.by,)
-        return {"first": (), "best": ("best", *by), "mixture": ("mixture", *drawn)}[self.captions.choose]
+        drawn = [str(self.seed), *(each.name for each in self.captioners)]
+        return {"first": (), "best": ("best", self.captions.by), "mixture": ("mixture", *drawn)}[self.captions.choose]
 
     def record(self) -> dict[str, Any]:
         """Return the settings as tables store them: source addresses without anything that may be a secret."""
         return self.model_dump(mode="json") | {"sources": [without_secrets(uri) for uri in self.sources]}
 
     def digest(self) -> str:
-        """Hash all settings that determine the dataset to 32 hex digits.
+        """Hash all settings that determine the dataset, and are not at their defaults, to 32 hex digits.
 
         Settings of placement are excluded: locations of sources and benchmarks, batch sizes, connection limits, payload
         copy or reference.
@@ -163,7 +148,7 @@ class Recipe(Settings):
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}, "contamination": {"sets"}}  # fmt: skip
-        content = self.model_dump(mode="json", exclude=placement)
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude=placement)
         if self.scores:
             content["scores"] = {
                 score: {name: value for name, value in given.items() if name not in size}

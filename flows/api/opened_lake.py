@@ -95,7 +95,7 @@ class OpenLake:
 
         Args:
             dataset: The version whose recipe is changed, ``NAME`` or ``NAME@VERSION``.
-            changes: Values at dotted keys, as for `Recipe.with_`: rules, ``balance.cap``, ``balance.target``,
+            changes: Values at dotted keys, as for `Recipe.with_`: rules, ``balance.cap``,
                 ``association.max_uses`` and ``association.at_least``.
             name: Name to publish under, by default the version's.
 

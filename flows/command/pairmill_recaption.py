@@ -44,7 +44,7 @@ def recaption(args: Namespace) -> int:
                     _ask(screen, found)
 
         exported = recaption_steps(session, display.run_step, look, args.to, args.format, args.retry)
-        statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
+        statuses = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
         faults = fault_counts(session.lake)
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
     by = f", by [yellow]{MARK}[/]" if session.demo_weights else ""

@@ -26,7 +26,7 @@ def _recut(commands: Any) -> None:
     command = add_command(commands, "recut", "pairmill_recut:recut", text)
     command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
     command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                         help="a rule, balance.cap or .target, association.max_uses or .at_least")  # fmt: skip
+                         help="a rule, balance.cap, association.max_uses or .at_least")  # fmt: skip
     command.add_argument("--name", default="", metavar="NAME", help="publish under this name; default: the version's")
     command.add_argument("--dry-run", action="store_true",
                          help="publish nothing; show needs, rates of rules and marginal images")  # fmt: skip

@@ -34,9 +34,7 @@ def print_image(facts: Facts, screen: Console) -> None:
     if cluster := facts["cluster"]:
         rank = ""
         if "rank" in cluster:
-            most = f"cap {cluster['cap']}" if "cap" in cluster else f"to keep {cluster['target']:,} in all"
-            most += f" by {cluster['setting']}" if "setting" in cluster else ""
-            rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, {most}"
+            rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, cap {cluster['cap']}"
         screen.print(f"  cluster   {cluster['cluster']}{rank}")
     for match in facts["matches"]:
         mark = f"text{match['place']}" if match["place"] else "     "

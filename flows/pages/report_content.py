@@ -62,13 +62,13 @@ def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     """Query counts and distributions."""
     recipe = plan.recipe
-    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.is_on else (0, [])
+    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.cap is not None else (0, [])
     return {
         "totals": report.totals(lake, dataset),
         "funnels": funnels(lake, dataset, recipe),
         "overlapping": [each for each in failed_rules(lake, dataset) if any(each.shared.values())],
         "histograms": _by_rule(histograms(lake, plan, dataset.commit)),
-        "cluster_sizes": cluster_sizes(n_clusters, sizes, report.cap(lake, dataset, recipe)),
+        "cluster_sizes": cluster_sizes(n_clusters, sizes, recipe.balance.cap or 1),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "pair_charts": pair_statistics.similarity_histograms(lake, dataset),

@@ -6,9 +6,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures import report
 from pairmill.catalog.recipe.parts import RESERVED
-from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.recipe.recipe import Recipe
 
 _STEPS = {
@@ -25,7 +23,7 @@ def funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
         f"{recipe.duplicates.cosine:g} on)",
-        "balance": _balanced(report.cap(lake, dataset, recipe), recipe.balance),
+        "balance": f"among the {recipe.balance.cap} drawn of its cluster",
     }
     if (n := recipe.association.at_least) > 1:
         asks |= {"no_text": f"{n} of its candidate sentences pass", "max_uses": f"{n} sentences are left for it"}
@@ -42,12 +40,6 @@ def funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict
         rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
-
-
-def _balanced(cap: int, asked: Balance) -> str:
-    """Format the balance cap's condition for the funnel."""
-    solved = f", the smallest cap that makes {asked.target:,} in all" if asked.target else ""
-    return f"among the {cap} drawn of its cluster{solved}"
 
 
 def _share(part: int, total: int) -> float:

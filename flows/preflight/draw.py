@@ -133,12 +133,9 @@ def _pilot(drawn: Drawn) -> int:
 
 
 def scaled(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe for a sample: as many clusters as leave each its size, and a target in proportion."""
+    """Return the recipe for a sample: as many clusters as leave each its size."""
     changes: dict[str, object] = {}
     for name in ("association", "duplicates", "balance"):
         section = getattr(recipe, name)
-        smaller = {"clusters": max(1, round(section.clusters * share))}
-        if name == "balance" and recipe.balance.target:
-            smaller["target"] = max(1, round(recipe.balance.target * share))
-        changes[name] = section.model_copy(update=smaller)
+        changes[name] = section.model_copy(update={"clusters": max(1, round(section.clusters * share))})
     return recipe.model_copy(update=changes)

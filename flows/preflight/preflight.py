@@ -136,7 +136,7 @@ def _run(
         sentences = tuple(step for step in steps if step.kind == "sentence")
     return Preflight(
         recipe.name, sampling.units, sampling.of_units, len(found.unit), sampling.share, sampling.by_document, yields,
-        costs, sentences, _notes(recipe, sampling, costs, yields, len(both), list(similar)),
+        costs, sentences, _notes(sampling, costs, yields, len(both), list(similar)),
     )  # fmt: skip
 
 
@@ -157,15 +157,13 @@ def _n_units(lake: Lake, found: UnitOutcomes, sampling: Sampling) -> int:
 
 
 def _notes(
-    recipe: Recipe, sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
+    sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
 ) -> tuple[str, ...]:
     """Say how the forecast handles what depends on the size, and what it does not know."""
     notes = [f"hours, memory: measured on this machine; nothing is assumed. {_gpus(costs)}"]
     if sampling.share < 1:
         notes.append(CLUSTERS_NOTE)
         notes += [RETRIEVAL_NOTE.format(", ".join(similar))] if similar else []
-    if recipe.balance.fewer:
-        notes.append("balance.fewer: names clusters of a lake, which the sample has not; left out")
     if n_known:
         notes.append(f"{n_known:,} contents of the sample are in the lake already: their pictures give no new pair")
     if sampling.by_document:

@@ -49,7 +49,7 @@ class CaptionRate:
     @property
     def _scorer(self) -> str:
         """The captioner's scorer."""
-        return self._session.plan.scorer(self._session.plan.captioner(0))
+        return self._session.plan.scorer(self._session.plan.of_captioner("captions", 0))
 
     def _spent(self) -> Spent:
         """Read the images, tokens and seconds that this run has committed."""

@@ -53,8 +53,6 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
     for spec in sorted(set(models_of(recipe).values())):
         yield spec
         yield from _stamps(_model_folder(spec))
-    if os.path.isfile(recipe.words.counts):
-        yield file_stamp(recipe.words.counts)
     for folder in recipe.contamination.sets if recipe.contamination else ():
         yield folder
         yield from _stamps(Path(folder).expanduser())

@@ -187,9 +187,6 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
     if recipe.fetch is not None and isinstance(recipe.fetch.banned, str):
         hosts = _read_lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address per line")
         update["fetch"] = recipe.fetch.model_copy(update={"banned": hosts})
-    counts = recipe.words.counts
-    if counts and not Path(counts).is_file() and (ROOT / counts).is_file():
-        update["words"] = recipe.words.model_copy(update={"counts": str(ROOT / counts)})
     return recipe.model_copy(update=update)
 
 

@@ -92,7 +92,7 @@ def _recaptioned(
         session.observe(StallAlerts())
         session.progress, session.waiting = CaptionRate(session, bars, RateArtifact(), every=10.0), bars.waiting
         exported = recaption_steps(session, as_task, look, to, format, retry)
-        statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
+        statuses = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
     for note in session.notes:
         get_run_logger().warning(visible(note))
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none"

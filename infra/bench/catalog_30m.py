@@ -96,17 +96,17 @@ def waves(lake: Lake, number: int, note: Note) -> int:
         The number of waves. Their rows have commit ``number``.
     """
     plan, wave = plan_30m(), 0
-    cap = cut(lake, plan)
+    cut(lake, plan)
     while wanted.unknown(lake):
         wave += 1
-        _wave(lake, plan, cap, wave, number, note)
+        _wave(lake, plan, wave, number, note)
         note("cut behind a wave", lambda: cut(lake, plan))
     return wave
 
 
-def _wave(lake: Lake, plan: Plan, cap: int, wave: int, number: int, note: Note) -> None:
+def _wave(lake: Lake, plan: Plan, wave: int, number: int, note: Note) -> None:
     """Run one wave: request texts, list captions, write them, list fused texts, write them."""
-    note("ask for a wave's texts", lambda: wanted.select_wave(lake, plan, cap, wave))
+    note("ask for a wave's texts", lambda: wanted.select_wave(lake, plan, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
     note("list a wave's captions", lambda: rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))))
     made_texts.caption(lake, f"{number}-{wave}", number)
@@ -152,9 +152,9 @@ def _survey(lake: Lake, plan: Plan) -> None:
     counts(lake)
     work_lists(lake, plan)
     rows_of(pending_similarity(lake, plan))
-    cap = cut(lake, plan)
+    cut(lake, plan)
     if wanted.unknown(lake):
-        wanted.select_wave(lake, plan, cap, 1)
+        wanted.select_wave(lake, plan, 1)
 
 
 def new_pages(lake: Lake, n: int, note: Note) -> None:

@@ -34,11 +34,9 @@ class CorpusEntropy:
     """Read ``text`` (list of sentences); add ``corpus_entropy`` in bits, >= 0 (0 without a known word), 4 decimals.
 
     ``probabilities`` maps words to their shares of the corpus, in (0, 1]; a word without an entry adds nothing.
-    ``folded`` means that the entries are in lower case, so the sentences are lower-cased before the lookup.
     """
 
     probabilities: Mapping[str, float] = field(repr=False, hash=False)
-    folded: bool = False
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
@@ -48,7 +46,7 @@ class CorpusEntropy:
     def _entropy(self, text: str) -> float:
         """Compute the entropy of one sentence in bits."""
         shares = self.probabilities
-        found = (shares.get(word) for word in words(text.lower() if self.folded else text))
+        found = (shares.get(word) for word in words(text))
         return round(math.fsum(-p * math.log2(p) for p in found if p), 4) + 0.0  # avoid -0.0 when p is 1
 
 

@@ -34,11 +34,11 @@ def select_captions(session: Session) -> None:
     """Make the plan read only captions and similarities of the recipe's captioners."""
     for place, captioner in enumerate(session.recipe.captioners):
         scorer = caption_scorer(session.recipe, captioner)
-        session.use(session.plan.captioner(place), scorer)
+        session.use(session.plan.of_captioner("captions", place), scorer)
         note_other_pictures(session, captioner, scorer)
     for place in session.plan.compared_captioners:
         scorer = text_similarity_scorer(session.plan.alone(place), CAPTION_SIMILARITY)
-        session.use(session.plan.similarity(place), scorer)
+        session.use(session.plan.of_captioner("caption_similarity", place), scorer)
 
 
 def note_other_pictures(session: Session, captioner: Captioner, scorer: Scorer) -> None:
@@ -62,7 +62,7 @@ def caption(session: Session) -> None:
     """
     plan = session.plan
     for place, captioner in enumerate(session.recipe.captioners):
-        digest = plan.scorer(plan.captioner(place))
+        digest = plan.scorer(plan.of_captioner("captions", place))
         items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=wave_of_captioner(plan, place))
         run_captioner(session, f"caption {captioner.name}", items, place)
     for place in plan.compared_captioners:

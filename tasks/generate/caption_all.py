@@ -15,7 +15,7 @@ def select_captioner(session: Session) -> str:
     captioner = session.recipe.captioners[0]
     scorer = caption_scorer(session.recipe, captioner)
     note_other_pictures(session, captioner, scorer)
-    return session.use(session.plan.captioner(0), scorer)
+    return session.use(session.plan.of_captioner("captions", 0), scorer)
 
 
 def caption_first(session: Session) -> None:

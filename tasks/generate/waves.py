@@ -2,7 +2,7 @@
 
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
-from pairmill.catalog.pending.chosen_captions import asked_shares
+from pairmill.catalog.pending.chosen_captions import asked_share
 from pairmill.catalog.pending.generated import mean_seconds, without_unset_thresholds
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import SYNTHETIC
@@ -26,20 +26,20 @@ def next_wave(session: Session) -> bool:
     for use in (select_captions, select_tags, select_fusion):
         use(session)
     plan = without_unset_thresholds(session.plan)
-    cap = cut(session.lake, plan)
+    cut(session.lake, plan)
     before = session.plan
     # A threshold is measured on all images that would be kept without it, so that a killed run finds the same one.
     if not wanted.unknown(session.lake):
         calibrate_late(session)
     if session.plan is not before:
         plan = without_unset_thresholds(session.plan)
-        cap = cut(session.lake, plan)
+        cut(session.lake, plan)
     if session.waves:
         _keep_record(session)
     if not wanted.unknown(session.lake):
-        session.cut = plan, cap
+        session.cut = plan
         return False
-    asked = wanted.select_wave(session.lake, session.plan, cap, session.waves + 1)
+    asked = wanted.select_wave(session.lake, session.plan, session.waves + 1)
     session.waves += 1  # only now: a step that fails above is retried and must request this wave again
     session.compute(WAVE, asked, lambda: None)
     return True
@@ -49,7 +49,8 @@ def cost(session: Session) -> str:
     """Describe the cost of the requested wave, estimated from the seconds of captions and fused texts so far."""
     asked = wanted.requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"
-    shares = {session.plan.captioner(place): share for place, share in asked_shares(session.plan).items()}
+    each = asked_share(session.plan)
+    shares = {session.plan.of_captioner("captions", place): each for place in range(len(session.recipe.captioners))}
     shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
     spent = [seconds * share for key, share in shares.items() if (seconds := _seconds_each(session, key)) is not None]
     if not spent or len(spent) < len(shares):

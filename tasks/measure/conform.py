@@ -2,7 +2,7 @@
 
 A text that a rule drops shows that our reading of the rule is stricter than the paper's. The texts are taken as they
 are, one sentence each, because our splitter would cut some of them. Word shares for the entropy are those of the texts
-themselves, unless the recipe imports those of another corpus (`words.counts`).
+themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from pairmill.catalog.queries.export.released_texts import Conformance, ScoredTexts
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.batch import Batch
 from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
-from pairmill.ops.text.imported_words import CountsError, imported
 from pairmill.tasks.run.place.identity import bound
 
 AT_ONCE = 4096
@@ -33,7 +31,7 @@ def conform(plan: Plan, texts: Sequence[str], advance: Callable[[int], None]) ->
         raise PairmillError("there are no texts to test in this file")
     asked = {column for check in plan.sentence_checks for column in check.columns}
     ops = [each.op for each in bound(plan, "sentence") if asked & {column.name for column in each.score.columns}]
-    ops.append(_entropy(plan.recipe, texts))
+    ops.append(_entropy(texts))
     with ScoredTexts() as scored:
         for at in range(0, len(texts), AT_ONCE):
             chunk = list(texts[at : at + AT_ONCE])
@@ -42,14 +40,8 @@ def conform(plan: Plan, texts: Sequence[str], advance: Callable[[int], None]) ->
         return scored.tested(plan.sentence_checks)
 
 
-def _entropy(recipe: Recipe, texts: Sequence[str]) -> CorpusEntropy:
-    """Return the op by the recipe's imported word counts, else by the words of the texts. Raises BadRecipe."""
-    if recipe.words.counts:
-        try:
-            rows, folded = imported(recipe.words.counts)
-        except CountsError as error:
-            raise BadRecipe(f"recipe '{recipe.name}', words.counts: {error}") from error
-        return CorpusEntropy(dict(zip(rows["word"].to_pylist(), rows["p"].to_pylist(), strict=True)), folded)
+def _entropy(texts: Sequence[str]) -> CorpusEntropy:
+    """Return the op by the words of the texts."""
     counts = count_words(texts)
     total = sum(counts.values())
     return CorpusEntropy({word: n / total for word, n in counts.items()})

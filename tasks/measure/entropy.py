@@ -19,12 +19,10 @@ from pairmill.catalog.pending import word_counts
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.word_counts import FrozenWords
 from pairmill.catalog.pending.worklist import pending_sentences
-from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import CORPUS_ENTROPY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
-from pairmill.ops.text.imported_words import CountsError, imported
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_rows, read_table, score_rows
@@ -35,27 +33,20 @@ TRAIN = "train word probabilities"
 
 
 def score_entropy(session: Session) -> None:
-    """Update word probabilities and every sentence's entropy, if the recipe uses them.
-
-    Raises BadRecipe for word counts that cannot be imported.
-    """
+    """Update word probabilities and every sentence's entropy, if the recipe uses them."""
     if TABLE not in {score.table for score in session.plan.scores}:
         return
-    folded, found = _own(session) if not session.recipe.words.counts else _imported(session)
+    found = _frozen_words(session)
     if found is None:
         return
-    settings = {"folded": folded}
-    digest = session.use(TABLE, Scorer(TABLE, TABLE, CorpusEntropy({}).version, settings, found.digest))
+    digest = session.use(TABLE, Scorer(TABLE, TABLE, CorpusEntropy({}).version, {}, found.digest))
     calibrate(session, "sentence", Stage.PIXELS)
     pending = pending_sentences(session.lake, session.plan, [TABLE], Stage.PIXELS)
-    session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, folded, digest))
+    session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, digest))
 
 
-def _own(session: Session) -> tuple[bool, FrozenWords | None]:
-    """Return (False, the lake's own probabilities), computed now if there are none or the lake has outgrown them.
-
-    The flag says whether words are folded to lower case, which only imported counts may be.
-    """
+def _frozen_words(session: Session) -> FrozenWords | None:
+    """Return the lake's word probabilities, computed now if there are none or the lake has outgrown them."""
     counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
     shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
     # A dataset version lists all of its scorers, those of earlier runs included: else a rerun would publish another.
@@ -64,7 +55,7 @@ def _own(session: Session) -> tuple[bool, FrozenWords | None]:
     found = word_counts.frozen(session.lake, shares.digest)
     n = word_counts.n_sentences(session.lake)
     if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
-        return False, found
+        return found
     session.work_rounds(
         "count words", word_counts.pending_counts(session.lake, counts.digest), CountWords(counts.digest)
     )
@@ -75,33 +66,12 @@ def _own(session: Session) -> tuple[bool, FrozenWords | None]:
             "every sentence's entropy, and what follows from it, was done again.",
             once=True,
         )
-    return False, word_counts.frozen(session.lake, shares.digest) if made else None
+    return word_counts.frozen(session.lake, shares.digest) if made else None
 
 
 def _freeze(session: Session, shares: Scorer, counts: str, n: int) -> None:
-    """Merge the counts of all shards and commit them as probabilities."""
-    _store(session, shares, word_counts.merged(session.lake, counts, RAREST), n)
-
-
-def _imported(session: Session) -> tuple[bool, FrozenWords | None]:
-    """Return (whether words are folded, the imported probabilities).
-
-    They are also stored in the lake: a dataset must not depend on an outside file.
-    """
-    try:
-        rows, folded = imported(session.recipe.words.counts)
-    except CountsError as error:
-        raise BadRecipe(f"recipe '{session.recipe.name}', words.counts: {error}") from error
-    imported_from = {"imported": word_counts.content_digest(rows)}
-    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, imported_from)
-    session.use("word_probabilities", shares)
-    if word_counts.frozen(session.lake, shares.digest) is None:
-        session.compute(TRAIN, rows.num_rows, lambda: _store(session, shares, rows, 0))
-    return folded, word_counts.frozen(session.lake, shares.digest)
-
-
-def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
-    """Commit rows of probabilities, counted over ``n`` sentences (0 for imported ones)."""
+    """Merge the counts of all shards and commit them as probabilities, with the ``n`` sentences counted."""
+    rows = word_counts.merged(session.lake, counts, RAREST)
     rows = rows.append_column("sentences", pa.repeat(pa.scalar(n, pa.int64()), rows.num_rows))
     item = WorkItem("words", (shares.digest, str(n)))
     session.store(TRAIN, item, [Part("word_probabilities", rows, shares.digest)])
@@ -130,13 +100,12 @@ class ScoreEntropy:
     unit: ClassVar[str] = "sentences"
 
     path: str
-    folded: bool
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Score the sentences of one item."""
         rows = read_rows(item, ["content", "text"], "content")
-        batch = CorpusEntropy(load(self.path), self.folded)({"text": rows["text"].to_pylist()})
+        batch = CorpusEntropy(load(self.path))({"text": rows["text"].to_pylist()})
         scored = score_rows(CORPUS_ENTROPY, rows["content"].to_pylist(), dict(batch))
         return [Part(TABLE, scored, self.scorer)]
 

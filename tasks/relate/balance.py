@@ -31,7 +31,7 @@ def cluster_survivors(session: Session) -> None:
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     settings = session.recipe.balance
-    if not settings.is_on:
+    if settings.cap is None:
         return
     clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
     found = frozen(session, clustering)

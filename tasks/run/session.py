@@ -56,7 +56,7 @@ class Session:
         counts: Number of work items by step.
         rows: Number of rows by step and by what a row is.
         waves: Number of waves of generated texts that were requested so far.
-        cut: The plan of the cut after which no text was unknown, and its cap; None before.
+        cut: The plan of the cut after which no text was unknown; None before.
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
         retried: How many items were quarantined, by the reason for which this run retries them.
@@ -78,7 +78,7 @@ class Session:
     counts: dict[str, int] = field(default_factory=dict)
     rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     waves: int = 0
-    cut: tuple[Plan, int] | None = None
+    cut: Plan | None = None
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
     retried: dict[str, int] = field(default_factory=dict)

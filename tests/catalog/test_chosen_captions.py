@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import asked_shares, wave_of_captioner
+from pairmill.catalog.pending.chosen_captions import asked_share, wave_of_captioner
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.recipe.plan import Plan
 from tests.worlds.generator import digest, drawn, plan
@@ -36,8 +36,12 @@ def asked(lake: Lake, plan: Plan) -> dict[str, int]:
     return found
 
 
-def mixture(*weights: int) -> Plan:
-    return plan({}, list(weights), {"choose": "mixture"}, cap=3)
+def mixture(n: int) -> Plan:
+    return plan({}, n, {"choose": "mixture"}, cap=3)
+
+
+def scorer(made: Plan, table: str, place: int) -> str:
+    return made.scorer(made.of_captioner(table, place))
 
 
 def insert(lake: Lake, table: str, rows: list[tuple], *columns: str) -> None:
@@ -59,7 +63,7 @@ def insert(lake: Lake, table: str, rows: list[tuple], *columns: str) -> None:
 @pytest.mark.parametrize("n_captioners", [2, 3])
 def test_the_chosen_rows_are_those_of_the_slow_twin(tmp_path: Path, choose: str, n_captioners: int):
     """Of 400 pictures some rows are missing; similarities are few values or NULL, and some are of an older text."""
-    made = plan({}, [1] * n_captioners, {"choose": choose}, cap=3)
+    made = plan({}, n_captioners, {"choose": choose}, cap=3)
     some = random.Random(f"{choose} {n_captioners}")
     said, fits, old = {}, {}, []
     for n in range(400):
@@ -68,7 +72,7 @@ def test_the_chosen_rows_are_those_of_the_slow_twin(tmp_path: Path, choose: str,
             if some.random() < 0.9:
                 said[key] = some.choice((("ok", f"text {place} {n}"), ("ok", f"text {n}"), ("cut_off", f"te {n}")))
                 if some.random() < 0.2:
-                    old.append((key[0], made.scorer(made.similarity(place)), digest("old"), 0.99))
+                    old.append((key[0], scorer(made, "caption_similarity", place), digest("old"), 0.99))
                 if some.random() < 0.9 and place in made.compared_captioners:
                     fits[key] = some.choice((None, 0.2, 0.4, 0.4))
     expected = {}
@@ -80,14 +84,15 @@ def test_the_chosen_rows_are_those_of_the_slow_twin(tmp_path: Path, choose: str,
             good = [place for place in places if said[sha, place][0] == "ok"]
             by = min(good, key=lambda p: (-(-2 if fits[sha, p] is None else fits[sha, p]), p), default=0)
         else:
-            named = {each.name: 1.0 for each in made.recipe.captioners}
-            by = 0 if choose == "first" else drawn(sha, made.recipe.seed, named)
+            by = (
+                0 if choose == "first" else drawn(sha, made.recipe.seed, [each.name for each in made.recipe.captioners])
+            )
         if (sha, by) in said:
             expected[sha] = (f"c{by}", *said[sha, by], fits.get((sha, by)))
     with opened_new(tmp_path / "lake") as lake:
-        captions = [(sha, made.scorer(made.captioner(place)), *row) for (sha, place), row in said.items()]
+        captions = [(sha, scorer(made, "captions", place), *row) for (sha, place), row in said.items()]
         insert(lake, "captions", captions, "status", "text")
-        current = [(sha, made.scorer(made.similarity(place)), digest(said[sha, place][1]), value)
+        current = [(sha, scorer(made, "caption_similarity", place), digest(said[sha, place][1]), value)
                    for (sha, place), value in fits.items()]  # fmt: skip
         insert(lake, "caption_similarity", old + current, "input_digest", "caption_similarity")
         captions, similarities = (current_scores(made, table, "sha256") for table in ("captions", "caption_similarity"))
@@ -99,26 +104,25 @@ def test_the_chosen_rows_are_those_of_the_slow_twin(tmp_path: Path, choose: str,
     assert choose == "first" or len({row[1] for row in found}) == n_captioners
 
 
-@pytest.mark.parametrize("weights", [(1, 1), (3, 1), (1, 0, 2)])
-def test_weights_are_shares(lake: Lake, weights: tuple[int, ...]):
-    made = mixture(*weights)
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_captioner_of_a_mixture_describes_as_many(lake: Lake, n: int):
+    made = mixture(n)
     found = asked(lake, made)
-    named = {each.name: each.weight for each in made.recipe.captioners}
-    assert all(place == drawn(sha, made.recipe.seed, named) for sha, place in found.items())
-    for place, weight in enumerate(weights):
-        share = weight / sum(weights)
-        assert asked_shares(made).get(place, 0) == share
+    assert all(place == drawn(sha, made.recipe.seed, [f"c{at}" for at in range(n)]) for sha, place in found.items())
+    share = asked_share(made)
+    assert share == 1 / n
+    for place in range(n):
         assert [*found.values()].count(place) == pytest.approx(N * share, abs=4 * (N * share * (1 - share)) ** 0.5)
 
 
 def test_a_captioner_that_is_added_moves_the_pictures_that_it_gets_and_no_other(lake: Lake):
-    before, after = asked(lake, mixture(1, 1)), asked(lake, mixture(1, 1, 1))
+    before, after = asked(lake, mixture(2)), asked(lake, mixture(3))
     assert all(after[sha] in (place, 2) for sha, place in before.items())
 
 
 def test_what_the_cap_draws_first_is_of_all_captioners(lake: Lake):
     """By the cap's own hash every kept picture would be the same captioner's."""
-    made = mixture(1, 1)
+    made = mixture(2)
     order = lake.query(f"SELECT sha256 FROM wave_asked ORDER BY sha256(sha256 || '{made.recipe.seed}') LIMIT {N // 20}")
     found = asked(lake, made)
     first = [found[sha] for (sha,) in order]

@@ -42,7 +42,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_line_and_what_is_merged_is_
     assert parsed("a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: *b, x: 4}")["c"] == {"x": 4, "y": 2}
 
 
-@pytest.mark.parametrize("key", ["balance.cap", "balance.target", "association.max_uses", "ingest.max_bytes", "seed"])
+@pytest.mark.parametrize("key", ["balance.cap", "association.max_uses", "ingest.max_bytes", "seed"])
 def test_a_count_beyond_all_columns_is_refused(key: str):
     with pytest.raises(BadRecipe, match=f"'{key}': .*is too large; write "):
         load_recipe("demo", {key: "99999999999999999999"})

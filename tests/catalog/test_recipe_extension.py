@@ -36,7 +36,7 @@ def test_a_recipe_takes_over_what_it_does_not_set(tmp_path: Path):
     assert [rule.name for rule in mine.images] == ["short_side", "aspect_ratio", "pair_similarity", "wide"]
     assert (mine.images[0].keep, mine.images[1]) == ("least(width, height) >= 64", base.images[1])
     assert mine.captioners == [base.captioners[0].model_copy(update={"max_tokens": 64})]
-    assert mine.tags is None and not mine.balance.is_on and mine.balance.clusters == base.balance.clusters
+    assert mine.tags is None and mine.balance.cap is None and mine.balance.clusters == base.balance.clusters
 
 
 def test_a_recipe_extends_a_file_that_extends_another(tmp_path: Path):

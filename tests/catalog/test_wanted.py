@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.cut import wanted
-from pairmill.catalog.cut.cap import smallest_cap
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
@@ -37,10 +35,10 @@ def generated(lake: Lake) -> int:
 def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
     for wave in range(1, 200):
-        cap = cut(lake, plan)
+        cut(lake, plan)
         if not wanted.unknown(lake):
             return wave - 1
-        assert wanted.select_wave(lake, plan, cap, wave) > 0
+        assert wanted.select_wave(lake, plan, wave) > 0
         if generator.random.random() < kill:
             generator.work(
                 generator.random.randint(0, len(generator.stages())), generator.random.choice((0.0, 0.3, 1.0))
@@ -61,7 +59,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     seed=st.integers(0, 2**32),
     late=st.sets(st.sampled_from(sorted(LATE))),
     kill=st.sampled_from((0.0, 0.6)),
-    balance=st.sampled_from(({"cap": 1}, {"cap": 2}, {"cap": 3}, {"target": 4}, {"target": 9}, {"target": 60})),
+    cap=st.integers(1, 3),
     stale=st.booleans(),
     choice=st.sampled_from(CHOICES),
 )
@@ -71,9 +69,9 @@ def test_waves_give_what_generating_everything_gives(
     seed: int,
     late: set,
     kill: float,
-    balance: dict,
+    cap: int,
     stale: bool,
-    choice: tuple[list[int], dict[str, str]],
+    choice: tuple[int, dict[str, str]],
 ):
     lake = several
     asked = {name: keep for name, keep in LATE.items() if name in late}
@@ -84,13 +82,13 @@ def test_waves_give_what_generating_everything_gives(
     by_content = {image.sha256: image for image in images}
     images = [replace(by_content[image.sha256], image_id=image.image_id, position=image.position,
                       alt_text=image.alt_text) for image in images]  # fmt: skip
-    made = plan(asked, *choice, **balance)
+    made = plan(asked, *choice, cap=cap)
     rules.refill(lake, images, words, GENERATED)
     everything = Generator(lake, made, images, seed)
     cut(lake, made)
-    wanted.select_wave(lake, made, ALL, 1)
+    wanted.select_wave(lake, plan(asked, *choice, cap=ALL), 1)
     everything.work()
-    cap = cut(lake, made)
+    cut(lake, made)
     of_everything, n_texts = decided(lake), generated(lake)
     rules.refill(lake, images, words, GENERATED)
     generator = Generator(lake, made, images, seed)
@@ -102,9 +100,6 @@ def test_waves_give_what_generating_everything_gives(
     assert_captions(lake, made, generator)
     good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
     known = [replace(image, late=everything.late(image.sha256, asked)) for image in images]
-    if "target" in balance:
-        most = {"top_k": rules.TOP_K, "max_uses": rules.MAX_USES, "seed": rules.SEED}
-        assert cap == slow.cap_for(balance["target"], known, good, 64, 10.0, **most)
     dropped, _ = slow.cut(known, good, 64, 10.0, cap, rules.TOP_K, rules.MAX_USES, rules.SEED)
     assert {image_id: rule for image_id, rule, _ in of_everything[0]} == dropped
 
@@ -133,18 +128,6 @@ def test_without_rules_on_texts_one_wave_makes_those_of_the_kept_alone(tmp_path:
         assert generated(lake) == lake.query("SELECT count(*) FROM cut_kept")[0][0] > 0
 
 
-@given(
-    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12),
-    target=st.integers(0, 200),
-)
-@examples(50)
-def test_the_cap_is_the_smallest_that_reaches_the_target(sizes: list[int], target: int):
-    found = smallest_cap(np.array(sizes), np.ones(len(sizes)), target)
-    kept = [sum(min(size, cap) for size in sizes) for cap in range(31)]
-    reached = min(target, sum(sizes))
-    assert found == max(1, next(cap for cap in range(31) if kept[cap] >= reached))
-
-
 @pytest.mark.parametrize(("wave", "times"), [(2, 1), (3, 2), (4, 4)])
 def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path, wave: int, times: int):
     """Two clusters of 1,000 of which 50 each are known: each is then asked for about what its own share needs, and for
@@ -156,7 +139,7 @@ def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path, wave: int
             f"place, CASE WHEN n % 1000 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 1000 + 1], '', 'pair') END "
             f"AS state, n % 1000 >= {cap} + {cap} * (1 - {list(shares)}[n // 1000 + 1]) AS past FROM range(2000) t(n)"
         )
-        sql = f"SELECT n // 1000, count(*) FROM ({wanted.in_reach(lake, plan(LATE, cap=cap), cap, wave)}) GROUP BY ALL"
+        sql = f"SELECT n // 1000, count(*) FROM ({wanted.in_reach(lake, plan(LATE, cap=cap), wave)}) GROUP BY ALL"
         asked = dict(lake.query(sql))
     for cluster, share in enumerate(shares):
         lacking = times * cap * (1 - share) / share

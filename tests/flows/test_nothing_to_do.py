@@ -73,9 +73,7 @@ def given(curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, 
     (code / "op.py").write_text("VERSION = 1\n")
     monkeypatch.setattr(run_inputs, "CODE", (*run_inputs.CODE, str(code)))
     model = shutil.copytree(settings["models.clip"].removeprefix("open_clip:local-dir:"), tmp_path / "clip")
-    counts = tmp_path / "counts.txt"
-    counts.write_text("the\t100\n")
-    own = {"models.clip": f"open_clip:local-dir:{model}", "words.counts": str(counts)}
+    own = {"models.clip": f"open_clip:local-dir:{model}"}
     own_pages = shutil.copytree(pages, tmp_path / "pages")
     made = Given(copied(curated, tmp_path / "lake"), own_pages, model, code, settings | own)
     asked = made.question()
@@ -130,7 +128,6 @@ BESIDE = {
     "a model's file": lambda given: (given.model / "more.json").write_text("{}"),
     "a model's bytes": lambda given: os.utime(next(given.model.glob("*.safetensors"))),
     "the model": lambda given: shutil.rmtree(given.model),
-    "word counts": lambda given: Path(given.settings["words.counts"]).write_text("the\t101\n"),
     "code": lambda given: (given.code / "op.py").write_text("VERSION = 2\n"),
 }
 

@@ -56,15 +56,6 @@ def cut(
     return dropped, {name: found for name, found in texts.items() if len(found) >= at_least}
 
 
-def cap_for(target: int, *world, top_k: int, max_uses: int, seed: int) -> int:
-    """The smallest cap by which balance keeps ``target`` pictures; of too few, the smallest that keeps all."""
-    kept = {}
-    for cap in range(1, 100):
-        dropped, _ = cut(*world, cap=cap, top_k=top_k, max_uses=max_uses, seed=seed)
-        kept[cap] = sum(rule in ("", "max_uses") for rule in dropped.values())
-    return next(cap for cap in kept if kept[cap] >= min(target, max(kept.values())))
-
-
 def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,10 +1,7 @@
-"""Word probabilities of a lake: counted once, frozen, imported, made anew when outgrown; entropies follow."""
+"""Word probabilities of a lake: counted once, frozen, made anew when outgrown; entropies follow."""
 
 from pathlib import Path
 
-import pytest
-
-from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.run.survey import survey
@@ -79,20 +76,6 @@ def test_probabilities_count_every_occurrence_are_frozen_and_made_anew_when_outg
     anew = run(lake, source)
     assert anew[3] == expected(sorted(set(sentences(more))), sentences(more))
     assert any("12 sentences" in note for note in anew[2])
-
-
-def test_imported_counts_are_kept_in_the_lake_and_their_content_is_the_identity(tmp_path: Path):
-    source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
-    for name in ("a.tsv", "b.tsv"):
-        (tmp_path / name).write_text("The\t1\ncat\t1\n.\t2\n")
-    counts, _, _, found, _ = run(lake, source, words__counts=str(tmp_path / "a.tsv"))
-    assert found["The cat slept."] == 1.5
-    assert "count words" not in counts
-    assert "score entropy" not in {
-        step for step, n in run(lake, source, words__counts=str(tmp_path / "b.tsv"))[0].items() if n
-    }
-    with pytest.raises(BadRecipe, match=r"words\.counts"):
-        run(lake, source, words__counts=str(tmp_path / "none.tsv"))
 
 
 def test_a_recipe_that_does_not_ask_counts_nothing(tmp_path: Path):

@@ -13,7 +13,8 @@ from tests.worlds.published import IMAGE_RULES, plan_of, published
 def notes(lake: Path, cap: int) -> list[str]:
     plan, _ = plan_of(cap, IMAGE_RULES, False, False)
     with create_or_open(lake) as opened:
-        return heavy_losses(opened, plan, find(opened, "small"), cut(opened, plan))
+        cut(opened, plan)
+        return heavy_losses(opened, plan, find(opened, "small"))
 
 
 def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_path: Path):
@@ -35,9 +36,10 @@ def test_without_a_cap_every_picture_that_passes_is_kept_and_its_texts_are_wante
     plan, _ = plan_of("none", IMAGE_RULES, False, False)
     with create_or_open(tmp_path / "lake") as opened:
         assert "balance" not in {step.rule for step in funnel(opened, find(opened, "small"))}
-        assert wanted.select_wave(opened, plan, cut(opened, plan), 1) == 0
+        cut(opened, plan)
+        assert wanted.select_wave(opened, plan, 1) == 0
         opened.execute("UPDATE cut_capped SET state = NULL")
-        assert wanted.select_wave(opened, plan, 0, 1) == 12
+        assert wanted.select_wave(opened, plan, 1) == 12
 
 
 def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):

@@ -34,8 +34,8 @@ def plan(sentences: str) -> Plan:
 
 
 def pending(writer: Writer, rule: str) -> list[WorkItem]:
-    cap = cut(writer.lake, plan(rule))
-    wanted.select_wave(writer.lake, plan(rule), cap, 1)
+    cut(writer.lake, plan(rule))
+    wanted.select_wave(writer.lake, plan(rule), 1)
     return [item for items in pending_fusion(writer.lake, plan(rule)) for item in items]
 
 

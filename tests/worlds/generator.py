@@ -1,7 +1,6 @@
 """Simulate captioners and a fuser with a hidden table of answers, and compile the plans that request them."""
 
 import hashlib
-import math
 import random
 from collections.abc import Callable
 from functools import partial
@@ -27,27 +26,26 @@ LATE = {
 }
 
 
-# (weights of the captioners, how one caption is chosen for an image)
+# (number of captioners, how one caption is chosen for an image)
 CHOICES = (
-    ([1], {}),
-    ([1, 1], {}),
-    ([1, 1], {"choose": "best"}),
-    ([1, 1, 1], {"choose": "best"}),
-    ([1, 1], {"choose": "mixture"}),
-    ([0, 3, 1], {"choose": "mixture"}),
-    ([1, 2], {"choose": "mixture", "ask": "every"}),
+    (1, {}),
+    (2, {}),
+    (2, {"choose": "best"}),
+    (3, {"choose": "best"}),
+    (2, {"choose": "mixture"}),
+    (3, {"choose": "mixture"}),
 )
 
 
-def plan(late: dict[str, str], weights: list[int] = [1], captions: dict[str, str] = {}, **balance: int) -> Plan:  # noqa: B006
-    """Compile a plan with these rules on generated texts and captioners of these weights."""
-    captioners = [{"name": f"c{place}", "weight": weight} for place, weight in enumerate(weights)]
+def plan(late: dict[str, str], n_captioners: int = 1, captions: dict[str, str] = {}, **balance: int) -> Plan:  # noqa: B006
+    """Compile a plan with these rules on generated texts and so many captioners."""
+    captioners = [{"name": f"c{place}"} for place in range(n_captioners)]
     content = rules.plan().recipe.model_dump(mode="json") | {
         "captioners": captioners, "captions": captions, "fuse": {}, "balance": balance,
         "models": {"clip": "open_clip:A/b", "captioner": "hf:a"},
     }  # fmt: skip
     content["images"] = [*content["images"], *({"name": name, "keep": keep} for name, keep in late.items())]
-    others = {f"{table} c{place}": f"{scorer} {place}" for place in range(1, len(weights))
+    others = {f"{table} c{place}": f"{scorer} {place}" for place in range(1, n_captioners)
               for table, scorer in (("captions", "cap"), ("caption_similarity", "cs"))}  # fmt: skip
     return compile_plan(Recipe.model_validate(content), SCORERS | others)
 
@@ -84,7 +82,7 @@ class Generator:
         """Return the index of the captioner that provides an image's caption: the slow twin of the choice in SQL."""
         recipe = self.plan.recipe
         if recipe.captions.choose == "mixture":
-            return drawn(sha, recipe.seed, {each.name: each.weight for each in recipe.captioners})
+            return drawn(sha, recipe.seed, [each.name for each in recipe.captioners])
         good = [place for place, status in enumerate(self.status) if status[sha] == "ok"]
         if recipe.captions.choose == "first" or not good:
             return 0
@@ -110,7 +108,7 @@ class Generator:
     def caption(self, place: int, asked: list) -> None:
         """Write captions for the requested images that the plan assigns to this captioner."""
         of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {wave_of_captioner(self.plan, place)}")}
-        if self.plan.recipe.captions.choose == "mixture" and self.plan.recipe.captions.ask == "chosen":
+        if self.plan.recipe.captions.choose == "mixture":
             everyone = self.lake.query("SELECT sha256 FROM wave_asked")
             assert of_it == {sha for (sha,) in everyone if self.chosen(sha) == place}
         self.write_captions(place, [sha for _, sha, _ in asked if sha in of_it])
@@ -118,14 +116,14 @@ class Generator:
     def write_captions(self, place: int, shas: list[str]) -> None:
         """Write a captioner's captions of these images."""
         rows = {"text": [self.text(place, sha) for sha in shas], "status": [self.status[place][sha] for sha in shas]}
-        self.write("captions", self.plan.scorer(self.plan.captioner(place)), shas, **rows)
+        self.write("captions", self.plan.scorer(self.plan.of_captioner("captions", place)), shas, **rows)
 
     def compare(self, place: int, asked: list) -> None:
         """Write the similarities of existing captions, as the real step does."""
-        scorer = self.plan.scorer(self.plan.captioner(place))
+        scorer = self.plan.scorer(self.plan.of_captioner("captions", place))
         there = {sha for (sha,) in self.lake.query("SELECT sha256 FROM captions WHERE scorer = ?", (scorer,))}
         shas = [sha for _, sha, _ in asked if sha in there]
-        self.write("caption_similarity", self.plan.scorer(self.plan.similarity(place)), shas,
+        self.write("caption_similarity", self.plan.scorer(self.plan.of_captioner("caption_similarity", place)), shas,
                    input_digest=[digest(self.text(place, sha)) for sha in shas],
                    caption_similarity=[self.fits[place][sha] for sha in shas])  # fmt: skip
 
@@ -160,7 +158,7 @@ class Generator:
         for place in range(len(self.status)):
             self.write_captions(place, [sha for sha in self.pair if self.random.random() < 0.5])
             if place in self.plan.compared_captioners:
-                scorer = self.plan.scorer(self.plan.similarity(place))
+                scorer = self.plan.scorer(self.plan.of_captioner("caption_similarity", place))
                 self.write("caption_similarity", scorer, shas, **old, caption_similarity=[0.9] * len(shas))
         self.write("synthetic", "syn", shas, **old, synthetic_text=["old"] * len(shas))
         self.write("synthetic_similarity", "ss", shas, input_digest=[digest("old")] * len(shas),
@@ -181,14 +179,10 @@ class Generator:
             self.lake.execute(f"INSERT INTO partitions ({names}) VALUES (?, ?, ?, ?, ?, ?)", part)
 
 
-def drawn(sha: str, seed: int, weights: dict[str, float]) -> int:
-    """Return the index of the captioner that a mixture draws for an image."""
-    numbers = []
-    for place, (name, weight) in enumerate(weights.items()):
-        hashed = hashlib.sha256(f"{sha}\x1fcaptioner\x1f{name}\x1f{seed}".encode()).hexdigest()
-        if weight:
-            numbers.append((-math.log((int(hashed[:13], 16) + 0.5) / 2**52) / weight, place))
-    return min(numbers)[1]
+def drawn(sha: str, seed: int, names: list[str]) -> int:
+    """Return the index of the captioner that a mixture draws for an image, among captioners of these names."""
+    hashes = [hashlib.sha256(f"{sha}\x1fcaptioner\x1f{name}\x1f{seed}".encode()).hexdigest() for name in names]
+    return hashes.index(max(hashes))
 
 
 def digest(text: str) -> str:

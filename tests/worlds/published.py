@@ -109,7 +109,8 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
 
     ``columns`` may be longer than the number of images.
     """
-    wanted.select_wave(lake, plan, cut(lake, plan), 1)
+    cut(lake, plan)
+    wanted.select_wave(lake, plan, 1)
     made = fusion_digest("coalesce(c.text, '')", "coalesce(t.tags, [])", "w.sentence")
     rows = lake.query(
         f"SELECT w.sha256, {made} FROM wave_asked w LEFT JOIN {current_scores(plan, 'captions', 'sha256')} c "

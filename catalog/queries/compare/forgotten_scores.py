@@ -35,7 +35,7 @@ def steps_reading(lake: Lake, dataset: Dataset, digests: set[str]) -> tuple[str,
     for table, steps in _OF_STEPS.items():
         if digests.intersection(plan.made_by(table)):
             found += steps
-    if "balance_clusters" in names and plan.recipe.balance.is_on:
+    if "balance_clusters" in names and plan.recipe.balance.cap is not None:
         found.append("balance")
     if "matches" in names:
         found += ["no_text", "texts"]

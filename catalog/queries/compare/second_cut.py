@@ -74,7 +74,7 @@ class Evidence:
     passing: frozenset[str]
 
 
-def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0) -> list[CutImage]:
+def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "") -> list[CutImage]:
     """Cut the images and return them with ``dropped_by`` and ``texts`` set.
 
     Args:
@@ -82,7 +82,6 @@ def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0)
         plan: The recipe with the digests of its scorers.
         upto: Rows of later commits are ignored.
         among: A table whose ``sha256`` restrict the images, with all members of a duplicate group; '' for all.
-        cap: Images kept of each cluster; 0 for no cap, or to compute it from the recipe's target.
     """
     pictures = _pictures(lake, plan, upto, among)
     evidence = _evidence(lake, plan, upto, among)
@@ -92,7 +91,7 @@ def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0)
     )
     association = plan.recipe.association
     _offer(_alive(pictures), evidence, 4 * association.top_k, association.at_least)
-    _balance(_alive(pictures), evidence, plan, cap)
+    _balance(_alive(pictures), evidence, plan)
     _assign(_alive(pictures), association, association.max_uses or len(pictures) + 1)
     return pictures
 
@@ -228,32 +227,19 @@ def _rank(evidence: Evidence, sha256: str, content: str, similarity: float) -> f
     return -math.inf if rank is None else rank
 
 
-def _balance(pictures: list[CutImage], evidence: Evidence, plan: Plan, cap: int) -> None:
+def _balance(pictures: list[CutImage], evidence: Evidence, plan: Plan) -> None:
     """Apply the cap of each cluster in the order of the draw, and the rules on generated texts."""
     drawn = sorted(pictures, key=lambda each: _hash(f"{each.sha256}{plan.recipe.seed}")[:16])
-    settings = plan.recipe.balance
-    if settings.is_on and not cap:
-        cap = settings.cap or _cap_for(drawn, evidence, settings.target or 0)
+    cap = plan.recipe.balance.cap
     passed: Counter[int] = Counter()
     for each in drawn:
         cluster = evidence.cluster.get(each.sha256)
-        if settings.is_on and cluster is not None and passed[cluster] >= settings.lower_caps.get(cluster, cap):
+        if cap is not None and cluster is not None and passed[cluster] >= cap:
             each.dropped_by = "balance"
         elif each.late:
             each.dropped_by = each.late
         elif cluster is not None:
             passed[cluster] += 1
-
-
-def _cap_for(pictures: list[CutImage], evidence: Evidence, target: int) -> int:
-    """Return the smallest cap that keeps ``target`` pictures, or all if there are fewer."""
-    clusters = [evidence.cluster.get(each.sha256) for each in pictures if not each.late]
-    sizes = Counter(cluster for cluster in clusters if cluster is not None)
-    free = clusters.count(None)
-    most = max(sizes.values(), default=1)
-    return next(
-        (cap for cap in range(1, most) if free + sum(min(size, cap) for size in sizes.values()) >= target), most
-    )
 
 
 def _assign(pictures: list[CutImage], association: Association, max_uses: int) -> None:

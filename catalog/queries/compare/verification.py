@@ -16,7 +16,7 @@ from pairmill.catalog.queries.compare.amended_digest import digest_before, versi
 from pairmill.catalog.queries.compare.forgotten_scores import steps_in_doubt
 from pairmill.catalog.queries.compare.second_cut import CutImage, second_cut
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
@@ -80,9 +80,8 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
     stored = f"SELECT item_id AS image_id, dropped_by, value FROM decisions WHERE {key} AND kind = 'image'"
     of = lake.query(f"SELECT count(*) FROM ({stored})")[0][0]
     _refuse_if_read_again(lake, dataset, stored)
-    cap = _stored_cap(lake, stored) if plan.recipe.balance.target else 0
     among = "" if of <= WHOLE else _drawn(lake, plan, dataset, of)
-    pictures = second_cut(lake, plan, dataset.commit, among, cap if among else 0)
+    pictures = second_cut(lake, plan, dataset.commit, among)
     if among:
         asked = {sha256 for (sha256,) in lake.query("SELECT sha256 FROM verified WHERE asked")}
         pictures = [each for each in pictures if each.sha256 in asked]
@@ -126,7 +125,8 @@ def _plan(lake: Lake, dataset: Dataset) -> Plan:
         (dataset.name, dataset.version),
     )
     for place, scorer, similarity in captioners:
-        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity)
+        for table, digest in zip(CAPTION_TABLES, (scorer, similarity), strict=True):
+            plan = plan.with_scorer(plan.of_captioner(table, place), digest)
     return plan
 
 
@@ -138,12 +138,6 @@ def _refuse_if_read_again(lake: Lake, dataset: Dataset, stored: str) -> None:
         raise PairmillError(
             f"the pages of {missing:,} images of {dataset} were read again since; verify its newest version."
         )
-
-
-def _stored_cap(lake: Lake, stored: str) -> int:
-    """Return the cap that the version solved for its target; 0 if no decision tells it."""
-    caps = f"SELECT CAST(regexp_extract(value, 'cap=([0-9]+)', 1) AS BIGINT) FROM ({stored}) WHERE value LIKE '%cap=%'"
-    return max((cap for (cap,) in lake.query(f"{caps} LIMIT 1")), default=0)
 
 
 def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
@@ -158,7 +152,7 @@ def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
     drawn = (
         f"SELECT key AS sha256 FROM clusters WHERE scorer = '{scorer}' AND commit <= {dataset.commit} "
         f"AND {chance.format('cluster')}"
-        if plan.recipe.balance.is_on and scorer
+        if plan.recipe.balance.cap is not None and scorer
         else f"SELECT DISTINCT sha256 FROM images WHERE commit <= {dataset.commit} AND {chance.format('sha256')}"
     )
     lake.execute(f"CREATE OR REPLACE TEMP TABLE verified AS SELECT sha256, true AS asked FROM ({drawn})")

@@ -33,7 +33,7 @@ def said(plan: Plan, upto: int, only: str) -> str:
     Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners. Versions older than the
     table ``dataset_captioners`` record only the first captioner's scorer.
     """
-    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.captioner(place))]
+    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.of_captioner("captions", place))]
     return " UNION ALL ".join(
         f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
         f"caption_similarity AS similarity FROM {captioner_rows(plan, place, 'captions', upto, only)} c "

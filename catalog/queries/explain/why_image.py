@@ -146,17 +146,15 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """Return the cluster that balance caps, and the recipe's cap or target.
+    """Return the cluster that balance caps, and the recipe's cap.
 
-    If the cap decided on the image, also its rank among the survivors, and the cap computed for the target.
+    If the cap decided on the image, also its rank among the survivors.
     """
     asked = scope.plan.recipe.balance if scope.plan else None
-    if asked is not None and not asked.is_on:
+    if asked is not None and asked.cap is None:
         return {}
-    cap = {} if asked is None else {"target": asked.target} if asked.target else {"cap": asked.cap}
-    if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
-        cap |= {"cap": int(at[4])} if at[4] else {}
-        cap |= {"setting": "balance.fewer"} if asked and int(at[1]) in asked.lower_caps else {}
+    cap = {} if asked is None else {"cap": asked.cap}
+    if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
     names = dict(lake.query("SELECT digest, name FROM scorers WHERE name IN (SELECT unnest(?))", (list(CAPPED_BY),)))

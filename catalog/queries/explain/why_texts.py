@@ -2,7 +2,7 @@
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.chosen_captions import TABLES, chosen_rows, rows_by_text
+from pairmill.catalog.pending.chosen_captions import chosen_rows, rows_by_text
 from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.queries.explain.all_captions import said
 from pairmill.catalog.queries.explain.why import (
@@ -11,6 +11,7 @@ from pairmill.catalog.queries.explain.why import (
     rows_of_key,
     select_rows,
 )
+from pairmill.catalog.recipe.plan import CAPTION_TABLES
 
 _TEXTS = {
     "captions": "'caption' AS kind, captioner AS \"by\", text, status",
@@ -53,7 +54,8 @@ def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str
     for row in rows:
         name = plan.recipe.captioners[row["place"]].name
         several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
-        found[plan.scorer(plan.captioner(row["place"]))] = {"by": name, "similarity": row["similarity"], **several}
+        scorer = plan.scorer(plan.of_captioner("captions", row["place"]))
+        found[scorer] = {"by": name, "similarity": row["similarity"], **several}
     return found
 
 
@@ -63,7 +65,7 @@ def _compared(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tupl
     if plan is None or len(plan.recipe.captioners) < 2 or plan.recipe.captions.choose != "best":
         return "", {}
     by = plan.compared_by
-    if by.table in TABLES or by.table not in scope.filled:
+    if by.table in CAPTION_TABLES or by.table not in scope.filled:
         return "", {}
     name = plan.recipe.captions.by
     only = f"sha256 = {quoted(sha256)}{in_home_shard}"

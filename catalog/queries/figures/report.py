@@ -8,7 +8,7 @@ from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.declared import declared, scores_of
 from pairmill.catalog.terms.score import Stage
@@ -24,7 +24,8 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     tables = lake.query(sql, (dataset.scorers,))
     plan = compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
     for place, scorer, similarity_scorer in _captioners(lake, dataset):
-        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity_scorer)
+        for table, digest in zip(CAPTION_TABLES, (scorer, similarity_scorer), strict=True):
+            plan = plan.with_scorer(plan.of_captioner(table, place), digest)
     return plan
 
 
@@ -74,15 +75,6 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
         (dataset.name, dataset.version, reached, scorer, dataset.commit, CLUSTERS_SHOWN, CLUSTERS_SHOWN),
     )
     return (rows[0][0] if rows else 0), [row[1:] for row in rows]
-
-
-def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
-    """Return the cap of the version: the recipe's, or the cap computed for its target; 1 without both."""
-    if recipe.balance.cap is not None:
-        return recipe.balance.cap
-    solved = "CAST(nullif(regexp_extract(value, 'cap=(\\d+)$', 1), '') AS INTEGER)"
-    sql = f"SELECT max({solved}) FROM decisions WHERE dataset = ? AND version = ? AND value LIKE 'cluster=%'"
-    return lake.query(sql, (dataset.name, dataset.version))[0][0] or 1
 
 
 def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:

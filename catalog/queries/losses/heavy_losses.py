@@ -11,20 +11,21 @@ SMALL = 100_000
 MOST = 0.3
 
 
-def heavy_losses(lake: Lake, plan: Plan, dataset: Dataset, cap: int) -> list[str]:
+def heavy_losses(lake: Lake, plan: Plan, dataset: Dataset) -> list[str]:
     """Return notes on balance that drops more than MOST of a small lake, and on sentences of which none is left.
 
-    ``cap`` is the cap that the last cut of this connection applied.
+    Reads the tables of the connection's last cut.
     """
     steps = funnel(lake, dataset)
-    found = [_lost_to_cap(lake, plan, steps, cap), "" if dataset.n_pairs else _no_sentence(lake, plan, steps)]
+    found = [_lost_to_cap(lake, plan, steps), "" if dataset.n_pairs else _no_sentence(lake, plan, steps)]
     return [note for note in found if note]
 
 
-def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep], cap: int) -> str:
+def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
     """Return the note on a cap that drops more than MOST of at most SMALL pictures; '' otherwise."""
     step = next((each for each in steps if (each.kind, each.rule) == ("image", "balance")), None)
-    if plan.recipe.balance.cap is None or step is None or step.n_in > SMALL or step.n_dropped <= MOST * step.n_in:
+    cap = plan.recipe.balance.cap
+    if cap is None or step is None or step.n_in > SMALL or step.n_dropped <= MOST * step.n_in:
         return ""
     clusters = lake.query("SELECT count(DISTINCT cluster) FROM cut_capped WHERE cluster IS NOT NULL")[0][0]
     return (

@@ -3,14 +3,11 @@
 import math
 from fractions import Fraction
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.ops.text.corpus_entropy import COUNT_VERSION, LONGEST, RAREST, CorpusEntropy, count_words, words
-from pairmill.ops.text.imported_words import CountsError, imported
 from tests.worlds.golden import check_golden
 
 CORPUS = ["The cat sat on the mat.", "The dog sat on the log.", "A cat, a dog and a man in the moon sat still."]
@@ -45,7 +42,6 @@ def test_a_word_said_twice_counts_twice_and_an_unknown_one_nothing():
     op = CorpusEntropy({"cat": 0.25, "dog": 0.5})
     found = op({"text": ["cat", "cat cat", "cat dog", "zebra", "", "Cat"]})["corpus_entropy"]
     assert found == [0.5, 1.0, 1.0, 0.0, 0.0, 0.0]
-    assert CorpusEntropy({"cat": 0.25}, folded=True)({"text": ["Cat"]})["corpus_entropy"] == [0.5]
 
 
 def test_a_corpus_of_one_word_has_no_entropy_and_no_negative_zero():
@@ -72,44 +68,3 @@ def test_the_words_of_a_version_stay():
 
 def test_the_values_of_a_version_stay():
     check_golden("corpus_entropy", CorpusEntropy({}).version, CorpusEntropy(shares(CORPUS))({"text": CORPUS}))
-
-
-@pytest.mark.parametrize("name", ["counts.tsv", "counts.parquet"])
-def test_counts_are_imported_as_shares_without_the_rarest(tmp_path, name):
-    file = tmp_path / name
-    rows = {"word": ["the", '"', "cat", "once"], "n": [8_000_000, 1_000_000, 999_999, 1]}
-    if name.endswith("parquet"):
-        pq.write_table(pa.table(rows), file)
-    else:
-        file.write_text("".join(f"{word}\t{n}\n" for word, n in zip(*rows.values(), strict=True)))
-    table, folded = imported(str(file))
-    assert not folded
-    assert table.to_pylist() == [
-        {"word": '"', "p": 0.1},
-        {"word": "cat", "p": 0.0999999},
-        {"word": "once", "p": 1e-7},
-        {"word": "the", "p": 0.8},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("the 8\n", "cannot be read"),
-        ("the\t8\nthe\t9\n", "twice"),
-        ("the\t-8\n", "negative"),
-        ("", "cannot be read"),
-        ("the\tmany\n", "cannot be read"),
-    ],
-)
-def test_counts_of_no_known_shape_say_what_to_give(tmp_path, text, says):
-    (tmp_path / "counts.tsv").write_text(text)
-    with pytest.raises(CountsError, match=says):
-        imported(str(tmp_path / "counts.tsv"))
-
-
-def test_missing_counts_and_a_missing_package_say_so(tmp_path):
-    with pytest.raises(CountsError, match="cannot be read"):
-        imported(str(tmp_path / "none.tsv"))
-    with pytest.raises(CountsError, match="pip install wordfreq"):
-        imported("wordfreq:en")
