@@ -206,8 +206,7 @@ def content_digest(lake: Lake) -> str:
     """Hash the content of the pairs, without dataset, version, run or time, to 32 hex digits.
 
     Ids of occurrences are excluded because they depend on the source's location on this machine. The captioner's name
-    is excluded because it follows from the recipe and the captions, and so that digests older than this column stay
-    valid.
+    is excluded because it follows from the recipe and the captions.
     """
     digest = hashlib.sha256()
     pairs = "SELECT * EXCLUDE (image_id, document_id, captioner) FROM cut_pairs"

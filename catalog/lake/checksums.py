@@ -101,8 +101,7 @@ class Checksums:
     def check(self, table: str) -> None:
         """Verify the files of one table, once per process. Raise Damaged if a file is damaged or missing.
 
-        A file without a recorded digest is accepted as it is: in an older lake, a killed writer may have left such a
-        file.
+        A file without a recorded digest is accepted as it is.
         """
         if table in self._unlisted:
             self._list(table)

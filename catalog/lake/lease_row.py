@@ -113,8 +113,7 @@ def hold(
 
 def holder_of(metadata: Metadata) -> Holder | None:
     """Return the lease row, whether its holder is alive or not; None if nobody holds the lease."""
-    # `SELECT *`: an older lake, which a reader does not migrate, lacks the last column.
-    rows = metadata.read("SELECT * EXCLUDE (slot) FROM pairmill_lease")
+    rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
 
 

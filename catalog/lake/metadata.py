@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR,
 waiting VARCHAR)"""
-LEASE_COLUMN = "ALTER TABLE pairmill_lease ADD COLUMN IF NOT EXISTS waiting VARCHAR"  # older lakes lack it
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
 # Created with its first row, because no run needs the empty table; see catalog.write.finished.
 FINISHED = "pairmill_finished"
@@ -61,8 +60,8 @@ class Metadata:
             # a closed catalog (rows in a pager) blocks the change of the journal: DuckDB waits 5 s, then it is retried.
             mode = "TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'"
             self._retrying(lambda: self._attach(mode))
-        if not read_only and not (self._has_columns("waiting", "pairmill_lease") and self.has_checksums()):
-            for statement in (LEASE_TABLE, LEASE_COLUMN, FILES_TABLE):
+        if not read_only and not (self.has("pairmill_lease") and self.has_checksums()):
+            for statement in (LEASE_TABLE, FILES_TABLE):
                 self.write(statement)
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
@@ -139,19 +138,15 @@ class Metadata:
         return self.has("pairmill_files")
 
     def has(self, table: str) -> bool:
-        """Return whether the database has ``table``. Some tables are only created for their first row."""
-        return self._has_columns("1", table)
-
-    def _has_columns(self, columns: str, table: str) -> bool:
-        """Return whether a query of these columns binds.
+        """Return whether the database has ``table``. Some tables are only created for their first row.
 
         `duckdb_tables()` would read the statistics of every table.
         """
 
         def once() -> bool:
             try:
-                self._connection.execute(f"SELECT {columns} FROM pairmill_metadata.{table} LIMIT 0")
-            except (duckdb.CatalogException, duckdb.BinderException):
+                self._connection.execute(f"SELECT 1 FROM pairmill_metadata.{table} LIMIT 0")
+            except duckdb.CatalogException:
                 return False
             return True
 

@@ -1,4 +1,4 @@
-"""Open a lake: create a missing lake, migrate an older one, refuse a newer one."""
+"""Open a lake: create a missing lake, migrate an older one, refuse one of another format."""
 
 import os
 import re
@@ -162,19 +162,25 @@ def bring_up_to_date(lake: Lake) -> None:
     """Migrate an older schema, under the lease. A reader migrates nothing, but waits for a lake that is being created.
 
     Raises:
-        NewerLake: The schema is newer than this version's.
+        NewerLake: The format or the schema is newer than this version's.
         LeaseHeld: Another process holds the lease.
-        PairmillError: A reader's lake still has no tables.
+        PairmillError: The format is an older one, or a reader's lake still has no tables.
     """
-    version = _version_for_reader(lake) if lake.read_only else schema.version(lake)
-    if version > schema.NEWEST:
+    found = _version_for_reader(lake) if lake.read_only else schema.version(lake)
+    if found > (schema.FORMAT, schema.NEWEST):
         raise NewerLake(
-            f"lake '{lake.uri}' was made by a newer Pairmill (schema {version}, this one knows {schema.NEWEST}). "
-            "Install that version or a later one; the lake was not touched."
+            f"lake '{lake.uri}' was made by a newer Pairmill (format {found.format}, schema {found.migrations}; this "
+            f"one knows {schema.FORMAT} and {schema.NEWEST}). Install that version or a later one; the lake was not "
+            "touched."
         )
-    if version:
+    if found.migrations and found.format < schema.FORMAT:
+        raise PairmillError(
+            f"lake '{lake.uri}' has format {found.format}, and this Pairmill reads format {schema.FORMAT}. Make the "
+            "lake anew: `pairmill run` over its sources, into another folder; this one was not touched."
+        )
+    if found.migrations:
         _check_data_path(lake)
-    if version < schema.NEWEST and not lake.read_only:
+    if found.migrations < schema.NEWEST and not lake.read_only:
         with hold(lake.metadata, lake.uri, "-", f"{MIGRATE} to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
             comments.describe(lake)
@@ -186,20 +192,20 @@ def bring_up_to_date(lake: Lake) -> None:
             comments.describe(lake)
 
 
-def _version_for_reader(lake: Lake) -> int:
-    """Return the schema version, after waiting for a running migration. Raise PairmillError if there are no tables."""
+def _version_for_reader(lake: Lake) -> schema.SchemaVersion:
+    """Return the version, after waiting for a running migration. Raise PairmillError if there are no tables."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while (version := schema.version(lake)) < schema.NEWEST and time.monotonic() < deadline:
+    while (found := schema.version(lake)).migrations < schema.NEWEST and time.monotonic() < deadline:
         holder = holder_of(lake.metadata)
         if holder is None or holder.is_dead() or not holder.purpose.startswith(MIGRATE):
-            version = schema.version(lake)  # the migration may have ended in between
+            found = schema.version(lake)  # the migration may have ended in between
             break
         time.sleep(0.05)
-    if version == 0:
+    if found.migrations == 0:
         raise PairmillError(
             f"lake '{lake.uri}' has no tables yet: the run that creates it was stopped. `pairmill run` finishes it."
         )
-    return version
+    return found
 
 
 def _check_data_path(lake: Lake) -> None:

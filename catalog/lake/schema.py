@@ -1,7 +1,8 @@
-"""Define the tables as an ordered list of migrations. Released migrations never change; each change is a new one."""
+"""Define the tables: a baseline, then migrations. A released one never changes; each change is a new migration."""
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 import duckdb
 
@@ -10,16 +11,19 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.metadata import LEASE_TABLE
 from pairmill.catalog.terms.declared import find
 
-_TABLES = """
-CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR,
+# Each table and column has its meaning in `table_meanings`.
+_BASELINE = """
+CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR, unit VARCHAR,
     shard VARCHAR, "commit" BIGINT);
 CREATE TABLE images (image_id VARCHAR, document_id VARCHAR, position INTEGER, url VARCHAR, alt_text VARCHAR,
-    sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT, shard VARCHAR, "commit" BIGINT);
+    sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT, animated BOOLEAN,
+    reading_order INTEGER, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE sentences (sentence_id VARCHAR, document_id VARCHAR, position INTEGER, text VARCHAR, content VARCHAR,
-    shard VARCHAR, "commit" BIGINT);
+    reading_order INTEGER, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE payloads (sha256 VARCHAR, bytes BLOB, uri VARCHAR, "offset" BIGINT, length BIGINT, shard VARCHAR,
     "commit" BIGINT);
-CREATE TABLE inputs (uri VARCHAR, size BIGINT, etag VARCHAR, source VARCHAR, shard VARCHAR, "commit" BIGINT);
+CREATE TABLE inputs (uri VARCHAR, size BIGINT, etag VARCHAR, source VARCHAR, retries INTEGER, reader VARCHAR,
+    shard VARCHAR, "commit" BIGINT);
 CREATE TABLE image_content (sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT,
     shard VARCHAR, "commit" BIGINT);
 CREATE TABLE sentence_content (content VARCHAR, text VARCHAR, shard VARCHAR, "commit" BIGINT);
@@ -41,17 +45,20 @@ CREATE TABLE match_candidates (sha256 VARCHAR, content VARCHAR, similarity DOUBL
 CREATE TABLE image_similarity (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
     alt_similarity DOUBLE, match_similarity DOUBLE, best_similarity DOUBLE);
 CREATE TABLE captions (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, captioner VARCHAR,
-    prompt VARCHAR, text VARCHAR, status VARCHAR, n_tokens INTEGER, seconds DOUBLE);
+    prompt VARCHAR, text VARCHAR, status VARCHAR, n_tokens INTEGER, seconds DOUBLE, finish_reason VARCHAR,
+    prompt_tokens INTEGER, retries INTEGER);
 CREATE TABLE caption_similarity (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
     caption_similarity DOUBLE);
 CREATE TABLE tags (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, tags VARCHAR[],
     tag_similarities DOUBLE[]);
 CREATE TABLE synthetic (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
-    prompt VARCHAR, synthetic_text VARCHAR, synthetic_status VARCHAR, n_tokens INTEGER, seconds DOUBLE);
+    prompt VARCHAR, synthetic_text VARCHAR, synthetic_status VARCHAR, n_tokens INTEGER, seconds DOUBLE,
+    finish_reason VARCHAR, prompt_tokens INTEGER, retries INTEGER, synthetic_unsupported INTEGER);
 CREATE TABLE quarantine (item VARCHAR, source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR,
     payload_ref VARCHAR, run_id VARCHAR, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE partitions ("table" VARCHAR, partition_id VARCHAR, shard VARCHAR, scorer VARCHAR, rows BIGINT,
-    bytes BIGINT, seconds DOUBLE, run_id VARCHAR, "commit" BIGINT, path VARCHAR);
+    bytes BIGINT, seconds DOUBLE, run_id VARCHAR, "commit" BIGINT, path VARCHAR,
+    in_content_order BOOLEAN DEFAULT false);
 CREATE TABLE scorers (digest VARCHAR, name VARCHAR, version INTEGER, settings VARCHAR, model VARCHAR,
     made_from VARCHAR[], libraries VARCHAR, "commit" BIGINT);
 CREATE TABLE runs (run_id VARCHAR, flow VARCHAR, recipe VARCHAR, state VARCHAR, started_at TIMESTAMPTZ,
@@ -66,175 +73,65 @@ CREATE TABLE datasets (name VARCHAR, version INTEGER, recipe VARCHAR, recipe_dig
 CREATE TABLE pairs (dataset VARCHAR, version INTEGER, image_id VARCHAR, sha256 VARCHAR, document_id VARCHAR,
     raw_image_url VARCHAR, text1 VARCHAR, text2 VARCHAR, text3 VARCHAR, syn_text VARCHAR, caption VARCHAR,
     alt_text VARCHAR, tags VARCHAR[], width INTEGER, height INTEGER, similarity1 DOUBLE, similarity2 DOUBLE,
-    similarity3 DOUBLE, best_similarity DOUBLE, cluster INTEGER);
+    similarity3 DOUBLE, best_similarity DOUBLE, cluster INTEGER, caption_status VARCHAR, synthetic_status VARCHAR,
+    caption_similarity DOUBLE, synthetic_similarity DOUBLE, captioner VARCHAR, text4 VARCHAR, text5 VARCHAR,
+    similarity4 DOUBLE, similarity5 DOUBLE);
 CREATE TABLE decisions (dataset VARCHAR, version INTEGER, item_id VARCHAR, kind VARCHAR, dropped_by VARCHAR,
-    value VARCHAR);
+    value VARCHAR, failed UBIGINT);
 CREATE TABLE funnel (dataset VARCHAR, version INTEGER, kind VARCHAR, position INTEGER, rule VARCHAR, n_in BIGINT,
     n_dropped BIGINT);
-"""
-
-_VIEWS = """
-CREATE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat,
-    expires::TIMESTAMPTZ AS expires FROM __ducklake_metadata_lake.pairmill_lease;
-CREATE VIEW matches AS SELECT sha256, CAST(row_number() OVER (PARTITION BY scorer, sha256 ORDER BY similarity DESC,
-    content) AS INTEGER) AS rank, content, similarity, shard, scorer, "commit" FROM match_candidates;
-CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentences GROUP BY content;
-"""
-
-_LINKS = """
-ALTER TABLE documents ADD COLUMN unit VARCHAR;
-ALTER TABLE images ADD COLUMN animated BOOLEAN;
-ALTER TABLE inputs ADD COLUMN retries INTEGER;
 CREATE TABLE run_recipes (run_id VARCHAR, recipe VARCHAR, sources VARCHAR[]);
 CREATE TABLE links (url VARCHAR, document_id VARCHAR, position INTEGER, alt_text VARCHAR, source VARCHAR,
-    shard VARCHAR, "commit" BIGINT);
+    reading_order INTEGER, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE fetches (url VARCHAR, final_url VARCHAR, http_status INTEGER, content_type VARCHAR, etag VARCHAR,
     last_modified VARCHAR, sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, animated BOOLEAN,
     n_bytes BIGINT, exif VARCHAR, reason VARCHAR, detail VARCHAR, passing BOOLEAN, attempts INTEGER, seconds DOUBLE,
     fetched_at TIMESTAMPTZ, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE superseded (document_id VARCHAR, gone BOOLEAN, "commit" BIGINT);
 CREATE TABLE rereads (source VARCHAR, unit VARCHAR, "commit" BIGINT);
-CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITION BY url ORDER BY "commit" DESC) = 1;
-"""
-
-_STATUSES = """
-ALTER TABLE pairs ADD COLUMN caption_status VARCHAR;
-ALTER TABLE pairs ADD COLUMN synthetic_status VARCHAR;
-"""
-
-_READERS = """
-ALTER TABLE inputs ADD COLUMN reader VARCHAR;
-"""
-
-_WORDS = """
 CREATE TABLE word_counts (word VARCHAR, n BIGINT, shard VARCHAR, scorer VARCHAR, "commit" BIGINT);
 CREATE TABLE word_probabilities (word VARCHAR, p DOUBLE, sentences BIGINT, scorer VARCHAR, "commit" BIGINT);
-"""
-
-_THRESHOLDS = """
-CREATE TABLE thresholds (digest VARCHAR, kind VARCHAR, rule VARCHAR, "drop" DOUBLE, scorers VARCHAR[],
-    threshold DOUBLE, n BIGINT, n_dropped BIGINT, run_id VARCHAR, "commit" BIGINT);
-"""
-
-_TAG_WORDS = """
+CREATE TABLE thresholds (digest VARCHAR, kind VARCHAR, rule VARCHAR, "drop" DOUBLE, scorers VARCHAR[], threshold DOUBLE,
+    n BIGINT, n_dropped BIGINT, run_id VARCHAR, "commit" BIGINT);
 CREATE TABLE noun_counts (phrase VARCHAR, is_plural BOOLEAN, n BIGINT, shard VARCHAR, scorer VARCHAR, "commit" BIGINT);
 CREATE TABLE tag_words (position INTEGER, word VARCHAR, mined BOOLEAN, sentences BIGINT, grounding DOUBLE,
     threshold DOUBLE, pictures BIGINT, scorer VARCHAR, "commit" BIGINT);
-"""
-
-_SENTENCE_GROUPS = """
 CREATE TABLE sentence_edges (a VARCHAR, b VARCHAR, kind VARCHAR, distance DOUBLE, scorer VARCHAR, "commit" BIGINT);
 CREATE TABLE sentence_groups (content VARCHAR, group_id VARCHAR, group_size INTEGER, cluster INTEGER, scorer VARCHAR,
     "commit" BIGINT);
-"""
-
-_WAVES = """
 CREATE TABLE waves (run_id VARCHAR, wave INTEGER, asked BIGINT, passed BIGINT, kept BIGINT, "commit" BIGINT);
-"""
-
-_PAIR_SIMILARITIES = """
-ALTER TABLE pairs ADD COLUMN caption_similarity DOUBLE;
-ALTER TABLE pairs ADD COLUMN synthetic_similarity DOUBLE;
-"""
-
-_USAGE = """
-ALTER TABLE captions ADD COLUMN finish_reason VARCHAR;
-ALTER TABLE captions ADD COLUMN prompt_tokens INTEGER;
-ALTER TABLE captions ADD COLUMN retries INTEGER;
-ALTER TABLE synthetic ADD COLUMN finish_reason VARCHAR;
-ALTER TABLE synthetic ADD COLUMN prompt_tokens INTEGER;
-ALTER TABLE synthetic ADD COLUMN retries INTEGER;
 CREATE TABLE usage (partition_id VARCHAR, run_id VARCHAR, scorer VARCHAR, rows BIGINT, seconds DOUBLE,
     prompt_tokens BIGINT, tokens BIGINT, discarded_tokens BIGINT, retries BIGINT, cost DOUBLE, "commit" BIGINT);
 CREATE TABLE probes (run_id VARCHAR, model VARCHAR, endpoint VARCHAR, server VARCHAR, answers VARCHAR[],
     agreement DOUBLE, "at" TIMESTAMPTZ);
-"""
-
-_CAPTIONERS = """
-ALTER TABLE pairs ADD COLUMN captioner VARCHAR;
 CREATE TABLE dataset_captioners (dataset VARCHAR, version INTEGER, position INTEGER, captioner VARCHAR, scorer VARCHAR,
     similarity_scorer VARCHAR);
-"""
-
-_UNSUPPORTED = """
-ALTER TABLE synthetic ADD COLUMN synthetic_unsupported INTEGER;
-"""
-
-_WAITING = """
-CREATE OR REPLACE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat,
-    expires::TIMESTAMPTZ AS expires, waiting FROM __ducklake_metadata_lake.pairmill_lease;
-"""
-
-# Digests of files written by DuckDB: see catalog.lake.checksums.
-_FILE_DIGESTS = """
 CREATE TABLE file_digests (path VARCHAR, sha256 VARCHAR);
-"""
-
-# Token counts reported by a server beyond what its responses can contain, by partition; `usage` and the rows hold the
-# plausible counts.
-_UNBELIEVED = """
 CREATE TABLE unbelieved_usage (partition_id VARCHAR, run_id VARCHAR, scorer VARCHAR, unbelieved_prompt_tokens BIGINT,
     unbelieved_tokens BIGINT, "commit" BIGINT);
-"""
-
-_DROPPED_VERSIONS = """
 CREATE TABLE dropped_versions (name VARCHAR, version INTEGER, content_digest VARCHAR, n_pairs BIGINT,
     created_at TIMESTAMPTZ, dropped_at TIMESTAMPTZ);
-"""
-
-# Bit p is set for each rule that the item fails, where p is the rule's position in the version's funnel.
-_FAILED = """
-ALTER TABLE decisions ADD COLUMN failed UBIGINT;
-"""
-
-# People's judgements, copied from the logs beside the lake: see catalog.write.judgement_log.
-_JUDGEMENTS = """
 CREATE TABLE judgement_samples (sample_id VARCHAR, dataset VARCHAR, version INTEGER, content_digest VARCHAR,
     rule VARCHAR, quantity VARCHAR, threshold DOUBLE, population BIGINT, seed VARCHAR, "at" TIMESTAMPTZ);
 CREATE TABLE judgements (judgement_id VARCHAR, sample_id VARCHAR, position BIGINT, image_id VARCHAR, text VARCHAR,
     value DOUBLE, verdict VARCHAR, judge VARCHAR, "at" TIMESTAMPTZ);
-"""
-
-# What was taken out of the lake, and what must not come in again: see catalog.upkeep.taken_items. ``kind`` of a ban:
-# 'address' (a host, an address, or the beginning of one), 'document', 'uri' or 'phash'; pictures are in ``bans``.
-_TAKEDOWNS = """
 CREATE TABLE takedowns (takedown_id VARCHAR, reason VARCHAR, report VARCHAR, "commit" BIGINT, "at" TIMESTAMPTZ);
 CREATE TABLE taken_bans (kind VARCHAR, value VARCHAR, takedown_id VARCHAR);
 CREATE TABLE amended_versions (dataset VARCHAR, version INTEGER, takedown_id VARCHAR, digest_before VARCHAR,
     digest_after VARCHAR, pairs_removed BIGINT, pairs_changed BIGINT);
 CREATE TABLE amended_pairs (dataset VARCHAR, version INTEGER, takedown_id VARCHAR, sha256 VARCHAR, before VARCHAR,
     after VARCHAR);
+CREATE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat,
+    expires::TIMESTAMPTZ AS expires, waiting FROM __ducklake_metadata_lake.pairmill_lease;
+CREATE VIEW matches AS SELECT sha256, CAST(row_number() OVER (PARTITION BY scorer, sha256 ORDER BY similarity DESC,
+    content) AS INTEGER) AS rank, content, similarity, shard, scorer, "commit" FROM match_candidates;
+CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentences GROUP BY content;
+CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITION BY url ORDER BY "commit" DESC) = 1;
 """
 
-# For recipes with `association.top_k` above 3; NULL in all other versions: see catalog.terms.text_columns.
-_MORE_TEXTS = """
-ALTER TABLE pairs ADD COLUMN text4 VARCHAR;
-ALTER TABLE pairs ADD COLUMN text5 VARCHAR;
-ALTER TABLE pairs ADD COLUMN similarity4 DOUBLE;
-ALTER TABLE pairs ADD COLUMN similarity5 DOUBLE;
-"""
-
-# Pictures and sentences count by themselves in ``position``; this is their common order: see tasks.collect.ingest.
-_READING_ORDER = """
-ALTER TABLE images ADD COLUMN reading_order INTEGER;
-ALTER TABLE links ADD COLUMN reading_order INTEGER;
-ALTER TABLE sentences ADD COLUMN reading_order INTEGER;
-"""
-
-MIGRATIONS: tuple[str, ...] = (
-    _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
-    _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
-    _UNSUPPORTED,
-    _WAITING,
-    _FILE_DIGESTS,
-    _UNBELIEVED,
-    _DROPPED_VERSIONS,
-    _FAILED,
-    _JUDGEMENTS,
-    _TAKEDOWNS,
-    _MORE_TEXTS,
-    _READING_ORDER,
-)  # fmt: skip
+# The number of the lake format: it changes if lakes must be made anew. Within a format, migrations change the schema.
+FORMAT = 1
+MIGRATIONS: tuple[str, ...] = (_BASELINE,)
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
 
@@ -260,18 +157,28 @@ READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding"
                 "word_probabilities", "sentence_groups")  # fmt: skip
 
 
-def version(lake: Lake) -> int:
-    """Return the lake's schema version; 0 for an empty lake."""
-    return int(snapshot.largest(lake.unchecked, "schema_version", "version") or 0)
+class SchemaVersion(NamedTuple):
+    """The lake's format, and the number of its migrations; both 0 for an empty lake, format 0 before format 1."""
+
+    format: int
+    migrations: int
 
 
-def migrate(lake: Lake, upto: int | None = None) -> None:
+def version(lake: Lake) -> SchemaVersion:
+    """Return the lake's format and the number of its last migration."""
+    found = snapshot.largest(lake.unchecked, "schema_version")
+    return SchemaVersion(int(found.get("format", 0)), int(found.get("version", 0)))
+
+
+def migrate(lake: Lake) -> None:
     """Apply the missing migrations, each in one transaction with its row in `schema_version`. Requires the lease."""
-    if version(lake) == 0:
-        lake.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
+    if version(lake).migrations == 0:
+        lake.execute(
+            "CREATE TABLE IF NOT EXISTS schema_version (format INTEGER, version INTEGER, applied_at TIMESTAMPTZ)"
+        )
         lake.execute("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0)")
         inline(lake, "schema_version")
-    for number in range(version(lake) + 1, (upto or NEWEST) + 1):
+    for number in range(version(lake).migrations + 1, NEWEST + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
     lake.reload_tables()
     for table in BOOKKEEPING:
@@ -304,7 +211,7 @@ def _apply(lake: Lake, number: int) -> None:
     for statement in MIGRATIONS[number - 1].split(";"):
         if statement.strip():
             lake.execute(statement)
-    lake.execute("INSERT INTO schema_version VALUES (?, now())", (number,))
+    lake.execute("INSERT INTO schema_version VALUES (?, ?, now())", (FORMAT, number))
 
 
 def columns(table: str) -> dict[str, str]:

@@ -153,8 +153,7 @@ def _fits(location: Location, sealed: dict[str, Any]) -> bool:
     was rebooted since a writer sealed it.
     """
     log, is_in_use = sealed.get("log"), _is_in_use(location)
-    former = log if isinstance(log, dict) else {}  # seals of older versions have the boot there
-    if sealed.get("boot", former.get("boot", host_since_boot())) != host_since_boot():
+    if sealed.get("boot", host_since_boot()) != host_since_boot():
         return bool(file_stamp(location.metadata))
     if not isinstance(log, dict):
         return is_in_use or _is_whole(location.metadata, sealed)

@@ -94,19 +94,19 @@ def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
     return query(f"SELECT {' + '.join(counts)}")[0][0] <= most
 
 
-def largest(query: Query, table: str, column: str, catalog: str = "lake") -> str | None:
-    """Return the largest value that a column ever had, as text; None if it never had one or there is no such table.
+def largest(query: Query, table: str, catalog: str = "lake") -> dict[str, str]:
+    """Return the largest value that each column of a table ever had, as text; {} if there is no such table.
 
     Read from DuckLake's statistics in 2 ms. The first read of a table whose rows are in the metadata database takes 20:
     DuckLake loads the whole catalog as it was when the table was created.
     """
     rows = query(
-        f"SELECT max_value FROM {_own(catalog, 'table_column_stats')} "
+        f"SELECT column_name, max_value FROM {_own(catalog, 'table_column_stats')} "
         f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'column')} c USING (table_id, column_id)"
-        f" WHERE table_name = '{table}' AND column_name = '{column}' "
+        f" WHERE table_name = '{table}' AND max_value IS NOT NULL "
         "AND t.end_snapshot IS NULL AND c.end_snapshot IS NULL"
     )
-    return rows[0][0] if rows else None
+    return dict(rows)
 
 
 def newest_file(query: Query, catalog: str = "lake") -> str | None:

@@ -113,7 +113,7 @@ COLUMNS = {
     "unit": "the part of the source that is read as one: a page, a file, a row group",
     "position": "place in the document, from 0",
     "reading_order": "place among the document's pictures and paragraphs together, from 0; sentences of one paragraph "
-    "share it; NULL where an older Pairmill read the document",
+    "share it",
     "alt_text": "alternative text of the picture",
     "width": "pixels, as shown",
     "height": "pixels, as shown",

@@ -11,9 +11,7 @@ def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
 
     They are held in memory by every worker: 100 bytes each, so a million of them is the most that is sensible.
     """
-    sql = "SELECT 'picture' AS kind, sha256 AS value FROM bans"
-    if "taken_bans" in lake.tables:  # else an older lake, opened by a reader
-        sql += " UNION ALL SELECT kind, value FROM taken_bans"
+    sql = "SELECT 'picture' AS kind, sha256 AS value FROM bans UNION ALL SELECT kind, value FROM taken_bans"
     found: dict[str, set[str]] = defaultdict(set)
     for kind, value in lake.query(sql):
         found[kind].add(value)

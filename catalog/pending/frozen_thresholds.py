@@ -53,9 +53,7 @@ def digest(plan: Plan, kind: str, check: Check) -> str:
 
 
 def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
-    """Return the frozen threshold for a `digest`; None if there is none, or in an older lake opened read-only."""
-    if "thresholds" not in lake.tables:
-        return None
+    """Return the frozen threshold for a `digest`; None if there is none."""
     sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
     return next((FrozenThreshold(*row) for row in lake.query(sql, (digest,))), None)
 

@@ -154,6 +154,9 @@ class Recipe(Settings):
                 score: {name: value for name, value in given.items() if name not in size}
                 for score, given in content["scores"].items()
             }
+        # Only its placement differs from a section's defaults; a section that is None by default says more when empty.
+        usual = {name for name, field in type(self).model_fields.items() if field.default is not None}
+        content = {name: value for name, value in content.items() if value != {} or name not in usual}
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

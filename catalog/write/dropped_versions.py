@@ -37,8 +37,6 @@ def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
 
 def dropped_at(lake: Lake, name: str, version: int) -> str:
     """Return the day on which a version was dropped, '' if it was not."""
-    if "dropped_versions" not in lake.tables:  # an older lake, opened by a reader
-        return ""
     sql = "SELECT dropped_at FROM dropped_versions WHERE name = ? AND version = ?"
     rows = lake.query(sql, (name, version))
     return f"{rows[0][0]:%Y-%m-%d}" if rows else ""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,7 +25,8 @@ class Scorer:
 
     ``settings``: all settings that change values (precision, decoder, resize, prompt, token limit ...) as plain JSON,
     without placement. ``model``: the content digest of the weights, '' without a model. ``made_from``: the digests of
-    the scorers whose scores it reads.
+    the scorers whose scores it reads. ``at_default``: the settings that equal their defaults. The digest leaves them
+    out, so that a setting which a later version adds keeps the digests of today.
     """
 
     name: str
@@ -34,16 +35,22 @@ class Scorer:
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     model: str = ""
     made_from: tuple[str, ...] = ()
+    at_default: frozenset[str] = frozenset()
 
     @property
     def digest(self) -> str:
         """The identity, 32 hex digits. ``table`` and library versions are not hashed: they change no value."""
-        identity = [self.name, self.version, self.settings_json(), self.model, sorted(self.made_from)]
+        settings = _json({name: value for name, value in self.settings.items() if name not in self.at_default})
+        identity = [self.name, self.version, settings, self.model, sorted(self.made_from)]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def settings_json(self) -> str:
         """Return the settings as canonical JSON. Raise TypeError for a value that is not JSON, ValueError for NaN."""
-        return json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
+        return _json(self.settings)
+
+
+def _json(settings: Mapping[str, Any]) -> str:
+    return json.dumps(dict(settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, scorers: Mapping[str, str]) -> Scorer:
@@ -57,8 +64,10 @@ def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, 
         scorers: Digests of the current scorers by table, among them that of the vectors which the op reads.
     """
     settings = {each.name: getattr(op, each.name) for each in fields(op) if each.name not in _OWN_FIELDS}
+    at_default = frozenset(each.name for each in fields(op) if settings.get(each.name, MISSING) == each.default)
     made_from = (scorers.get(score.vector_table, ""),) if score.vector_table else ()
-    return Scorer(score.name, score.table, op.version, {**settings, **decoding}, weights, made_from)
+    settings |= decoding
+    return Scorer(score.name, score.table, op.version, settings, weights, made_from, at_default - decoding.keys())
 
 
 def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:

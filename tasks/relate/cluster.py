@@ -37,8 +37,6 @@ SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by 
 # least 39 points a centroid.
 SAMPLE_OF_TWO_LEVELS = 64
 ITERATIONS = 20
-# The fixed rows per cluster of older lakes. This value is left out of the settings, so that their centroids stay valid.
-FORMER_PER_CLUSTER = 40
 
 
 @dataclass(frozen=True)
@@ -116,9 +114,12 @@ def outgrown(session: Session, found: Trained, n: int) -> bool:
 
 def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:
     """Return the scorer of the centroids: their number, seed, iterations and embedding."""
-    settings = {"clusters": clustering.at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
-    if clustering.per_cluster != FORMER_PER_CLUSTER:
-        settings["per_cluster"] = clustering.per_cluster
+    settings = {
+        "clusters": clustering.at_most,
+        "per_cluster": clustering.per_cluster,
+        "seed": session.recipe.seed,
+        "iterations": ITERATIONS,
+    }
     kind = clustering.kind
     embedding = session.plan.scorer(kind.table)
     return Scorer(kind.centroids, "centroids", kmeans.TRAIN_VERSION, settings, "", (embedding,))

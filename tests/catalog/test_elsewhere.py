@@ -197,23 +197,6 @@ def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(
         assert stalled.query("SELECT count(*) FROM image_hash") == [(1,)]
 
 
-def test_the_lease_of_an_older_lake_on_postgres_learns_to_say_what_its_holder_waits_for(
-    tmp_path: Path, postgres: str
-) -> None:
-    place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
-    with create_or_open(place) as lake:
-        lake.metadata.write("ALTER TABLE pairmill_lease DROP COLUMN waiting")
-    with (
-        create_or_open(place) as lake,
-        lease.writing(lake, "run", "test") as writer,
-        create_or_open(place, read_only=True) as reader,
-    ):
-        for said in ("captions: waiting for a node", ""):
-            writer.show_waiting(said)
-            held = lease_row.holder_of(reader.metadata)
-            assert held and (held.run_id, held.waiting) == ("run", said)
-
-
 def test_postgres_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
     place = write_yaml(tmp_path / "lake", metadata=f"postgresql://me@127.0.0.1:{free_port()}/x", data_path="data")
     for read_only in (True, False):

@@ -1,9 +1,7 @@
 """Every rule that an image fails is kept beside the first one, and counted alone and together."""
 
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,12 +10,10 @@ from hypothesis import strategies as st
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.losses.failed_rules import failed_rules
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.worlds import lakes
 from tests.worlds.random_lake import plan, refill, world
 from tests.worlds.shared import opened_new
 
@@ -59,11 +55,3 @@ def test_the_counts_are_those_of_the_images_one_by_one(several: Lake, seed: int)
             other: sum(n for rules, n in sets.items() if {rule, other} <= rules) for other in found if other != rule
         }
     assert found["sharp"].shared["short_side"] > 0 or found["sharp"].failed == found["sharp"].first
-
-
-def test_a_version_from_before_the_bits_has_no_counts(tmp_path: Path):
-    with tarfile.open(Path(lakes.__path__[0]) / "of_3e480e0.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    for read_only in (True, False):
-        with create_or_open(tmp_path / "lake", read_only) as lake:
-            assert failed_rules(lake, find(lake, "demo@1")) == []

@@ -274,10 +274,10 @@ def test_a_statement_that_meets_a_lock_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
     with opened_new(tmp_path / "lake") as lake:
-        lake.execute("INSERT INTO schema_version VALUES (99, now())")
+        lake.execute("INSERT INTO schema_version VALUES (1, 99, now())")
     before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
     for read_only in (True, False):
-        with pytest.raises(NewerLake, match=r"made by a newer Pairmill .schema 99.*Install"):
+        with pytest.raises(NewerLake, match=r"made by a newer Pairmill .format 1, schema 99;.*Install"):
             create_or_open(tmp_path / "lake", read_only)
     assert (tmp_path / "lake" / "catalog.sqlite").stat().st_size == len(before)
 

@@ -3,95 +3,103 @@ from pathlib import Path
 import pytest
 
 from infra.empty_catalog import by_migrations
-from pairmill.catalog.lake import empty, schema, score_tables
+from pairmill.catalog.lake import schema, score_tables
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.terms.error import BadQuery, LeaseHeld
+from pairmill.catalog.terms.error import BadQuery, LeaseHeld, NewerLake, PairmillError
 from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 
-OLDER = 1
+
+def add_migration(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    """Let this Pairmill have one migration more than the lakes that were made so far."""
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, sql))
+    monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
 
 
-def make_older_lake(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lake as the first version of the schema made it, with rows in Parquet and in the metadata database."""
-    with monkeypatch.context() as patch:
-        patch.setattr(empty, "SHIPPED", place / "nothing")
-        patch.setattr(schema, "NEWEST", OLDER)
-        with create_or_open(place) as lake, lease.writing(lake, "old", "test") as writer:
-            writer.commit([partition(lake, "p", ["a", "b"], writer.begin("step"))])
-            assert schema.version(lake) == OLDER
+def make_lake(place: Path) -> None:
+    """Make a lake with rows in Parquet and in the metadata database."""
+    with create_or_open(place) as lake, lease.writing(lake, "old", "test") as writer:
+        writer.commit([partition(lake, "p", ["a", "b"], writer.begin("step"))])
 
 
 def test_an_older_lake_is_readable_and_a_writer_brings_it_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_older_lake(tmp_path / "lake", monkeypatch)
+    make_lake(tmp_path / "lake")
+    before = schema.NEWEST
+    add_migration(monkeypatch, "CREATE TABLE later (a INTEGER)")
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT sha256 FROM image_hash ORDER BY ALL") == [("a",), ("b",)]
-        assert schema.version(lake) == OLDER
+        assert schema.version(lake) == (schema.FORMAT, before)
         with pytest.raises(BadQuery):
-            lake.query("SELECT * FROM sentence_repeats")
+            lake.query("SELECT * FROM later")
     with create_or_open(tmp_path / "lake") as lake:
-        assert schema.version(lake) == schema.NEWEST
-        assert lake.query("SELECT * FROM sentence_repeats") == []
+        assert schema.version(lake) == (schema.FORMAT, schema.NEWEST)
+        assert lake.query("SELECT * FROM later") == []
         assert lake.query("SELECT sha256 FROM image_hash ORDER BY ALL") == [("a",), ("b",)]
-        assert lake.query("SELECT partition_id FROM partitions") == [("p",)]
+        assert lake.query("SELECT partition_id, in_content_order FROM partitions") == [("p", False)]
 
 
-def test_the_lease_of_an_older_lake_is_readable_and_learns_to_say_what_its_holder_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_lake_of_another_format_is_refused_in_one_line_untouched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_only: bool
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
-        patch.setattr(schema, "NEWEST", schema.MIGRATIONS.index(schema._WAITING))
-        with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "old", "test"):
-            lake.metadata.write("ALTER TABLE pairmill_lease DROP COLUMN waiting")
-            with create_or_open(tmp_path / "lake", read_only=True) as reader:
-                held = holder_of(reader.metadata)
-                assert held and (held.run_id, held.waiting) == ("old", "")
-                assert "waiting" not in reader.table("SELECT * FROM lease").column_names
-    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "new", "test") as writer:
-        writer.show_waiting("captions: waiting for a node")
-        assert lake.query("SELECT run_id, waiting FROM lease") == [("new", "captions: waiting for a node")]
+    make_lake(tmp_path / "lake")
+    for later, error, told in (
+        (0, NewerLake, rf"made by a newer Pairmill \(format {schema.FORMAT}, .*Install that version"),
+        (
+            9,
+            PairmillError,
+            rf"has format {schema.FORMAT}, and this Pairmill reads format 9. Make the lake anew: `pairmill",
+        ),
+    ):
+        monkeypatch.setattr(schema, "FORMAT", later)
+        with pytest.raises(error, match=told) as refused:
+            create_or_open(tmp_path / "lake", read_only)
+        assert "\n" not in str(refused.value)
+    monkeypatch.undo()
+    with create_or_open(tmp_path / "lake", read_only) as lake:
+        assert lake.query("SELECT sha256 FROM image_hash ORDER BY ALL") == [("a",), ("b",)]
+
+
+def test_a_lake_from_before_the_formats_is_refused(tmp_path: Path) -> None:
+    create_or_open(tmp_path / "lake").close()
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.execute("DROP TABLE schema_version")
+        lake.execute("CREATE TABLE schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
+        lake.execute("INSERT INTO schema_version VALUES (23, now())")
+    with pytest.raises(PairmillError, match="has format 0, and this Pairmill reads format 1"):
+        create_or_open(tmp_path / "lake", read_only=True)
 
 
 def test_a_column_added_by_a_migration_is_null_in_the_rows_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_older_lake(tmp_path / "lake", monkeypatch)
-    added = "ALTER TABLE image_hash ADD COLUMN dhash UBIGINT; ALTER TABLE partitions ADD COLUMN worker VARCHAR"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, added))
-    monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
+    make_lake(tmp_path / "lake")
+    add_migration(monkeypatch, "ALTER TABLE image_hash ADD COLUMN dhash UBIGINT")
     with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "new", "test") as writer:
         assert lake.query("SELECT DISTINCT dhash FROM image_hash") == [(None,)]
-        assert lake.query("SELECT partition_id, worker FROM partitions") == [("p", None)]
         with pytest.raises(Exception, match=r"dhash"):  # a file of the older shape is not taken for one of the newer
             writer.commit([partition(lake, "q", ["c"])])
-        lake.execute("INSERT INTO partitions (partition_id, worker) VALUES ('r', 'w')")
-        assert lake.query("SELECT partition_id, worker FROM partitions ORDER BY ALL") == [("p", None), ("r", "w")]
 
 
 def test_a_migration_that_fails_leaves_the_lake_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_or_open(tmp_path / "lake").close()
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE extra (a INTEGER); SELECT nothing"))
-        patch.setattr(schema, "NEWEST", schema.NEWEST + 1)
+        add_migration(patch, "CREATE TABLE extra (a INTEGER); SELECT nothing")
         with pytest.raises(BadQuery):
             create_or_open(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as lake:
-        assert schema.version(lake) == schema.NEWEST
+        assert schema.version(lake).migrations == schema.NEWEST
         with pytest.raises(BadQuery):
             lake.query("SELECT * FROM extra")
 
 
 def test_no_one_migrates_under_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pairmill.catalog.lake.opening.WAIT_SECONDS", 0)
-    with monkeypatch.context() as patch:
-        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
-        patch.setattr(schema, "NEWEST", OLDER)
-        older = create_or_open(tmp_path / "lake")
+    older = create_or_open(tmp_path / "lake")
+    add_migration(monkeypatch, "CREATE TABLE later (a INTEGER)")
     with older, lease.writing(older, "run", "curate"), pytest.raises(LeaseHeld, match=r"'curate'"):
         create_or_open(tmp_path / "lake")
 
@@ -144,7 +152,7 @@ def _everything(lake: Lake) -> dict[str, list[tuple]]:
         "snapshots": f"SELECT snapshot_id, schema_version, next_catalog_id FROM {own}.ducklake_snapshot",
         "inlined": f"SELECT t.table_name, i.schema_version FROM {own}.ducklake_inlined_data_tables i JOIN {tables} t "
         "USING (table_id)",
-        "version": "SELECT version FROM schema_version",
+        "version": "SELECT format, version FROM schema_version",
         "ours": f"SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = '{own}' "
         "AND table_name LIKE 'pairmill%'",
     }

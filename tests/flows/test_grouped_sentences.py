@@ -1,12 +1,10 @@
-"""A recipe that drops duplicates of sentences, over a lake of an older Pairmill that knew none."""
+"""A recipe that drops duplicates of sentences, over a lake that was made without."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.lake import schema
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.pages.html_report import write_report
 from tests.worlds.commands import Tell
@@ -16,30 +14,12 @@ WITHOUT = {"sentence_duplicates": "null"}
 ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
 
 
-def made_older(lake: Path) -> None:
-    """Take out all that sentence groups and what came after them made."""
-    first = next(n for n, made in enumerate(schema.MIGRATIONS, 1) if "CREATE TABLE sentence_groups" in made)
-    later = " ".join(schema.MIGRATIONS[first - 1 :])
-    with create_or_open(lake) as opened:
-        for table in ("sentence_signature", *re.findall(r"CREATE TABLE (\w+)", later)):
-            opened.execute(f"DROP TABLE IF EXISTS {table}")
-        for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", later):
-            opened.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
-        opened.metadata.write(  # the version is read from the statistics, which a DELETE leaves as they are
-            f"UPDATE ducklake_table_column_stats SET max_value = '{first - 1}' WHERE (table_id, column_id) IN "
-            "(SELECT table_id, column_id FROM ducklake_column JOIN ducklake_table USING (table_id) "
-            "WHERE table_name = 'schema_version' AND column_name = 'version')"
-        )
-
-
 @pytest.mark.slow
-def test_an_older_lake_is_read_as_it_is_and_grouped_by_the_next_run(
+def test_a_lake_without_groups_is_grouped_by_the_next_run_that_asks_for_them(
     tell: Tell, tmp_path: Path, pages: Path, settings: dict[str, str]
 ):
     lake = tmp_path / "lake"
     curate(lake, pages, settings=settings | WITHOUT)
-    made_older(lake)
     ((text,),) = rows(lake, "SELECT text1 FROM pairs ORDER BY image_id LIMIT 1")
     assert "kept" in tell("why", text, "--lake", str(lake))
     published, counts = curate(lake, pages, settings=settings | ASKED)

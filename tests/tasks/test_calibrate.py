@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from pairmill.catalog.cut.cut import cut
-from pairmill.catalog.lake import empty, schema
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, validated
@@ -142,19 +141,6 @@ def test_a_survey_sets_nothing_and_a_run_that_goes_on_gets_the_same_number(tmp_p
 
 def scorers_of(lake) -> dict[str, str]:
     return dict(lake.query("SELECT DISTINCT \"table\", scorer FROM partitions WHERE scorer <> ''"))
-
-
-def test_an_older_lake_is_surveyed_and_has_no_number_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    plan = compile_plan(recipe(LENGTH), {})
-    with monkeypatch.context() as patch:
-        before = next(n for n, made in enumerate(schema.MIGRATIONS) if "TABLE thresholds" in made)
-        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
-        patch.setattr(schema, "NEWEST", before)
-        create_or_open(tmp_path / "lake").close()
-    with create_or_open(tmp_path / "lake", read_only=True) as lake:
-        assert not any(each.work.startswith("calibrate") for each in survey(lake, plan, ()).found)
-    with create_or_open(tmp_path / "lake") as lake:
-        assert lake.query("FROM thresholds") == []
 
 
 def test_where_nothing_has_a_value_nothing_is_set_and_nothing_passes(tmp_path: Path):

@@ -30,8 +30,7 @@ def captions_of(lake: Lake, dataset: Dataset) -> str:
 def said(plan: Plan, upto: int, only: str) -> str:
     """Return SQL for (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners.
 
-    Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners. Versions older than the
-    table ``dataset_captioners`` record only the first captioner's scorer.
+    Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners.
     """
     known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.of_captioner("captions", place))]
     return " UNION ALL ".join(

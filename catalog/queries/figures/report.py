@@ -30,9 +30,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 
 def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
-    """Read index and scorers of the version's captioners; [] if the lake or the version is older than this table."""
-    if "dataset_captioners" not in lake.tables:
-        return []
+    """Read index and scorers of the version's captioners."""
     sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
     return lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version))
 
@@ -78,10 +76,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 
 def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the names of the balance step and of all later steps in the version's funnel.
-
-    In older versions, which applied rules on captions after balance, these rules are included.
-    """
+    """Return the names of the balance step and of all later steps in the version's funnel."""
     rows = lake.query(
         "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
         "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",

@@ -41,9 +41,7 @@ def _counting(sample: DrawnSample, newest: dict[tuple[str, str, str], Judgement]
 
 
 def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
-    """Read the registered rows of ``kind``. A lake that was not migrated yet has no such table, and so no rows."""
+    """Read the registered rows of ``kind``."""
     table = "judgement_samples" if kind is DrawnSample else "judgements"
-    if table not in lake.tables:
-        return []
     columns = ", ".join(f'"{name}"' for name in kind.model_fields if name != "line")
     return [kind.model_validate(row) for row in lake.rows(f"SELECT {columns} FROM {table}")]

@@ -31,17 +31,13 @@ class RuleFailures:
 
 
 def failed_rules(lake: Lake, dataset: Dataset) -> list[RuleFailures]:
-    """Return the failures of each image step of a version in funnel order; [] for versions older than the bits.
+    """Return the failures of each image step of a version in funnel order.
 
     One GROUP BY over the version's decisions, which yields at most some hundred distinct sets of rules.
     """
-    if not lake.query("SELECT 1 FROM (DESCRIBE decisions) WHERE column_name = 'failed'"):  # not migrated yet
-        return []
     key = (dataset.name, dataset.version)
     of_images = "dataset = ? AND version = ? AND kind = 'image'"
     sets = lake.query(f"SELECT failed, count(*) FROM decisions WHERE {of_images} GROUP BY failed", key)
-    if any(bits is None for bits, _ in sets):
-        return []
     steps = lake.query(f"SELECT position, rule, n_dropped FROM funnel WHERE {of_images} ORDER BY position", key)
     return [
         RuleFailures(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
-from pairmill.catalog.recipe.parts_of_texts import Captioner, Fuse
+from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import demo_weights as demo_terms
@@ -19,7 +19,6 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 from pairmill.ops.text.noun_phrases import NounPhrases
@@ -188,35 +187,21 @@ def noun_scorer(recipe: Recipe, size: int) -> Scorer:
     )
 
 
-def _later_versions(**versions: int) -> dict[str, int]:
-    """Return those of ``versions`` that are above 1. They are versions of code that a scorer runs beside its op.
-
-    Version 1 is left out, so that the scorers of lakes older than these versions keep their digests.
-    """
-    return {name: version for name, version in versions.items() if version > 1}
-
-
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
-    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name.
-
-    Picture settings are part of it only where some are set, so that captions from before these settings stay valid.
-    """
+    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name."""
     model = captioning(recipe, captioner)
-    named = ("prompt", "max_tokens", "side", *model.answer_settings)
-    settings = {name: getattr(captioner, name) for name in named if name != "processor"}
-    if "processor" in named and (pictures := captioner.processor.model_dump()):
-        settings["processor"] = pictures
-    settings |= _later_versions(status=generation_status.VERSION)
-    return Scorer(
-        "caption", "captions", model.version, {**settings, "decode": Decode().version}, content_digest(model.spec)
-    )
+    own = captioner.model_dump(include={"prompt", "max_tokens", "side", *model.answer_settings})
+    settings = {**own, "decode": Decode().version, "status": generation_status.VERSION}
+    at_default = own.keys() - captioner.model_dump(exclude_defaults=True).keys()
+    weights = content_digest(model.spec)
+    return Scorer("caption", "captions", model.version, settings, weights, at_default=frozenset(at_default))
 
 
 def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
     """Return the model of a captioner."""
     spec = recipe.models[captioner.model]
-    model = vision_backend(spec, captioner.precision, captioner.batch_size, captioner.encoding)
-    if isinstance(model, VisionLanguageModel):  # a server prepares pictures by settings of its own
+    model: Any = vision_backend(spec, captioner.precision, captioner.batch_size, captioner.encoding)
+    if "processor" in model.answer_settings:
         return replace(model, processor=tuple(sorted(captioner.processor.model_dump().items())))
     return model
 
@@ -234,9 +219,13 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     """
     assert recipe.fuse is not None
     model = fuser(recipe)
-    own = [name for name in model.answer_settings if name in Fuse.model_fields]
-    settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", *own})
-    if model.shows_images:
-        settings |= {"side": recipe.fuse.side, "decode": Decode().version}
-    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION, unsupported=unsupported.VERSION)
-    return Scorer("fuse", "synthetic", model.version, settings, content_digest(model.spec), made_from)
+    own = recipe.fuse.model_dump(include={"prompt", "max_tokens", *model.answer_settings})
+    shown = {"side": recipe.fuse.side, "decode": Decode().version} if model.shows_images else {}
+    versions = {
+        "status": generation_status.VERSION,
+        "filling": fuse.VERSION,
+        "unsupported": unsupported.VERSION,
+    }
+    at_default = frozenset(own.keys() - recipe.fuse.model_dump(exclude_defaults=True).keys())
+    settings, weights = {**own, **shown, **versions}, content_digest(model.spec)
+    return Scorer("fuse", "synthetic", model.version, settings, weights, made_from, at_default)
