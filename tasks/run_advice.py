@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from pairmill.catalog.cut import publication
-from pairmill.catalog.cut.cut import count_cut
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.pending import quarantine
 from pairmill.catalog.queries.datasets import Dataset, find

@@ -177,6 +177,7 @@ COLUMNS = {
     "passed": "pictures that passed the rules on these",
     "kept": "pictures that the cut keeps",
     "partition_id": "id of the partition",
+    "in_content_order": "whether the rows of its file stand in the order of their sha256 or content; false so far",
     "rows": "number of rows",
     "prompt_tokens": "tokens that the model read",
     "tokens": "tokens that the model generated",
@@ -256,6 +257,7 @@ COLUMNS = {
 # Of the one table that no migration creates, because it records them.
 _SCHEMA_VERSION = {
     "": "The migrations that were applied to this lake.",
+    "format": "number of the lake format",
     "version": "number of the migration",
     "applied_at": "time",
 }

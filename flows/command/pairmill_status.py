@@ -6,6 +6,7 @@ from datetime import datetime
 
 from rich.console import Console
 
+from pairmill.catalog.lake import schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.lake.opening import create_or_open
@@ -48,7 +49,7 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     """Print the lake's row counts, datasets, lease and last runs."""
     holder, state = _state(lake)
     counts = [f"{n:,} {table}" for table, n in state.counts.items()]
-    screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
+    screen.print(f"[bold]lake {shown(lake.uri)}[/]  format {schema.version(lake).format}, {', '.join(counts)}")
     if not state.newest:
         screen.print("no dataset yet; `pairmill run RECIPE --dry-run` counts what a run would do.")
     for dataset in state.newest:

@@ -24,10 +24,11 @@ def lake_state(patient: Patient) -> Iterator[Finding]:
         version, holder = schema.version(lake), holder_of(lake.metadata)
         images = holdings.counts(lake).get("images", 0)
         yield Finding("ok", f"'{patient.lake}' opens: {images:,} images")
-    if version == schema.NEWEST:
-        yield Finding("ok", f"schema {version}, the newest")
+    what = f"format {version.format}, schema {version.migrations}"
+    if version.migrations == schema.NEWEST:
+        yield Finding("ok", f"{what}, the newest")
     else:
-        yield Finding("warn", f"schema {version} of {schema.NEWEST}", "the next run migrates it; copy the lake before")
+        yield Finding("warn", f"{what} of {schema.NEWEST}", "the next run migrates it; copy the lake before")
     if not location.on_postgres:
         if seal.is_sealed(location):
             yield Finding("ok", "its catalog is sealed and as it was last written")
