@@ -105,7 +105,7 @@ def demo_weights(recipe: Recipe, captioners: Sequence[Captioner], known: Sequenc
 
 def _op(recipe: Recipe, score: Score) -> Any:
     """Create the op of a score with the recipe's settings. Raises BadRecipe for a setting that the op does not have."""
-    made = _op_class(score)
+    made = op_class(score)
     known = {field.name for field in fields(made)}
     given: dict[str, Any] = {name: reduce(getattr, key.split("."), recipe) for name, key in score.settings.items()}
     asked = recipe.scores.get(score.name, {})
@@ -119,7 +119,7 @@ def _op(recipe: Recipe, score: Score) -> Any:
     return made(**given, **asked)
 
 
-def _op_class(score: Score) -> Any:
+def op_class(score: Score) -> Any:
     """Import the op's class. Raises PairmillError when it is missing or is no dataclass with a version."""
     module, _, name = score.op.partition(":")
     try:
