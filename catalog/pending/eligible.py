@@ -9,6 +9,8 @@ from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.recipe.plan import READABLE, Check, Plan, ScoreColumns
 from pairmill.catalog.terms.score import Stage
 
+AFTER_ALL = Stage.FUSE + 1  # rules of every stage apply
+
 
 def image_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.

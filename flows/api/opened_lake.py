@@ -171,7 +171,7 @@ class OpenLake:
         """Remove the scores of one scorer for good; `scorers` has the digests, of which a beginning is enough.
 
         Returns:
-            What was removed, and the versions with the rules that can no longer be evaluated or verified.
+            What was removed, and the versions with the rules that can no longer be evaluated.
 
         Raises:
             PairmillError: No scorer or several begin with ``digest``, or it has no rows. LeaseHeld if another process

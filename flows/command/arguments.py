@@ -12,7 +12,7 @@ from pairmill.flows.command.version_arguments import add_versions
 GROUPS = {
     "curate": ("demo", "preflight", "run", "recaption"),
     "look": ("status", "browse", "report", "sql", "why", "clusters", "concepts", "datasets", "quarantine"),
-    "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop", "verify"),
+    "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop"),
     "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),
     "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
 }

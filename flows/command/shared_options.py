@@ -29,7 +29,6 @@ EXAMPLES = {
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
-    "verify": "pairmill verify 30m@3",
     "up": "pairmill up --once curate/demo",
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",

@@ -1,4 +1,4 @@
-"""Declare the commands on dataset versions, such as `recut`, `import-scores`, `diff`, `export` and `verify`."""
+"""Declare the commands on dataset versions, such as `recut`, `import-scores`, `diff` and `export`."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def _calibrate(commands: Any) -> None:
 
 
 def _versions(commands: Any) -> None:
-    """Add the commands on dataset versions: `export`, `tag`, `drop`, `verify`."""
+    """Add the commands on dataset versions: `export`, `tag`, `drop`."""
     export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
@@ -104,8 +104,5 @@ def _versions(commands: Any) -> None:
     drop = add_command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
     drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
     drop.add_argument("--yes", action="store_true", help="do not ask")
-    verify = add_command(commands, "verify", "pairmill_verify:verify",
-                      "compute a version's decisions a second time, and compare")  # fmt: skip
-    verify.add_argument("dataset", metavar="NAME[@V]")
-    for command in (export, tag, drop, verify):
+    for command in (export, tag, drop):
         lake_option(command)

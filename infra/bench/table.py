@@ -29,7 +29,6 @@ NAMES = (
     "near_sentences",
     "catalog",
     "catalog_30m",
-    "verify",
     "commits",
     "nights",
     "fixed_cost",

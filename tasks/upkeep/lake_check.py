@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.upkeep import disagreements, recorded_files, takedown_record
+from pairmill.catalog.upkeep.changed_versions import changed_versions
 from pairmill.catalog.upkeep.lost_rows import MOST, Damage
 from pairmill.tasks.upkeep.file_check import damaged_files
 from pairmill.tasks.upkeep.payload_check import damaged_payloads
 
 # Tables without which no row can be counted.
 _COUNTED_BY = ("partitions", "commits", "inputs", "rereads", "scorers")
+# Tables without which no digest of a version can be computed.
+_DIGESTED = ("pairs", "datasets", "takedowns", "amended_versions", "amended_pairs")
 Show = Callable[[str], None]
 
 
@@ -25,7 +28,7 @@ class Checked:
 
 
 def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> Checked:
-    """Check the files, then the rows; with ``deep`` also the bytes of each picture, and the keys of scores.
+    """Check the files, then the rows; with ``deep`` also each picture, the keys of scores, and versions' digests.
 
     Reads every byte of the lake. Holds one page of files (2,000) and the damages in memory. Takes no lease: a run may
     write meanwhile.
@@ -46,7 +49,10 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
             )
     if deep:
         damages += _of_pictures(lake, {damage.path for damage in damages}, show)
-    return Checked(files, size, (*unfinished(lake), *damages, *of_rows(lake, damages, deep, show)))
+    rows = of_rows(lake, damages, deep, show)
+    has_digests = deep and not {damage.table for damage in damages}.intersection(_DIGESTED)
+    changed = changed_versions(lake) if has_digests else ()
+    return Checked(files, size, (*unfinished(lake), *damages, *rows, *changed))
 
 
 def unfinished(lake: Lake) -> Iterator[Damage]:

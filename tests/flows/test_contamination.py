@@ -13,9 +13,9 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.image.benchmark_set import content_of, pictures
+from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate, rows
@@ -63,7 +63,7 @@ def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tm
     near = rows(curated_copy, "SELECT sha256 FROM benchmark_hash WHERE benchmark_bits <= 4 OR sha256 IN "
                               "(SELECT sha256 FROM benchmark_vector WHERE benchmark_cosine >= 1)")  # fmt: skip
     assert named.keys() <= {sha256 for (sha256,) in near}
-    assert "all agree" in tell("verify", "demo", "--lake", str(curated_copy))
+    assert agrees(curated_copy, "demo")
     why = tell("why", shas[0], "--dataset", "demo", "--lake", str(curated_copy))
     assert "drops  contamination" in why and "small.png" in why
     page = html.parse(written(curated_copy)).getroot().get_element_by_id("dropped")

@@ -9,6 +9,7 @@ import pytest
 
 import pairmill as pm
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate, rows
@@ -104,7 +105,7 @@ def test_other_commands_know_the_score(curated_copy: Path, tmp_path: Path, tell:
     assert f"aesthetic: {len(kept)} of" in printed and "imported: [aesthetic]" in printed
     with pm.open(lake) as opened:
         opened.recut("demo", with_rule(opened, "aesthetic >= 3"), name="pretty")
-    assert "all agree" in tell("verify", "pretty", "--lake", lake)
+    assert agrees(lake, "pretty")
     assert "aesthetic" in tell("why", kept[1], "--dataset", "pretty", "--lake", lake)
     compared = tell("diff", "demo", "pretty", "--lake", lake)
     assert "gained 0, lost 3" in compared and "pretty" in compared.split("because of")[1]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import copied
@@ -43,7 +44,7 @@ def test_candidates_are_scored_once_and_rules_and_ranks_read_them(
     assert changed > 0
     published, counts = curate(lake, pages, settings=asked)
     assert (work_done(counts), published.is_new) == ({}, False)
-    assert "agree" in tell("verify", "demo@2", "--lake", str(lake))
+    assert agrees(lake, "demo@2")
     ((median,),) = rows(lake, "SELECT median(itm_score) FROM itm")
     tell("recut", "demo@2", "--lake", str(lake), "--set",
          f"candidates=[{{name: fits, keep: 'itm_score >= {median}'}}]")  # fmt: skip
@@ -53,7 +54,7 @@ def test_candidates_are_scored_once_and_rules_and_ranks_read_them(
         f"i.content = c.content WHERE version = 3 AND i.itm_score < {median}",
     )
     assert not unfit
-    assert "agree" in tell("verify", "demo@3", "--lake", str(lake))
+    assert agrees(lake, "demo@3")
 
 
 def test_generated_texts_are_scored_in_the_wave_and_again_when_a_text_changes(

@@ -13,6 +13,7 @@ from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.figures.report import generated, plan_of
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import load_recipe
+from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generator import drawn
 from tests.worlds.line import curate, rows, stopped, work_done
@@ -93,7 +94,7 @@ def test_the_best_caption_may_be_the_one_that_a_matching_model_finds_best(
     assert any(kept[sha][1] != row[1] for sha, row in pairs(best).items() if sha in kept), "CLIP chooses the same texts"
     published, counts = curate(lake, pages, settings=asked)
     assert (work_done(counts), published.is_new) == ({}, False)
-    assert "agree" in tell("verify", "demo@2", "--lake", str(lake))
+    assert agrees(lake, "demo@2")
     sha, (_, text, *_) = next(iter(kept.items()))
     score = next(value for key, said, value in scored if (key, said) == (sha, text))
     assert f"caption_itm_score {score:.3f}, chosen" in " ".join(tell("why", sha, "--lake", str(lake)).split())

@@ -1,10 +1,8 @@
-"""Tell which steps of a version read scores that were forgotten since it was published."""
+"""Tell which rules and steps of a version read the rows of a scorer."""
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.recipe.plan import Check, Plan
-from pairmill.catalog.terms.score import Stage
 
 STEP = "forget "  # then the scorer's digest: the step's name in `commits`
 # Tables that steps of the cut read besides the rules' scores.
@@ -31,7 +29,8 @@ def steps_reading(lake: Lake, dataset: Dataset, digests: set[str]) -> tuple[str,
     names = {
         name for (name,) in lake.query("SELECT name FROM scorers WHERE digest IN (SELECT unnest(?))", ([*digests],))
     }
-    found = [each.name for each in _checks(plan) if any(digests.intersection(plan.made_by(t)) for t in each.tables)]
+    checks = [*plan.image_checks, *plan.sentence_checks, *plan.candidate_checks]
+    found = [each.name for each in checks if any(digests.intersection(plan.made_by(t)) for t in each.tables)]
     for table, steps in _OF_STEPS.items():
         if digests.intersection(plan.made_by(table)):
             found += steps
@@ -40,33 +39,3 @@ def steps_reading(lake: Lake, dataset: Dataset, digests: set[str]) -> tuple[str,
     if "matches" in names:
         found += ["no_text", "texts"]
     return tuple(dict.fromkeys(found))
-
-
-def _checks(plan: Plan) -> list[Check]:
-    """Return the compiled rules of a plan: on images, sentences and candidates."""
-    return [*plan.image_checks, *plan.sentence_checks, *plan.candidate_checks]
-
-
-def steps_in_doubt(lake: Lake, dataset: Dataset) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the steps of a version that read forgotten rows, and all rules on images that still can be checked.
-
-    A rule can be checked if no step before it has lost rows: an item that it drops has passed the earlier ones.
-    """
-    gone = forgotten(lake, dataset)
-    if not gone:
-        return (), ()
-    steps = steps_reading(lake, dataset, gone)
-    if not steps:
-        return (), ()
-    sound = []
-    for check in plan_of(lake, dataset).image_checks:
-        if check.name in steps or check.stage >= Stage.CAPTION:
-            break
-        sound.append(check.name)
-    return steps, tuple(sound)
-
-
-def forgotten(lake: Lake, dataset: Dataset) -> set[str]:
-    """Return the digests of the scorers whose rows were forgotten after the version was published."""
-    sql = 'SELECT step FROM commits WHERE starts_with(step, ?) AND "commit" > ?'
-    return {step.removeprefix(STEP) for (step,) in lake.query(sql, (STEP, dataset.commit))}

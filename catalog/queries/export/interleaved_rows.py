@@ -3,8 +3,7 @@
 from pairmill.catalog.cut.released_address import released_pages
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.eligible import sentence_rows
-from pairmill.catalog.queries.compare.second_cut import AFTER_ALL
+from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 

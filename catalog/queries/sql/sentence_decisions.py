@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.eligible import sentence_rows
-from pairmill.catalog.queries.compare.second_cut import AFTER_ALL
+from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import Plan

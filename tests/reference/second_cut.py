@@ -1,27 +1,34 @@
 """Cut a recipe a second time, image by image in Python, from the stored scores and without the tables of facts.
 
-It is the check of :mod:`catalog.cut`, with which it shares no code but the SQL of single rules: early rules, exact
-duplicates, duplicate groups, a passing sentence, rules on generated texts, the cap, the texts. An image takes about a
-kilobyte of memory, so a large lake is cut for a sample of whole clusters (:mod:`catalog.queries.compare.verification`).
+It is the twin of :mod:`catalog.cut`, with which it shares no code but the SQL of single rules: early rules, exact
+duplicates, duplicate groups, a passing sentence, rules on generated texts, the cap, the texts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.eligible import AFTER_ALL, image_rows, sentence_rows
+from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.recipe.parts import Association
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
 
-AFTER_ALL = Stage.FUSE + 1  # rules of every stage apply
+# Tables of generated texts, whose scorers have a name of their own.
+_TABLE_OF = {"caption": "captions", "fuse": "synthetic"}
 _Key = Callable[["CutImage"], Any]
 
 
@@ -74,17 +81,62 @@ class Evidence:
     passing: frozenset[str]
 
 
-def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "") -> list[CutImage]:
-    """Cut the images and return them with ``dropped_by`` and ``texts`` set.
+def agrees(place: Path | str, name: str) -> bool:
+    """Return whether a version equals its second cut; ``name`` is NAME or NAME@V, ``place`` the lake's folder."""
+    with create_or_open(place, read_only=True) as lake:
+        return not differences(lake, find(lake, name))
 
-    Args:
-        lake: The lake.
-        plan: The recipe with the digests of its scorers.
-        upto: Rows of later commits are ignored.
-        among: A table whose ``sha256`` restrict the images, with all members of a duplicate group; '' for all.
+
+def differences(lake: Lake, dataset: Dataset) -> dict[str, tuple[str, str]]:
+    """Return the images on which a version and a second cut differ: image -> (stored, found).
+
+    Of an amended version only decisions by the images' own scores are compared: what was removed had kept others out,
+    and lent them texts.
     """
-    pictures = _pictures(lake, plan, upto, among)
-    evidence = _evidence(lake, plan, upto, among)
+    plan = _plan(lake, dataset)
+    pictures = second_cut(lake, plan, dataset.commit)
+    key = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
+    decided = dict(lake.query(f"SELECT item_id, dropped_by FROM decisions WHERE {key} AND kind = 'image'"))
+    names = zip(text_columns.texts(dataset.n_texts), text_columns.similarities(dataset.n_texts), strict=True)
+    columns = ", ".join(f"{text}, {similarity}" for text, similarity in names)
+    given = {
+        image_id: [(text, value) for text, value in zip(row[::2], row[1::2], strict=True) if text is not None]
+        for image_id, *row in lake.query(f"SELECT image_id, {columns} FROM pairs WHERE {key}")
+    }
+    texts = dict(lake.query("SELECT content, text FROM second_asked"))
+    own = {check.name for check in plan.image_checks if check.stage < Stage.CAPTION}
+    found: dict[str, tuple[str, str]] = {}
+    now = {each.image_id: each for each in pictures}
+    for image_id in sorted(decided.keys() | now.keys()):
+        was = decided.get(image_id, "no decision")
+        is_now = now[image_id].dropped_by if image_id in now else "no decision"
+        if was != is_now and (not dataset.amended or own.intersection((was, is_now))):
+            found[image_id] = (was, is_now)
+        elif was == is_now == "" and not dataset.amended:
+            chosen = [(texts[sentence], similarity) for sentence, similarity in now[image_id].texts]
+            if chosen != given.get(image_id):
+                found[image_id] = (f"texts {given.get(image_id)}", f"texts {chosen}")
+    return found
+
+
+def _plan(lake: Lake, dataset: Dataset) -> Plan:
+    """Compile the version's recipe with the digests of the scorers that it read."""
+    known = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
+    scorers = {str(_TABLE_OF.get(name, name)): str(digest) for name, digest in known}
+    plan = compile_plan(Recipe.model_validate(json.loads(dataset.recipe)), scorers)
+    captioners = lake.query(
+        "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?",
+        (dataset.name, dataset.version),
+    )
+    for place, scorer, similarity in captioners:
+        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity)
+    return plan
+
+
+def second_cut(lake: Lake, plan: Plan, upto: int) -> list[CutImage]:
+    """Cut all images by the rows of commits up to ``upto``; return them with ``dropped_by`` and ``texts`` set."""
+    pictures = _pictures(lake, plan, upto)
+    evidence = _evidence(lake, plan, upto)
     _drop_all_but_first(pictures, "exact_duplicate", lambda each: each.sha256, lambda each: each.occurrence)
     _drop_all_but_first(
         pictures, "duplicate", lambda each: evidence.group.get(each.sha256, each.sha256), lambda each: each.quality
@@ -101,11 +153,11 @@ def _alive(pictures: Iterable[CutImage]) -> list[CutImage]:
     return [each for each in pictures if not each.dropped_by]
 
 
-def _pictures(lake: Lake, plan: Plan, upto: int, among: str) -> list[CutImage]:
+def _pictures(lake: Lake, plan: Plan, upto: int) -> list[CutImage]:
     """Read the current occurrences, each with the first early and the first late rule that it fails."""
     late = {check.name for check in plan.image_checks if check.stage >= Stage.CAPTION}
-    early = with_released_address(image_rows(plan, Stage.CAPTION, upto, among))
-    every = f"SELECT image_id, dropped_by AS first FROM ({image_rows(plan, AFTER_ALL, upto, among)})" if late else ""
+    early = with_released_address(image_rows(plan, Stage.CAPTION, upto))
+    every = f"SELECT image_id, dropped_by AS first FROM ({image_rows(plan, AFTER_ALL, upto)})" if late else ""
     joined = f"LEFT JOIN ({every}) USING (image_id)" if every else "CROSS JOIN (SELECT '' AS first)"
     rows = lake.query(
         "SELECT image_id, sha256, dropped_by, first, concat_ws(' ', position, alt_text), "
@@ -120,19 +172,15 @@ def _pictures(lake: Lake, plan: Plan, upto: int, among: str) -> list[CutImage]:
     ]  # fmt: skip
 
 
-def _evidence(lake: Lake, plan: Plan, upto: int, among: str) -> Evidence:
+def _evidence(lake: Lake, plan: Plan, upto: int) -> Evidence:
     """Read groups, clusters and candidates of the images, and of their candidates the groups and the passing ones."""
-    only = f"AND sha256 IN (SELECT sha256 FROM {among})" if among else ""
-    group = dict(lake.query(f"SELECT sha256, group_id {_newest(plan, 'image_groups', upto)} {only}"))
+    group = dict(lake.query(f"SELECT sha256, group_id {_newest(plan, 'image_groups', upto)}"))
     group = {group_id: group_id for group_id in group.values()} | group
-    of_key = f"AND key IN (SELECT sha256 FROM {among})" if among else ""
     scorer = plan.scorer("balance_clusters")
-    cluster = dict(
-        lake.query(f"SELECT key, cluster FROM clusters WHERE scorer = '{scorer}' AND commit <= {upto} {of_key}")
-    )
+    cluster = dict(lake.query(f"SELECT key, cluster FROM clusters WHERE scorer = '{scorer}' AND commit <= {upto}"))
     found = (
         "SELECT sha256, content, max(similarity) AS similarity FROM match_candidates "
-        f"WHERE scorer = '{plan.scorer('matches')}' AND commit <= {upto} {only} GROUP BY ALL"
+        f"WHERE scorer = '{plan.scorer('matches')}' AND commit <= {upto} GROUP BY ALL"
     )
     candidates = defaultdict(list)
     for sha256, content, similarity in lake.query(f"FROM ({found}) SEMI JOIN sentence_content USING (content)"):

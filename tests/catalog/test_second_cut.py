@@ -1,7 +1,6 @@
-"""A version's decisions are computed a second time by other code, and what differs is named."""
+"""The cut equals its slow twin, which computes each decision and text of a version a second time."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -11,12 +10,11 @@ from hypothesis import strategies as st
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.compare import verification
-from pairmill.catalog.queries.compare.verification import verify
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.upkeep.changed_versions import is_as_published
 from tests.examples import examples
+from tests.reference.second_cut import differences
 from tests.worlds.random_lake import SCORERS, plan, refill, world
 from tests.worlds.shared import opened_new
 
@@ -37,26 +35,19 @@ def published(lake: Lake, seed: int, made: Plan) -> Dataset:
     return find(lake, f"{found.name}@{found.version}")
 
 
-def differing(lake: Lake, dataset: Dataset) -> dict[str, tuple[str, str]]:
-    return {each.image_id: (each.stored, each.found) for each in verify(lake, dataset).shown}
-
-
 @given(
     seed=st.integers(0, 2**32),
     made=st.sampled_from((plan(), plan(cap=1), plan(max_uses=1), plan(min_side=100), plan(at_least=2))),
-    whole=st.sampled_from((200_000, 30)),
 )
 @examples(8)
-def test_what_was_published_agrees_whole_and_by_sample(lake: Lake, seed: int, made: Plan, whole: int):
+@pytest.mark.slow
+def test_the_cut_decides_as_its_twin(lake: Lake, seed: int, made: Plan):
     dataset = published(lake, seed, made)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(verification, "WHOLE", whole)
-        found = verify(lake, dataset)
-    assert (found.differing, found.shown) == (0, ()) and found.of == 80
-    assert found.images == 80 if whole > 80 else found.images < 80
-    assert found.pairs == (dataset.n_pairs if whole > 80 else 0)
+    assert differences(lake, dataset) == {}
+    assert lake.query(f"SELECT count(*) FROM decisions WHERE version = {dataset.version} AND kind = 'image'") == [(80,)]
 
 
+@pytest.mark.slow
 def test_each_decision_and_text_that_was_changed_is_named(lake: Lake):
     dataset = published(lake, 3, plan())
     of_version = f"dataset = 'small' AND version = {dataset.version}"
@@ -68,24 +59,9 @@ def test_each_decision_and_text_that_was_changed_is_named(lake: Lake):
     lake.execute(f"UPDATE decisions SET dropped_by = '' WHERE {of_version} AND item_id = '{dropped}'")
     lake.execute(f"UPDATE pairs SET text1 = 'another' WHERE {of_version} AND image_id = '{kept[1]}'")
     lake.execute(f"DELETE FROM decisions WHERE {of_version} AND item_id = '{kept[2]}'")
-    found = differing(lake, dataset)
+    found = differences(lake, dataset)
     assert found.keys() == {kept[0], kept[1], kept[2], dropped}
-    assert found[kept[0]] == ("dropped by 'balance'", "kept") and found[kept[2]] == ("no decision", "kept")
-    assert found[dropped] == ("kept", f"dropped by '{rule}'")
+    assert found[kept[0]] == ("balance", "") and found[kept[2]] == ("no decision", "")
+    assert found[dropped] == ("", rule)
     assert "another" in found[kept[1]][0] and "another" not in found[kept[1]][1]
-
-
-def test_a_score_that_changed_afterwards_shows(lake: Lake):
-    dataset = published(lake, 5, plan())
-    lake.execute("UPDATE image_quality SET sharpness = 5 WHERE sharpness >= 10")
-    found = verify(lake, dataset)
-    assert found.differing > 0 and all(each.found == "dropped by 'sharp'" for each in found.shown)
-
-
-def test_a_version_whose_rows_are_gone_is_refused(lake: Lake):
-    dataset = published(lake, 6, plan())
-    with pytest.raises(PairmillError, match="was changed by more than its removals record"):
-        verify(lake, replace(dataset, amended=True))
-    lake.execute("UPDATE images SET commit = 9 WHERE image_id = 'i001'")
-    with pytest.raises(PairmillError, match=r"the pages of 1 images of small@\d+ were read again since"):
-        verify(lake, dataset)
+    assert not is_as_published(lake, dataset)
