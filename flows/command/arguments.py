@@ -14,7 +14,7 @@ GROUPS = {
     "look": ("status", "browse", "report", "sql", "why", "clusters", "concepts", "datasets", "quarantine"),
     "versions": ("recut", "import-scores", "diff", "calibrate", "export", "tag", "drop"),
     "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),
-    "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
+    "set up": ("recipe", "check-model", "serve-model", "mcp", "completion"),
 }
 
 

@@ -6,14 +6,12 @@ from pairmill.flows.command.option_types import above_0
 from pairmill.flows.command.shared_options import (
     add_command,
     lake_option,
-    setting_options,
 )
 
 
 def add_setup(commands: Any) -> None:
     """Add these commands to the parser."""
     _recipe(commands)
-    _conform(commands)
     _check_model(commands)
     _serve_model(commands)
     _mcp(commands)
@@ -33,19 +31,6 @@ def _recipe(commands: Any) -> None:
     about = "Print the JSON schema by which editors complete and check recipes."
     schema = inner.add_parser("schema", help=about, description=about, allow_abbrev=False)
     schema.set_defaults(command="pairmill_recipe:schema", parser=schema)
-
-
-def _conform(commands: Any) -> None:
-    """Add the `conform` command."""
-    command = add_command(commands, "conform", "pairmill_conform:conform",
-                       "count the released texts that a recipe's sentence rules would drop")  # fmt: skip
-    command.add_argument(
-        "file", metavar="FILE", help="a table, or a pattern of tables, with the columns text1 to text3, or to text5"
-    )
-    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m", help="default: 30m")
-    command.add_argument("--rows", type=above_0, default=10_000, metavar="N",
-                         help="rows drawn at random; default: 10,000")  # fmt: skip
-    setting_options(command)
 
 
 def _check_model(commands: Any) -> None:

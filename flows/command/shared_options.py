@@ -38,7 +38,6 @@ EXAMPLES = {
     "forget": "pairmill forget --scorer 5d059c78 --dry-run --lake lake",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
-    "conform": "pairmill conform realsyn.parquet 30m",
     "recipe": "pairmill recipe show 30m",
     "mcp": "pairmill mcp --lake lake",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",

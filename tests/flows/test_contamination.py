@@ -13,6 +13,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.image.benchmark_set import content_of, pictures
 from tests.reference.second_cut import agrees

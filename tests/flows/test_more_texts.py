@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from infra.bench.conform import released_texts
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.changes import changes
-from pairmill.catalog.queries.export.released_texts import released_texts
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.upkeep.changed_versions import is_as_published

@@ -1,4 +1,4 @@
-"""`pairmill conform` counts, by rule, the released texts that a recipe would drop."""
+"""The bench `conform` counts, by rule, the released texts that a recipe would drop."""
 
 from pathlib import Path
 
@@ -7,12 +7,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.queries.export.released_texts import released_texts
+from infra.bench.conform import conform, main, released_texts
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import load_recipe
-from pairmill.tasks.measure.conform import conform
 from tests.ops.text.test_rules_of_the_paper import SHAPES
 
 DROPPED = {
@@ -37,14 +35,12 @@ def released(tmp_path: Path) -> Path:
 def test_each_text_is_counted_once_under_each_rule_that_drops_it(released: Path):
     texts = released_texts(str(released), rows=1000)
     assert sorted(texts) == sorted({*SHAPES, *(text for found in DROPPED.values() for text in found)})
-    scored = []
-    found = {each.rule: each for each in conform(compile_plan(load_recipe("30m", None, "demo")), texts, scored.append)}
-    assert sum(scored) == len(texts)
+    found = {each.rule: each for each in conform(compile_plan(load_recipe("30m", None, "demo")), texts)}
     assert set(found) == {"length", "no_url", "no_emoji", "entropy", "complexity", "action"}
     assert {rule: list(each.examples) for rule, each in found.items() if each.dropped} == DROPPED
     assert {each.dropped for each in found.values()} == {0, 1}
     # `repeats` counts occurrences in a lake, which texts alone do not tell
-    of_demo = {each.rule: each.dropped for each in conform(compile_plan(load_recipe("demo")), texts[:4], scored.append)}
+    of_demo = {each.rule: each.dropped for each in conform(compile_plan(load_recipe("demo")), texts[:4])}
     assert of_demo["repeats"] is None and of_demo["boilerplate"] == 0
 
 
@@ -54,10 +50,9 @@ def test_rows_are_drawn_alike_each_time_and_no_more_than_asked_for(released: Pat
 
 
 def test_the_command_prints_counts_and_examples(released: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["conform", str(released), "--models", "demo"]) == 1
+    assert main([str(released), "30m", "--models", "demo"]) == 1
     out = capsys.readouterr().out
     assert "24 distinct texts" in out and "action: The old harbour of Leith, with two boats." in out
-    assert "note: with the small models the rules 'pair_similarity' and 'perplexity' are left out" in out
 
 
 @pytest.mark.parametrize(
@@ -74,4 +69,4 @@ def test_a_file_of_another_kind_is_one_line(tmp_path: Path, name: str, told: str
     (tmp_path / "empty.csv").write_text("text1,text2,text3\n")
     (tmp_path / "texts.txt").write_text("One.")
     with pytest.raises(PairmillError, match=told):
-        conform(compile_plan(load_recipe("30m", None, "demo")), released_texts(str(tmp_path / name), 10), print)
+        conform(compile_plan(load_recipe("30m", None, "demo")), released_texts(str(tmp_path / name), 10))
