@@ -74,7 +74,7 @@ def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
         lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
         _drop_copies(lake, keep)
         keepers = group_keepers(lake, plan)
-        _drop_textless(lake, keep, best_sentences(lake, plan, keepers))
+        _drop_textless(lake, plan, keep, best_sentences(lake, plan, keepers))
     return keepers
 
 
@@ -115,10 +115,11 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
     )
 
 
-def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
+def _drop_textless(lake: Lake, plan: Plan, keep: str, best: np.ndarray) -> None:
     """Create ``cut_survivors`` of the images that have a sentence; drop the others by ``no_text``.
 
-    ``best`` has the number of the sentence to assign by the number of the picture, or NOBODY.
+    ``best`` has the number of the sentence to assign by the number of the picture, or NOBODY. All survive if the recipe
+    demands no sentence.
     """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors "
@@ -132,7 +133,7 @@ def _drop_textless(lake: Lake, keep: str, best: np.ndarray) -> None:
             "AND rowid NOT IN (SELECT n FROM cut_dropped)"
         )
         sentence = best[found["picture"].to_numpy()]
-        has_text = sentence != NOBODY
+        has_text = (sentence != NOBODY) | (plan.recipe.association.at_least == 0)
         lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(pa.array(has_text)))
         textless = found.filter(pa.array(~has_text)).select(["n"])
         if textless.num_rows:

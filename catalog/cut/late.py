@@ -29,7 +29,7 @@ def judge(lake: Lake, plan: Plan) -> None:
 
 
 def sentences(plan: Plan, among: str) -> str:
-    """Return SQL for (n, text): the best passing candidate of each image of ``among(n)``, which fusion uses.
+    """Return SQL for (n, text): the best passing candidate, if any, of each image of ``among(n)``, which fusion uses.
 
     Empty if the recipe does not fuse, because the query reads all texts of a lake.
     """

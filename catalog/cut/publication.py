@@ -223,7 +223,9 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
     used_up = ["max_uses"] if plan.recipe.association.max_uses else []
     capped = ["balance"] if plan.recipe.balance.cap is not None else []
-    steps = [*early, "exact_duplicate", "duplicate", "no_text", *late, *capped, *used_up]
+    grouped = ["duplicate"] if plan.recipe.duplicates.is_on else []
+    textless = ["no_text"] if plan.recipe.association.at_least else []
+    steps = [*early, "exact_duplicate", *grouped, *textless, *late, *capped, *used_up]
     return _steps(steps, dropped, sum(dropped.values()))
 
 

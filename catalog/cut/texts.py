@@ -95,9 +95,8 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     if (at_least := plan.recipe.association.at_least) > 1:
         few = f"SELECT n FROM cut_given GROUP BY n HAVING count(*) < {at_least}"
         lake.execute(f"DELETE FROM cut_given WHERE n IN ({few})")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
-    )
+    without = "WHERE n NOT IN (SELECT n FROM cut_given)" if at_least else "WHERE false"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept {without}")
 
 
 def assigned_texts() -> str:

@@ -56,12 +56,16 @@ def seen(lake: Lake) -> WaveOutcome:
     return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
-def select_wave(lake: Lake, plan: Plan, wave: int) -> int:
+def select_wave(lake: Lake, plan: Plan, wave: int, most: int = 0) -> int:
     """Create ``wave_asked(n, sha256, sentence)`` for wave number ``wave`` (from 1) and return its number of rows.
 
-    The images come from the last cut.
+    The images come from the last cut; with ``most`` only so many, the first by hash: a draw from all shards, since one
+    shard may be one site.
     """
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, wave)}")
+    wanted = in_reach(lake, plan, wave)
+    if most:
+        wanted = f"SELECT n FROM ({wanted}) w JOIN facts.images i ON i.rowid = w.n ORDER BY i.sha256 LIMIT {most}"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {wanted}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "

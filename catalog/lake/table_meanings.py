@@ -201,7 +201,7 @@ COLUMNS = {
     "settings": "all settings that change values, as JSON",
     "made_from": "digests of the scorers that it reads from",
     "libraries": "versions of libraries, recorded and no part of the digest",
-    "flow": "curate, recaption or maintain",
+    "flow": "curate or maintain",
     "recipe": "the recipe, as JSON",
     "runs.recipe": "name of the recipe",
     "state": "running, completed, failed or cancelled",

@@ -94,7 +94,8 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
         yield _current(plan, "captions", "")
         for place in _other_captioners(plan):
             yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
-        for table in ("caption_similarity", *(score.table for score in plan.made_from_texts("captions"))):
+        similarity = ("caption_similarity",) if plan.computes("caption_similarity") else ()
+        for table in (*similarity, *(score.table for score in plan.made_from_texts("captions"))):
             yield _current(plan, table, text_digest("made_captions.text"))
     if recipe.tags:
         yield _current(plan, "tags", "")
@@ -102,7 +103,8 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
         tags = "coalesce(made_tags.tags, [])" if recipe.tags else "[]::VARCHAR[]"
         caption = "CASE WHEN made_captions.status = 'ok' THEN made_captions.text ELSE '' END"
         yield _current(plan, "synthetic", fusion_digest(caption, tags, "m.sentence"))
-        for table in ("synthetic_similarity", *(score.table for score in plan.made_from_texts("synthetic"))):
+        similarity = ("synthetic_similarity",) if plan.computes("synthetic_similarity") else ()
+        for table in (*similarity, *(score.table for score in plan.made_from_texts("synthetic"))):
             yield _current(plan, table, text_digest("made_synthetic.synthetic_text"))
 
 

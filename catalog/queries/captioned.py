@@ -43,6 +43,13 @@ def by_status(lake: Lake, scorer: str) -> dict[str, int]:
     return dict(lake.query(sql, (scorer,)))
 
 
+def count_uncaptioned(lake: Lake, scorer: str) -> int:
+    """Count the images in current documents without a caption of ``scorer``."""
+    held = f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
+    made = "ANTI JOIN (SELECT sha256 FROM captions WHERE scorer = ?) USING (sha256)"
+    return lake.query(f"SELECT count(*) FROM image_content SEMI JOIN ({held}) h USING (sha256) {made}", (scorer,))[0][0]
+
+
 def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
     """Return the first ``n`` captions of ``scorer`` in the order of their commits.
 

@@ -34,6 +34,7 @@ RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "ba
 MOST = 10**12
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
 ADVANCED: dict[str, JsonValue] = {"advanced": True}
+NONE = "none"  # a section or setting that is turned off, as users write it
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 ScorerDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
 ImportedName = Annotated[str, Field(pattern=imported.NAME)]
@@ -157,7 +158,10 @@ MaxGroup = Annotated[
 
 
 class Duplicates(Settings):
-    """Settings for finding duplicate images. The best surviving member of each group is kept."""
+    """Settings for finding duplicate images. The best surviving member of each group is kept.
+
+    `duplicates: none` compares no images; then `phash` and `cosine` are None.
+    """
 
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
@@ -169,8 +173,12 @@ class Duplicates(Settings):
         description="Pictures to a cluster, or more where there are too few clusters.",
         json_schema_extra=ADVANCED,
     )
-    phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
-    cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
+    phash: int | None = Field(
+        4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes; null: none are compared."
+    )
+    cosine: float | None = Field(
+        0.96, gt=0, le=1, description="Smallest cosine of two image embeddings; null: none are compared."
+    )
     max_group: MaxGroup = 1000
     probes: int = Field(
         2,
@@ -179,6 +187,17 @@ class Duplicates(Settings):
         description="Nearest image clusters searched for near copies of a picture.",
         json_schema_extra=ADVANCED,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_none(cls, given: object) -> object:
+        """Replace `duplicates: none` by the settings that compare nothing."""
+        return {"phash": None, "cosine": None} if given == NONE else given
+
+    @property
+    def is_on(self) -> bool:
+        """Whether images are compared at all."""
+        return self.phash is not None or self.cosine is not None
 
 
 class SentenceDuplicates(Settings):
@@ -198,7 +217,10 @@ class SentenceDuplicates(Settings):
 
 
 class Association(Settings):
-    """Settings for retrieving sentences for images."""
+    """Settings for retrieving sentences for images.
+
+    `association: none` retrieves none and scores no sentence; then `top_k` and `at_least` are 0.
+    """
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -223,15 +245,16 @@ class Association(Settings):
     )
     top_k: int = Field(
         RELEASED,
-        ge=1,
+        ge=0,
         le=MOST_TEXTS,
         description="Sentences a picture gets at most: text1 to text3, up to text5 with 5. RealSyn tries 1 to 5.",
     )
     at_least: int = Field(
         1,
-        ge=1,
+        ge=0,
         le=MOST_TEXTS,
-        description="Sentences a picture must get, else it is dropped; 3 as in RealSyn, whose pictures all have three.",
+        description="Sentences a picture must get, else it is dropped: 3 as in RealSyn, whose pictures all have three; "
+        "0 keeps pictures without any.",
         json_schema_extra=ADVANCED,
     )
     max_uses: int | None = Field(
@@ -247,7 +270,9 @@ class Association(Settings):
     @model_validator(mode="before")
     @classmethod
     def _probes_once(cls, given: object) -> object:
-        """Refuse `probes` together with `recall`."""
+        """Replace `association: none` by the settings that retrieve nothing; refuse `probes` together with `recall`."""
+        if given == NONE:
+            return {"top_k": 0, "at_least": 0}
         if isinstance(given, dict) and given.get("probes") is not None and given.get("recall") is not None:
             raise ValueError("`probes` and `recall` both say how many clusters are searched; leave one of them out")
         return given
@@ -258,6 +283,11 @@ class Association(Settings):
         if self.at_least > self.top_k:
             raise ValueError(f"`at_least: {self.at_least}` is more than `top_k: {self.top_k}`; raise top_k or lower it")
         return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether sentences are retrieved at all."""
+        return self.top_k > 0
 
     def unset(self) -> set[str]:
         """Leave out `probes` once `recall` is set: a recipe may have only one."""

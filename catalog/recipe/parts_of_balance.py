@@ -4,14 +4,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pairmill.catalog.recipe.parts import MOST, Settings
+from pairmill.catalog.recipe.parts import MOST, NONE, Settings
 
 USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
-NO_CAP = "none"  # the cap of a recipe that balances nothing
 Cap = Annotated[
     int | None,
-    BeforeValidator(lambda given: None if given == NO_CAP else USUAL_CAP if given is None else given),
-    PlainSerializer(lambda cap: NO_CAP if cap is None else cap),
+    BeforeValidator(lambda given: None if given == NONE else USUAL_CAP if given is None else given),
+    PlainSerializer(lambda cap: NONE if cap is None else cap),
 ]
 
 

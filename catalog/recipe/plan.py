@@ -139,6 +139,10 @@ class Plan:
         read |= {self.recipe.association.rank_by}
         return tuple((name, table) for table in self.pair_tables[1:] for name in table.columns if name in read)
 
+    def computes(self, table: str) -> bool:
+        """Return whether a run of the plan fills ``table`` with a score."""
+        return any(score.table == table for score in self.scores)
+
     def made_from_texts(self, table: str) -> tuple[Score, ...]:
         """Return the scores of images with their generated texts of ``table``, 'captions' or 'synthetic'."""
         stage = {"captions": Stage.CAPTION, "synthetic": Stage.FUSE}[table]
@@ -193,15 +197,21 @@ def compile_plan(
     _check_asked(recipe, known)
     benchmarks = () if recipe.contamination is None else (recipe.contamination.rule,)
     images = _compile((READABLE, *recipe.images, *benchmarks), tables_of("image", known), recipe, known)
-    sentences = _compile(tuple(recipe.sentences), tables_of("sentence", known), recipe, known)
-    pairs = tables_of("pair", known)
-    candidates = _compile(tuple(recipe.candidates), pairs, recipe, known)
+    decodes = _decodes(recipe, images)
+    if not decodes:
+        images = tuple(check for check in images if check.rule is not READABLE)
+    pairs, retrieves = tables_of("pair", known), recipe.association.is_on
+    sentences = _compile(tuple(recipe.sentences) if retrieves else (), tables_of("sentence", known), recipe, known)
+    candidates = _compile(tuple(recipe.candidates) if retrieves else (), pairs, recipe, known)
     read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
     read |= {_ranking_table(recipe, pairs), _comparing_table(recipe, known)}
+    of_pixels = {score.table for score in known if score.of == "image" and score.stage == Stage.PIXELS}
+    unasked = {score.table for score in known if score.on_demand} | (set() if decodes else of_pixels)
     asked = tuple(
         score
         for score in known
-        if has_section(recipe, score) and (not score.on_demand or score.table in read or score.name in recipe.scores)
+        if not lacking(recipe, score)
+        and (score.table not in unasked or score.table in read or score.name in recipe.scores)
     )
     return Plan(recipe, images, sentences, dict(scorers or {}), asked, candidates)
 
@@ -214,9 +224,19 @@ def _with_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...
     return (*known, *map(imported_score, dict.fromkeys(recipe.imported)))
 
 
-def has_section(recipe: Recipe, score: Score) -> bool:
-    """Return whether the recipe has the section that the score needs, if it needs one."""
-    return not score.needs or bool(getattr(recipe, score.needs))
+def lacking(recipe: Recipe, score: Score) -> str:
+    """Return the setting that the score needs and the recipe lacks; '' for none."""
+    if score.needs and not getattr(recipe, score.needs):
+        return score.needs
+    if score.of != "image" and not recipe.association.is_on:
+        return "association"
+    return "models.clip" if score.needs_clip and "clip" not in recipe.models else ""
+
+
+def _decodes(recipe: Recipe, images: Sequence[Check]) -> bool:
+    """Return whether scoring decodes every image; a recipe that only asks captioners leaves decoding to them."""
+    has_pixel_rule = any(check.stage == Stage.PIXELS and check.rule is not READABLE for check in images)
+    return has_pixel_rule or "clip" in recipe.models or recipe.duplicates.phash is not None
 
 
 def _ranking_table(recipe: Recipe, pairs: Sequence[ScoreColumns]) -> str:
@@ -234,7 +254,9 @@ def _comparing_table(recipe: Recipe, known: Sequence[Score]) -> str:
     """Return the table of the score that compares captions; '' if none are compared. Raise BadRecipe for another."""
     if recipe.captions.choose != "best":
         return ""
-    of_captions = [score for score in known if score.by_input and score.stage == Stage.CAPTION]
+    of_captions = [
+        score for score in known if score.by_input and score.stage == Stage.CAPTION and not lacking(recipe, score)
+    ]
     homes = {
         name: score.table for score in of_captions for name, kind in score.rule_columns.items() if kind == "DOUBLE"
     }
@@ -262,7 +284,7 @@ def _compile(
     """Compile rules into checks sorted by stage. Raise BadPredicate or BadRecipe as `compile_plan` does."""
     home = {column: table for table in tables for column in table.columns}
     known = {column: table.columns[column] for column, table in home.items()}
-    needs = {score.table: score.needs for score in scores if not has_section(recipe, score)}
+    needs = {score.table: setting for score in scores if (setting := lacking(recipe, score))}
     checks = []
     for rule in rules:
         if rule.calibrate is not None:

@@ -54,7 +54,9 @@ class Recipe(Settings):
         json_schema_extra=ADVANCED,
     )
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
-    models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
+    models: dict[str, ModelSpec] = Field(
+        description="`clip`, without which nothing is embedded, and whatever captioners and fusion name."
+    )
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
     candidates: list[Rule] = Field(
@@ -89,7 +91,9 @@ class Recipe(Settings):
             names = [part.name for part in group]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two have the name '{min(twice)}'; a name stands for one")
-        users = {f"captioner '{c.name}'": c.model for c in self.captioners} | {"the cut": "clip"}
+        users = {f"captioner '{c.name}'": c.model for c in self.captioners} | dict.fromkeys(
+            self.embedding_sections, "clip"
+        )
         if self.fuse is not None:
             if not self.captioners:
                 raise ValueError("`fuse` needs a captioner; add one to `captioners` or take `fuse` out")
@@ -100,6 +104,23 @@ class Recipe(Settings):
                 guess = f"; did you mean '{near[0]}'? Else" if near else ";"
                 raise ValueError(f"{user} needs the model '{model}'{guess} add it to `models` ({known})")
         return self
+
+    @property
+    def embedding_sections(self) -> tuple[str, ...]:
+        """The settings that compare vectors of `models.clip`, in backquotes."""
+        compared = {
+            "association": self.association.is_on,
+            "duplicates.cosine": self.duplicates.cosine is not None,
+            "balance.cap": self.balance.cap is not None,
+            "tags": self.tags is not None,
+            "contamination": self.contamination is not None,
+        }
+        return tuple(f"`{name}`" for name, is_on in compared.items() if is_on)
+
+    @property
+    def only_captions(self) -> bool:
+        """Whether captions are all that a run pays for: it has a captioner, and compares no vectors."""
+        return bool(self.captioners) and not self.embedding_sections
 
     @model_validator(mode="after")
     def _candidates_have_numbers(self) -> Self:

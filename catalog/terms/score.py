@@ -154,6 +154,11 @@ class Score:
         vectors = {"image_vector": "image_embedding", "sentence_vector": "sentence_embedding"}
         return next((vectors[name] for name in self.reads if name in vectors), "")
 
+    @property
+    def needs_clip(self) -> bool:
+        """Whether it is made by the recipe's `models.clip`, or from its vectors of images."""
+        return self.model == "clip" or bool(self.vector_table) or "image_embedding" in self.made_from
+
 
 def of_generated_texts(score: Score) -> tuple[Score, Score]:
     """Return the scores of an image with its caption and with its fused text, by the op of a score of pairs.

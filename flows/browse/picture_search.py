@@ -103,7 +103,7 @@ class PictureSearch:
     def _model(self, dataset: str, stored: ImageVectors, side: Side) -> ClipTower:
         """Return a tower of the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""
         recipe = self._recipe(dataset)
-        spec = recipe.models["clip"]
+        spec = recipe.models.get("clip", "")
         if (spec, stored.model) not in self._checked:
             if model_digest(spec) != stored.model:
                 raise PairmillError(

@@ -38,7 +38,9 @@ def _preflight(commands: Any) -> None:
     """Add the `preflight` command."""
     text = "run a sample, and forecast yield, time, disk, memory and cost of a run"
     command = add_command(commands, "preflight", "pairmill_preflight:preflight", text)
-    command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="a recipe (folder, captions, 15m, 30m, 100m, demo) or a YAML file"
+    )
     command.add_argument("--sample", type=sample_size, default=5000, metavar="N",
                          help="pictures to run, 50 to 5000; default: 5000")  # fmt: skip
     recipe_options(command)
@@ -54,7 +56,9 @@ def _run(commands: Any) -> None:
     way.add_argument("--dry-run", action="store_true", help="count what is pending, by step, and do no work")
     way.add_argument("--retry", default="", metavar="REASON",
                      help="first retry what is quarantined for this reason; then only --source is read")  # fmt: skip
-    command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="a recipe (folder, captions, 15m, 30m, 100m, demo) or a YAML file"
+    )
     recipe_options(command)
     compute_options(command)
 
@@ -62,11 +66,14 @@ def _run(commands: Any) -> None:
 def _recaption(commands: Any) -> None:
     """Add the `recaption` command."""
     command = add_command(
-        commands, "recaption", "pairmill_recaption:recaption", "caption every picture of a folder or lake"
+        commands,
+        "recaption",
+        "pairmill_recaption:recaption",
+        "caption every picture of a folder or lake, by the recipe captions",
     )
     command.set_defaults(interrupted=INTERRUPTED)
-    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m",
-                         help="use this recipe's first captioner, without its rules; default 30m")  # fmt: skip
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="captions",
+                         help="use this recipe's first captioner, without its rules; default captions")  # fmt: skip
     recipe_options(command)
     command.add_argument("--to", default="", metavar="URI",
                          help="also export the captions, to a folder or s3://bucket/prefix")  # fmt: skip

@@ -88,7 +88,7 @@ def write_export(args: Namespace) -> int:
             display.progress(Progress(f"export {dataset}", done, total, "rows"))
 
         place = (dataset.name, dataset.version, args.to, args.format)
-        chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle}
+        chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
         found = export(lake, *place, progress=show, gaps=_gaps(lake, dataset, args.concepts), **chosen)
     unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
     print(visible(f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))

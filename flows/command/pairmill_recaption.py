@@ -1,4 +1,4 @@
-"""Implement `pairmill recaption`: the recaption flow in this process, with its first captions shown for approval."""
+"""Implement `pairmill recaption`: run the recipe `captions`, show its first captions for approval, and export them."""
 
 import sys
 from argparse import Namespace
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pairmill.catalog.pending.quarantine import check_reason, fault_counts
+from pairmill.catalog.pending.quarantine import fault_counts
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, shown
-from pairmill.flows.run.settings import load_recipe
+from pairmill.flows.run.settings import captions_recipe, load_recipe
 
 if TYPE_CHECKING:
-    from pairmill.flows.run.caption_outcome import CaptionOutcome
+    from pairmill.flows.run.first_captions import CaptionOutcome
 
 PRINTED = 12  # first captions in the terminal; the HTML strip has all
 
@@ -23,19 +23,26 @@ PRINTED = 12  # first captions in the terminal; the HTML strip has all
 def recaption(args: Namespace) -> int:
     """Check the captioner and the sources, caption, export, and print the results."""
     screen = console()
-    if args.retry:
-        check_reason(args.retry)
-    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
-    with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
+    recipe = captions_recipe(load_recipe(args.recipe, overrides(args.set), args.models))
+    with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
         from pairmill.catalog.queries.captioned import by_status
         from pairmill.flows.command.display import Display
-        from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
+        from pairmill.flows.curate import curate_steps
         from pairmill.flows.run.caption_rate import CaptionRate
-    with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
-        warn_of_demo(screen, session.demo_weights)
+        from pairmill.flows.run.first_captions import FirstCaptions
+        from pairmill.flows.run.run_start import session  # torch, 3 s
+        from pairmill.tasks.release.export.export_place import check_growing
+    exported = {"text": "caption"} if args.format == "webdataset" else {}
+    with (
+        session(recipe, args.source, args.lake, compute_of(args), retry=args.retry, needs_source=False) as opened,
+        Display(screen) as display,
+    ):
+        if args.to:
+            check_growing(opened.lake, recipe, args.to, args.format, exported)
+        warn_of_demo(screen, opened.demo_weights)
         every = 5.0 if screen.is_terminal else Display.EVERY_SECONDS  # in a log each report is a line
-        session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
-        session.waiting = display.waiting
+        opened.progress = CaptionRate(opened, display.progress, lambda text, _: display.say(text), every)
+        opened.waiting = display.waiting
 
         def look(found: "CaptionOutcome") -> None:
             with display.paused():
@@ -43,13 +50,13 @@ def recaption(args: Namespace) -> int:
                 if args.approve_first and found.left:
                     _ask(screen, found)
 
-        exported = recaption_steps(session, display.run_step, look, args.to, args.format, args.retry)
-        statuses = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
-        faults = fault_counts(session.lake)
+        version = curate_steps(opened, FirstCaptions(opened, display.run_step, look), args.retry).version
+        statuses = by_status(opened.lake, opened.plan.scorer(opened.plan.of_captioner("captions", 0)))
+        faults, notes, by_demo = fault_counts(opened.lake), opened.notes, opened.demo_weights
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
-    by = f", by [yellow]{MARK}[/]" if session.demo_weights else ""
+    by = f", by [yellow]{MARK}[/]" if by_demo else ""
     screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}{by}")
-    for note in session.notes:
+    for note in notes:
         screen.print(f"[yellow]note:[/] {shown(note)}")
     if faults:
         reasons = Counter()
@@ -57,9 +64,28 @@ def recaption(args: Namespace) -> int:
             reasons[fault.reason] += fault.n
         said = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
         screen.print(f"in quarantine: {said}; pairmill quarantine --lake {shown(args.lake)} says what")
-    if exported:
-        screen.print(shown(exported.said))
+    if args.to:
+        others = [f"{n:,} {status}" for status, n in statuses.items() if status != "ok"]
+        also = f"; left out, as they stand in the lake: {', '.join(others)}" if others else ""
+        screen.print(shown(f"{_export(screen, args, version)}{also}"))
     return 0
+
+
+def _export(screen: Console, args: Namespace, version: int) -> str:
+    """Export the captions to the folder that they have, and describe the export."""
+    from pairmill.catalog.lake.opening import create_or_open
+    from pairmill.flows.command.display import Display
+    from pairmill.tasks.release.export.export import export
+    from pairmill.tasks.run.place.progress import Progress
+
+    text = "caption" if args.format == "webdataset" else "text1"
+    with create_or_open(args.lake) as lake, Display(screen) as display:
+
+        def show(done: int, total: int) -> None:
+            display.progress(Progress("export captions", done, total, "captions"))
+
+        found = export(lake, "captions", version, args.to, args.format, progress=show, text=text, grow=True)
+    return f"{found.uri}: {found.rows:,} captions in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
 
 
 def _print_first(screen: Console, found: "CaptionOutcome") -> None:

@@ -26,7 +26,9 @@ def _recipe(commands: Any) -> None:
     inner = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
     about = "Print a recipe, to start one of your own from."
     show = inner.add_parser("show", help=about, description=about, allow_abbrev=False)
-    show.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
+    show.add_argument(
+        "recipe", metavar="RECIPE", help="a recipe (folder, captions, 15m, 30m, 100m, demo) or a YAML file"
+    )
     show.set_defaults(command="pairmill_recipe:show", parser=show)
     about = "Print the JSON schema by which editors complete and check recipes."
     schema = inner.add_parser("schema", help=about, description=about, allow_abbrev=False)

@@ -92,6 +92,8 @@ def _versions(commands: Any) -> None:
                         "or a sample for each: 'each(text1..text3)'")  # fmt: skip
     export.add_argument("--shuffle", type=from_0, default=None, metavar="SEED",
                         help="shuffle the whole dataset over the files; equal seeds give equal files")  # fmt: skip
+    export.add_argument("--grow", action="store_true",
+                        help="one folder for all versions of the recipe: new rows go into further files")  # fmt: skip
     export.add_argument("--concepts", default="", metavar="NAMES.txt",
                         help="class names, one a line, whose losses the Croissant description lists")  # fmt: skip
     export.add_argument("--push", default="", metavar="USER/NAME",

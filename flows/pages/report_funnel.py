@@ -6,7 +6,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.recipe.parts import RESERVED
+from pairmill.catalog.recipe.parts import RESERVED, Duplicates
 from pairmill.catalog.recipe.recipe import Recipe
 
 _STEPS = {
@@ -21,8 +21,7 @@ _STEPS = {
 def funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict[str, Any]]]:
     """Return the funnel's rows by kind: rule, condition, items in, dropped and left, and percentages of the first."""
     asks = _STEPS | {
-        "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
-        f"{recipe.duplicates.cosine:g} on)",
+        "duplicate": f"the best of its group ({_alike(recipe.duplicates)})",
         "balance": f"among the {recipe.balance.cap} drawn of its cluster",
     }
     if (n := recipe.association.at_least) > 1:
@@ -40,6 +39,13 @@ def funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict
         rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
+
+
+def _alike(duplicates: Duplicates) -> str:
+    """Format when two images are duplicates."""
+    phash = "" if duplicates.phash is None else f"phash within {duplicates.phash} bits"
+    cosine = "" if duplicates.cosine is None else f"cosine from {duplicates.cosine:g} on"
+    return ", or ".join(filter(None, (phash, cosine)))
 
 
 def _share(part: int, total: int) -> float:

@@ -57,7 +57,7 @@ def forecast_cost(
     wider = _relative(found.pictures)
     for step, seconds in measured.seconds.items():
         items = measured.items.get(step, [])
-        grown = found.reaching("no_text") if step in AFTER_COPIES else 1 / share
+        grown = found.after_copies if step in AFTER_COPIES else 1 / share
         work = _grown(items, "seconds", grown, wider)
         sums["seconds"] = _sum(sums["seconds"], work)
         sums["gpus"] = _sum(sums["gpus"], _grown([i for i in items if i.gpus], "gpu_seconds", grown, wider))

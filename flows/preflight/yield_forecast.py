@@ -43,10 +43,12 @@ class YieldForecast:
     pairs: Range
     n_bytes: Range
 
-    def reaching(self, rule: str) -> float:
-        """Return how many times as many pictures reach a step as in the sample; 1 if none reaches it there."""
-        found = next((each for each in self.steps if each.rule == rule), None)
-        return found.n_in.value / found.sample_in if found and found.sample_in else 1.0
+    @property
+    def after_copies(self) -> float:
+        """How many times as many pictures as in the sample are left by duplicates; 1 if none is left there."""
+        last = [each for each in self.steps if each.rule in COPIES][-1]
+        left = last.sample_in - last.sample_dropped
+        return (last.n_in.value - last.dropped.value) / left if left else 1.0
 
 
 class CountedSample:

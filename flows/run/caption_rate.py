@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable
 
-from pairmill.catalog.pending.uncaptioned import count_uncaptioned
-from pairmill.catalog.queries.captioned import Spent, spent
+from pairmill.catalog.queries.captioned import Spent, count_uncaptioned, spent
 from pairmill.flows.run.progress_text import duration
 from pairmill.tasks.run.place.progress import Progress, ShowProgress
 from pairmill.tasks.run.session import Session
@@ -17,7 +16,7 @@ Say = Callable[[str, float], None]
 class CaptionRate:
     """A session's ``progress`` callback that forwards each call to ``then`` and reports the rate of committed captions.
 
-    It reports at most every ``every`` seconds and at the end of a step, for captioning steps only.
+    It reports at most every ``every`` seconds and at the end of a step, for steps of the first captioner only.
 
     Args:
         session: The captioning session.
@@ -34,7 +33,7 @@ class CaptionRate:
     def __call__(self, progress: Progress) -> None:
         """Forward the progress of a step, and report the rate if it is due."""
         self._then(progress)
-        if progress.step not in ("first captions", "captions"):
+        if progress.step != f"caption {self._session.recipe.captioners[0].name}":
             return
         if progress.is_begin or self._begun is None:
             before = self._spent()

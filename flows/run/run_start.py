@@ -45,17 +45,18 @@ def session(
     completed: Callable[[Session], None] = _nothing_follows,
     run_id: str = "",
     retry: str = "",
+    needs_source: bool = True,
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
     ``completed`` is called once the run is recorded as completed, while the lease is still held. ``run_id`` is for a
-    flow with several sessions; '' means `current_run_id`. ``retry`` is as for `checked_run`.
+    flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for `checked_run`.
 
     Raises:
         PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
         LeaseHeld: Another process writes to the lake.
     """
-    uris, checked = checked_run(recipe, sources, compute, lake, retry)
+    uris, checked = checked_run(recipe, sources, compute, lake, retry, needs_source)
     if compute.placement().is_cluster:
         from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
 
@@ -65,12 +66,18 @@ def session(
 
 
 def checked_run(
-    recipe: Recipe, sources: Sequence[str], compute: Compute, lake: str = "", retry: str = ""
+    recipe: Recipe,
+    sources: Sequence[str],
+    compute: Compute,
+    lake: str = "",
+    retry: str = "",
+    needs_source: bool = True,
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
 
-    A run that retries items quarantined for the reason ``retry`` reads only ``sources``; without any, ``lake`` must
-    exist. The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
+    A run that retries items quarantined for the reason ``retry``, or needs no source, reads only ``sources``; without
+    any, ``lake`` must exist. The checks come in the order of their cost: a model may have to be downloaded, and all its
+    bytes are read.
 
     Raises:
         BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
@@ -81,7 +88,7 @@ def checked_run(
     """
     if retry:
         check_reason(retry)
-    uris = resolve_sources(recipe, sources) if sources or not retry else ()
+    uris = resolve_sources(recipe, sources) if sources or (needs_source and not retry) else ()
     if not uris:
         check_is_lake(lake)
     plan = compile_plan(recipe)
@@ -152,17 +159,11 @@ def _metrics(session: Session, flow: str, address: str) -> AbstractContextManage
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
     """Return which of the small shipped models a flow uses."""
     plan, known = checked
-    if flow in WITHOUT_MODELS:
-        return ()
-    captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
-    return identity.demo_weights(plan.recipe, captioners, known)
+    return () if flow in WITHOUT_MODELS else identity.demo_weights(plan.recipe, plan.recipe.captioners, known)
 
 
 def _specs_loaded(plan: Plan, flow: str) -> list[str]:
     """List the specs of the models that the workers of a flow load."""
-    recipe = plan.recipe
-    if flow == "recaption":
-        return [recipe.models[recipe.captioners[0].model]]
     return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
 
 

@@ -162,6 +162,19 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
     return with_resolved_paths(recipe)
 
 
+def captions_recipe(recipe: Recipe) -> Recipe:
+    """Return the recipe `captions` with the first captioner of ``recipe``, its seed and its way of reading.
+
+    Raises BadRecipe for a recipe without a captioner.
+    """
+    if not recipe.captioners:
+        raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
+    first = recipe.captioners[0]
+    taken = {name: getattr(recipe, name) for name in ("seed", "ingest", "fetch")}
+    taken |= {"models": {first.model: recipe.models[first.model]}, "captioners": [first]}
+    return load("captions", None, RECIPES).model_copy(update=taken)
+
+
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
     """Return notes on the rules that ``recipe``, loaded by the same arguments, lacks because of the small models.
 

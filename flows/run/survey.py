@@ -161,6 +161,7 @@ def _wanted(seen: Survey) -> bool:
     """Return whether the recipe has settings for the current step."""
     recipe = seen.recipe
     absent = {"fetch": recipe.fetch is None, "group_sentences": recipe.sentence_duplicates is None,
+              "associate": not recipe.association.is_on, "group_duplicates": not recipe.duplicates.is_on,
               "score_pairs": not any(score.of == "pair" for score in seen.plan.scores),
               "caption": not recipe.captioners, "tag": recipe.tags is None, "fuse": recipe.fuse is None}  # fmt: skip
     return not absent.get(seen.step, False)

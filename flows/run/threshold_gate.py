@@ -103,7 +103,7 @@ def record(uri: str, shown: BesideThresholds, answer: Answer, wait_seconds: floa
     with create_or_open(uri) as lake, lease.writing(lake, shown.run_id, "gate", wait_seconds):
         runs.add_note(lake, shown.run_id, str(answer))
     if not answer.approved:
-        raise NotApproved(f"{answer}. What is measured stays in the lake, and no text was generated; run it again.")
+        raise NotApproved(f"{answer}. What is made stays in the lake, and nothing more was generated; run it again.")
 
 
 def now() -> datetime:

@@ -73,7 +73,7 @@ def curate(
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
 
     Args:
-        recipe: One of 100m, 15m, 30m, demo and folder, or the path of a recipe's YAML file.
+        recipe: One of 100m, 15m, 30m, captions, demo and folder, or the path of a recipe's YAML file.
         sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
             recipe's own. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
@@ -82,7 +82,8 @@ def curate(
         retry: Try again what is in quarantine for this reason, then curate with it. Only `sources` are read then, not
             the recipe's own.
         approve_thresholds: Pause before texts are generated, with pictures from both sides of each threshold, until a
-            person resumes the run by approved or changed thresholds. The lake is free meanwhile.
+            person resumes the run by approved or changed thresholds. A recipe that only captions pauses when its first
+            200 captions are made. The lake is free meanwhile.
         approve_hours: How long that waits; then the run ends as Declined.
         compute: Where and how wide the run works.
     """
@@ -140,11 +141,18 @@ def _curated(
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.curate import curate_steps
+    from pairmill.flows.run.caption_rate import CaptionRate
     from pairmill.flows.run.demo_models import demo_note
+    from pairmill.flows.run.first_captions import FirstCaptions
     from pairmill.flows.run.outcome import outcome
     from pairmill.flows.run.run_start import session
     from pairmill.flows.with_prefect.alerts import report_quarantine
-    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
+    from pairmill.flows.with_prefect.artifacts import (
+        ProgressArtifacts,
+        RateArtifact,
+        create_artifacts,
+        create_first_captions,
+    )
     from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
     from pairmill.flows.with_prefect.stall_alerts import StallAlerts
 
@@ -157,7 +165,11 @@ def _curated(
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
         opened.observe(StallAlerts())
-        published = curate_steps(opened, GrowingFunnel(), retry)
+        run_step: Any = GrowingFunnel()
+        if recipe.only_captions:
+            opened.progress = CaptionRate(opened, bars, RateArtifact(), every=10.0)
+            run_step = FirstCaptions(opened, run_step, create_first_captions)
+        published = curate_steps(opened, run_step, retry)
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:

@@ -15,6 +15,7 @@ from pydantic import Field
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.flows.curate import measure_steps
+from pairmill.flows.run.first_captions import caption_first
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute
@@ -27,7 +28,7 @@ from pairmill.flows.run.threshold_gate import (
     record,
     with_changes,
 )
-from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, browse_link, code, plain
+from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, browse_link, code, create_first_captions, plain
 from pairmill.flows.with_prefect.step_as_task import as_task
 
 POLL_SECONDS = 5
@@ -48,7 +49,8 @@ def through_gate(
 ) -> tuple[Recipe, Answer]:
     """Measure, show what lies beside each threshold, and wait; return the recipe to go on with, and the answer.
 
-    What is quarantined for the reason ``retry`` is tried again first, if it is not ''.
+    What is quarantined for the reason ``retry`` is tried again first, if it is not ''. A recipe that only captions has
+    no threshold before its captions: its first ones are shown.
 
     Nothing holds the lake's lease meanwhile. Raises NotApproved if a person declines, or answers not within ``hours``.
     """
@@ -57,7 +59,11 @@ def through_gate(
         opened.waiting = bars.waiting
         measure_steps(opened, as_task, retry)
         shown = beside_thresholds(opened)
-    create_markdown_artifact(values_beside(shown), key="thresholds", description="What lies nearest each threshold")
+        if recipe.only_captions:
+            create_first_captions(caption_first(opened, as_task))
+        else:
+            said = "What lies nearest each threshold"
+            create_markdown_artifact(values_beside(shown), key="thresholds", description=said)
     began = time.monotonic()
     answer, chosen = _answered(recipe, shown, hours)
     get_run_logger().info(f"{answer}; it waited {duration(time.monotonic() - began)}")
@@ -85,7 +91,7 @@ def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answ
     """Wait for an answer that names who gives it and changes only rules; ask again about another one."""
     end, trouble = datetime.now(UTC) + timedelta(hours=hours), ""
     while True:
-        answer = _asked(shown, end, trouble)
+        answer = _asked(recipe, shown, end, trouble)
         try:
             if not answer.by:
                 raise BadRecipe("`by` is empty: say who answers.")
@@ -94,13 +100,16 @@ def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answ
             trouble = str(error)
 
 
-def _asked(shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
+def _asked(recipe: Recipe, shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
     """Pause until a person answers, or ``end``. Raises NotApproved if nobody does."""
     left = (end - datetime.now(UTC)).total_seconds()
+    what = "`thresholds` names the page of pictures beside each threshold"
+    if recipe.only_captions:
+        what = "`first-captions` names the file of the first captions"
     asked = (
-        f"The artifact `thresholds` names the page of pictures beside each threshold; {shown.kept:,} of "
-        f"{shown.images:,} are kept so far. Tick `approve`, change rules if need be, and say who you are. "
-        f"The run waits until {end:%Y-%m-%d %H:%M} UTC ({duration(left)}), and keeps nobody from writing to the lake."
+        f"The artifact {what}; {shown.kept:,} of {shown.images:,} are kept so far. Tick `approve`, change rules if "
+        f"need be, and say who you are. The run waits until {end:%Y-%m-%d %H:%M} UTC ({duration(left)}), and keeps "
+        "nobody from writing to the lake."
     )
     get_run_logger().info(f"paused: {f'{trouble} ' if trouble else ''}{asked}")
     form: Any = Thresholds.with_initial_data(description=f"**{plain(trouble)}**\n\n{asked}" if trouble else asked)

@@ -23,6 +23,7 @@ def export(
     format: Literal["webdataset", "parquet", "texts"] = "webdataset",
     captions: Literal["chosen", "all"] = "chosen",
     text: Annotated[str, Field(min_length=1)] = "text1",
+    grow: bool = False,
     wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
 ) -> State:
     """Export a dataset version as tars or Parquet. Files that are finished are not written again.
@@ -35,11 +36,12 @@ def export(
             tables without.
         captions: 'all' adds a column with every captioner's text.
         text: A tar's .txt: a column such as text1, or by chance: random(text1..text3, syn_text * 2).
+        grow: Use one folder for all versions of the recipe: the rows of a later version go into further files.
         wait_minutes: How long to wait for a run that writes to the lake.
     """
     try:
         name_run(f"export {dataset}")
-        return _exported(dataset, to, lake or default_lake(), format, captions, text, wait_minutes)
+        return _exported(dataset, to, lake or default_lake(), format, captions, text, grow, wait_minutes)
     except Exception as error:
         return ended_early(error)
 
@@ -68,6 +70,7 @@ def _exported(
     format: Literal["webdataset", "parquet", "texts"],
     captions: Literal["chosen", "all"],
     text: str,
+    grow: bool,
     wait_minutes: int,
 ) -> State:
     """Write the export; return Completed with its size."""
@@ -86,7 +89,7 @@ def _exported(
             bars(Progress(f"export {dataset}", done, total, "pairs"))
 
         waits = 60.0 * wait_minutes
-        found = write(opened, dataset.name, dataset.version, to, format, waits, show, captions, text)
+        found = write(opened, dataset.name, dataset.version, to, format, waits, show, captions, text, grow=grow)
     name_by_result(f"export {name}", f"export {dataset}")
     size = f"{found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
     return Completed(message=visible(f"{found.uri}: {size}"))

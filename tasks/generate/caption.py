@@ -15,19 +15,24 @@ from pairmill.catalog.pending.answer_cache import (
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.pending_texts import pending_in_wave
+from pairmill.catalog.queries.captioned import by_status
 from pairmill.catalog.recipe.parts_of_texts import Captioner
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.answers import ImageQueries, empty_answers, generated_columns, shown
 from pairmill.tasks.generate.endpoints import generate_in_rounds
-from pairmill.tasks.generate.generative_job import GenerativeJob
+from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.measure.score_pairs import score_generated
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.place.identity import caption_scorer, captioning
 from pairmill.tasks.run.session import Session
+
+FIRST = 200  # captions shown for approval before the cost of the others
+FIRST_ITEM = 25  # eight workers caption the first images at once
 
 
 def select_captions(session: Session) -> None:
@@ -36,7 +41,7 @@ def select_captions(session: Session) -> None:
         scorer = caption_scorer(session.recipe, captioner)
         session.use(session.plan.of_captioner("captions", place), scorer)
         note_other_pictures(session, captioner, scorer)
-    for place in session.plan.compared_captioners:
+    for place in _compared(session.plan):
         scorer = text_similarity_scorer(session.plan.alone(place), CAPTION_SIMILARITY)
         session.use(session.plan.of_captioner("caption_similarity", place), scorer)
 
@@ -55,24 +60,37 @@ def note_other_pictures(session: Session, captioner: Captioner, scorer: Scorer) 
     )
 
 
+def first_lacking(session: Session) -> int:
+    """Return how many images are to be captioned before the first captions are shown; 0 if none are shown."""
+    if not session.shows_first:
+        return 0
+    made = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
+    return max(0, FIRST - sum(made.values()))
+
+
 def caption(session: Session) -> None:
     """Caption the wave's images by each captioner that the recipe assigns, and score captions by CLIP.
 
     Only the captions of captioners that the recipe compares are scored.
     """
-    plan = session.plan
+    plan, most = session.plan, FIRST_ITEM if first_lacking(session) else ITEM_ROWS
     for place, captioner in enumerate(session.recipe.captioners):
-        digest = plan.scorer(plan.of_captioner("captions", place))
-        items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=wave_of_captioner(plan, place))
-        run_captioner(session, f"caption {captioner.name}", items, place)
-    for place in plan.compared_captioners:
+        digest, asked = plan.scorer(plan.of_captioner("captions", place)), wave_of_captioner(plan, place)
+        items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=asked)
+        _run_captioner(session, f"caption {captioner.name}", items, place, most)
+    for place in _compared(plan):
         step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
         score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
     score_generated(session, CAPTIONS.table)
 
 
-def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
-    """Caption the images of these rounds of work by the recipe's captioner at index ``place``."""
+def _compared(plan: Plan) -> range:
+    """Return the indexes of the captioners whose texts CLIP compares with the images; none without CLIP."""
+    return plan.compared_captioners if plan.computes(CAPTION_SIMILARITY.table) else range(0)
+
+
+def _run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int, most: int) -> None:
+    """Caption the images of these rounds, in items of ``most``, by the recipe's captioner at index ``place``."""
     captioner = session.recipe.captioners[place]
     scorer = caption_scorer(session.recipe, captioner)
 
@@ -80,7 +98,7 @@ def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
         return caption_job(session.recipe, captioner, model, scorer.digest)
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
-    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
+    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job, most)
 
 
 def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":

@@ -24,8 +24,9 @@ def generate_in_rounds(
     model: Answering,
     name: str,
     job_of: Callable[[Answering], GenerativeJob],
+    most: int = ITEM_ROWS,
 ) -> None:
-    """Run a generative model's job over each round, in items of ITEM_ROWS; rewrite cached answers without the model.
+    """Run a generative model's job over each round; rewrite cached answers without the model.
 
     A model behind endpoints is probed with fixed images before and after, and now and then by the workers.
 
@@ -36,11 +37,12 @@ def generate_in_rounds(
         model: The model.
         name: The recipe's name of the model.
         job_of: Makes the job for a model.
+        most: The largest number of images in a work item.
 
     Raises:
         ModelError: No endpoint answers, or one serves another model than before. Finished work is committed.
     """
-    portions = _asked(session, step, rounds, RewriteCachedAnswers(job_of(model)))
+    portions = _asked(session, step, rounds, RewriteCachedAnswers(job_of(model)), most)
     first = next((items for items in portions if items), None)
     if first is None:
         session.work_rounds(step, [[]], job_of(model))
@@ -70,14 +72,14 @@ def _note_implausible_tokens(session: Session, step: str, name: str) -> None:
 
 
 def _asked(
-    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers
+    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers, most: int
 ) -> Iterator[list[WorkItem]]:
     """Yield the pending items of each round, after writing the cached answers."""
     for items in rounds:
         parts = [(item, *split_by_cached_answer(item)) for item in items]
         if known := [item.only(told) for item, told, _ in parts if told]:
             session.work(f"{step}, told before", known, again)
-        yield [part for item, _, asked in parts if asked for part in _cut(session, item.only(asked))]
+        yield [part for item, _, asked in parts if asked for part in _cut(session, item.only(asked), most)]
 
 
 def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
@@ -109,14 +111,14 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
     return first
 
 
-def _cut(session: Session, item: WorkItem) -> Iterator[WorkItem]:
-    """Split an item into items of ITEM_ROWS.
+def _cut(session: Session, item: WorkItem, most: int) -> Iterator[WorkItem]:
+    """Split an item into items of ``most`` images.
 
     Keys are in file order where images are read, so that each part reads only a part of the file.
     """
-    if len(item.keys) <= ITEM_ROWS:
+    if len(item.keys) <= most:
         yield item
         return
     keys = sorted_by_payload(session.lake, item) if item.paths else item.keys
-    for start in range(0, len(keys), ITEM_ROWS):
-        yield item.only(keys[start : start + ITEM_ROWS])
+    for start in range(0, len(keys), most):
+        yield item.only(keys[start : start + most])

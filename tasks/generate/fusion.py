@@ -34,7 +34,8 @@ def select_fusion(session: Session) -> None:
     if recipe.fuse is None or (recipe.tags is not None and not plan.scorer("tags")):
         return
     session.use(SYNTHETIC.table, _scorer(session))
-    session.use(SYNTHETIC_SIMILARITY.table, text_similarity_scorer(session.plan, SYNTHETIC_SIMILARITY))
+    if plan.computes(SYNTHETIC_SIMILARITY.table):
+        session.use(SYNTHETIC_SIMILARITY.table, text_similarity_scorer(session.plan, SYNTHETIC_SIMILARITY))
 
 
 def _scorer(session: Session) -> Scorer:
@@ -71,7 +72,8 @@ def fuse(session: Session) -> None:
 
     items = pending_fusion(session.lake, session.plan, same_request_scorers(session.lake, scorer))
     generate_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
-    score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
+    if session.plan.computes(SYNTHETIC_SIMILARITY.table):
+        score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
     score_generated(session, SYNTHETIC.table)
 
 

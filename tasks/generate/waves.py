@@ -7,7 +7,7 @@ from pairmill.catalog.pending.generated import mean_seconds, without_unset_thres
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import SYNTHETIC
 from pairmill.catalog.write.runs import record_wave
-from pairmill.tasks.generate.caption import select_captions
+from pairmill.tasks.generate.caption import first_lacking, select_captions
 from pairmill.tasks.generate.fusion import select_fusion
 from pairmill.tasks.generate.tag import select_tags
 from pairmill.tasks.measure.calibrate import calibrate, calibrate_late
@@ -18,6 +18,8 @@ WAVE = "next wave"
 
 def next_wave(session: Session) -> bool:
     """Cut by the known texts and request the unknown ones that may still matter; return whether there are any.
+
+    The first wave of a run that shows its first captions asks for these alone.
 
     Raises RuntimeError when the previous wave made none of its requested texts.
     """
@@ -39,7 +41,7 @@ def next_wave(session: Session) -> bool:
     if not wanted.unknown(session.lake):
         session.cut = plan
         return False
-    asked = wanted.select_wave(session.lake, session.plan, session.waves + 1)
+    asked = wanted.select_wave(session.lake, session.plan, session.waves + 1, first_lacking(session))
     session.waves += 1  # only now: a step that fails above is retried and must request this wave again
     session.compute(WAVE, asked, lambda: None)
     return True

@@ -30,8 +30,10 @@ def score_images(session: Session) -> None:
     run in a second pass over the survivors, because a vector costs a hundred times as much as a sharpness.
     """
     job = image_job(session)
-    clip, side = session.recipe.models["clip"], session.recipe.decoding.side
-    if (size := image_size(clip)) > side:
+    if not job.scorers:
+        return
+    clip, side = session.recipe.models.get("clip", ""), session.recipe.decoding.side
+    if clip and (size := image_size(clip)) > side:
         session.note(
             f"pictures are decoded to a shorter side of {side} pixels and enlarged for the model '{clip}', which takes "
             f"{size}: set decoding.side to {size}. All pictures are scored again then."

@@ -41,10 +41,15 @@ from pairmill.tasks.run.session import Session
 
 
 def associate(session: Session) -> None:
-    """Search every cluster range with new rows, then score each image against its best texts."""
-    route(session)
-    search(session)
-    score_similarity(session)
+    """Search every cluster range with new rows, then score each image against its best texts.
+
+    Without the recipe's association nothing is searched; without its CLIP nothing is scored.
+    """
+    if session.recipe.association.is_on:
+        route(session)
+        search(session)
+    if session.plan.computes(IMAGE_SIMILARITY.table):
+        score_similarity(session)
 
 
 def search(session: Session) -> None:

@@ -53,12 +53,18 @@ class ClusterCount:
 
 
 def cluster(session: Session) -> None:
-    """Update centroids, clusters and the three indices: sentences, images, images among sentence clusters."""
+    """Update centroids, clusters and the three indices: sentences, images, images among sentence clusters.
+
+    Only those that the recipe's association and duplicates search.
+    """
     calibrate(session, "image", Stage.ASSOCIATE)
     calibrate(session, "sentence", Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
-    sentences = trained(session, sentence_clustering(session))
-    images = trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
+    sentences = trained(session, sentence_clustering(session)) if among.is_on else None
+    if alike.cosine is not None:
+        images = trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
+    else:
+        images = None
     if sentences is not None:
         index(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
         if among.recall is None:  # otherwise `route` finds the probes once sentences are grouped

@@ -118,7 +118,7 @@ def regroup(session: Session, family: DuplicateKind, max_group: int, arranged: A
     settings = {"max_group": max_group}
     scorer = Scorer(family.groups, family.groups, components.VERSION, settings, "", scorers)
     digest = session.use(family.groups, scorer)
-    newest_edge = max(index_ranges.newest(session.lake, family.edges, each) for each in scorers)
+    newest_edge = max((index_ranges.newest(session.lake, family.edges, each) for each in scorers), default=-1)
     is_new = index_ranges.newest(session.lake, family.groups, digest) < newest_edge
     waiting = session.is_due(*family.steps[:2])
     if waiting or (is_new and duplicate_edges.exist(session.lake, family.edges, scorers)):

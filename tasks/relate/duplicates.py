@@ -22,30 +22,33 @@ PICTURES = DuplicateKind(
 
 
 def group_duplicates(session: Session) -> None:
-    """Find new edges of both kinds, then regroup if there are any."""
+    """Find new edges of the kinds that the recipe compares, then regroup if there are any."""
     settings = session.recipe.duplicates
-    find_perceptual(session)
-    find_semantic(session, PICTURES, settings.cosine, settings.max_group)
-    regroup(session, PICTURES, settings.max_group, lambda rows: [rows])
+    if settings.phash is not None:
+        find_perceptual(session, settings.phash)
+    if settings.cosine is not None:
+        find_semantic(session, PICTURES, settings.cosine, settings.max_group)
+    if settings.is_on:
+        regroup(session, PICTURES, settings.max_group, lambda rows: [rows])
 
 
-def find_perceptual(session: Session) -> None:
-    """Find edges between image hashes at most ``duplicates.phash`` bits apart.
+def find_perceptual(session: Session, bits: int) -> None:
+    """Find edges between image hashes at most ``bits`` apart.
 
     Runs in this process with 36 bytes an image, and 90 more during the comparison: 200M images take 25 GB, the largest
     size that fits.
     """
     hashed = session.plan.scorer("image_hash")
-    settings = {"phash": session.recipe.duplicates.phash}
+    settings = {"phash": bits}
     scorer = Scorer(PICTURES.perceptual, PICTURES.edges, hamming.VERSION, settings, "", (hashed,))
     done = index_ranges.newest(session.lake, PICTURES.edges, session.use(PICTURES.perceptual, scorer))
     if index_ranges.newest(session.lake, "image_hash", hashed) > done:
-        session.compute(PICTURES.steps[0], 1, lambda: _compare_hashes(session, scorer.digest, done))
+        session.compute(PICTURES.steps[0], 1, lambda: _compare_hashes(session, bits, scorer.digest, done))
 
 
-def _compare_hashes(session: Session, digest: str, done: int) -> None:
+def _compare_hashes(session: Session, bits: int, digest: str, done: int) -> None:
     """Compare the hashes of commits after ``done`` with all hashes, and commit the edges."""
     keys, hashes, commits = duplicate_edges.hashes(session.lake, session.plan.scorer("image_hash"))
-    left, right, distance = hamming.hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
+    left, right, distance = hamming.hamming_edges(hashes, commits > done, bits)
     found = edges(PICTURES.edges, names(keys, left), names(keys, right), np.asarray(distance), "perceptual", digest)
     session.store(PICTURES.steps[0], WorkItem("all", (str(done),)), [found])

@@ -27,8 +27,10 @@ def measure_recall(session: Session) -> float | None:
     """
     k = session.recipe.association.top_k
     index = session.plan.scorer(SENTENCES.clusters)
+    if not index:
+        return None
     pictures = training.sample(session.lake, session.plan, IMAGES, SAMPLE)
-    if not pictures.num_rows or not index:
+    if not pictures.num_rows:
         return None
     queries = to_vectors(pictures["vector"])
     paths = index_ranges.index_files(session.lake, index).paths

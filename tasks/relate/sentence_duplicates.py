@@ -33,9 +33,12 @@ TEXTS = DuplicateKind(
 
 
 def group_sentences(session: Session) -> None:
-    """Find new edges of both kinds, then regroup if there are any. Does nothing without the recipe's setting."""
+    """Find new edges of both kinds, then regroup if there are any.
+
+    Does nothing if the recipe groups no sentences, or retrieves none.
+    """
     settings = session.recipe.sentence_duplicates
-    if settings is None:
+    if settings is None or not session.recipe.association.is_on:
         return
     find_perceptual(session, settings)
     if settings.cosine is not None:

@@ -56,6 +56,7 @@ class Session:
         counts: Number of work items by step.
         rows: Number of rows by step and by what a row is.
         waves: Number of waves of generated texts that were requested so far.
+        shows_first: Whether a first wave asks for few captions, to be looked at before the others are paid for.
         cut: The plan of the cut after which no text was unknown; None before.
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
@@ -78,6 +79,7 @@ class Session:
     counts: dict[str, int] = field(default_factory=dict)
     rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     waves: int = 0
+    shows_first: bool = False
     cut: Plan | None = None
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)

@@ -31,9 +31,9 @@ def completions(line: str, folder: Path) -> list[str]:
     [
         ("pairmill quar", ["quarantine"]),
         ("pairmill run --dry", ["--dry-run"]),
-        ("pairmill run ", ["100m", "15m", "30m", "demo", "folder", "mine.yaml"]),
+        ("pairmill run ", ["100m", "15m", "30m", "captions", "demo", "folder", "mine.yaml"]),
         ("pairmill run 30m --retry out", ["out_of_memory"]),
-        ("pairmill up --once recap", ["recaption/all"]),
+        ("pairmill up --once curate/cap", ["curate/captions"]),
         ("pairmill schedule 30m --every ", ["hour", "day", "week"]),
         ("pairmill run 30m --models d", ["demo"]),
         ("pairmill completion z", ["zsh"]),

@@ -14,14 +14,13 @@ from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
 from pairmill.flows.with_prefect.lake_deployments import check, export
 from pairmill.flows.with_prefect.maintain_deployment import maintain
-from pairmill.flows.with_prefect.recaption_deployment import recaption
 from pairmill.flows.with_prefect.work_pool import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
-FLOWS = (curate, recaption, maintain, export, check)
+FLOWS = (curate, maintain, export, check)
 SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in FLOWS}
-OTHERS = ["check/lake", "export/dataset", "maintain/nightly", "recaption/all"]
+OTHERS = ["check/lake", "export/dataset", "maintain/nightly"]
 
 
 def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
@@ -144,20 +143,6 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
 def test_what_makes_sense_is_taken(parameters: dict[str, Any]):
     assert not refused(parameters)
     curate.validate_parameters({"recipe": "demo", **parameters})
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"sources": ["ftp://host/x"]}, {"format": "zip"}, {"approve_first": "please"}, {"recipe": "demoo"}]
-)
-def test_nonsense_is_refused_when_a_recaption_is_asked_for(parameters: dict[str, Any]):
-    assert refused(parameters, "recaption")
-    with pytest.raises(ParameterTypeError):
-        recaption.validate_parameters(recaption_defaults() | parameters)
-
-
-def recaption_defaults() -> dict[str, Any]:
-    names = SCHEMAS["recaption"]["properties"]
-    return {name: field["default"] for name, field in names.items() if "default" in field and name != "compute"}
 
 
 def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):

@@ -47,7 +47,7 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     monkeypatch.setenv("PAGES", str(pages))
     done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in ("deployed curate/demo, curate/folder, curate/15m, curate/30m, curate/100m, recaption/all", "demo@1",
+    for part in ("deployed curate/demo, curate/folder, curate/15m, curate/30m, curate/100m, curate/captions", "demo@1",
                  "(published)", "short_side", "pairmill sql", "Prefect's interface  http://127.0.0.1:",
                  "publish: "):  # fmt: skip
         assert part in done.stdout

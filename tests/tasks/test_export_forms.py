@@ -10,9 +10,7 @@ import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.write import lease
 from pairmill.tasks.release.export import export as of_dataset
-from pairmill.tasks.release.export.caption_export import export_captions
 from pairmill.tasks.release.export.export import export
 from pairmill.tasks.release.export.export_forms import SUFFIX
 from tests.tasks.test_loaded_exports import hub
@@ -85,25 +83,6 @@ def test_sha256sum_accepts_the_checksums_and_finds_a_changed_byte(form, lake: La
     data.write_bytes(data.read_bytes()[:-1] + b"!")
     bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert bad.returncode == 1 and f"{data.name}: FAILED" in bad.stdout
-
-
-@pytest.mark.parametrize("form", ["webdataset", "parquet", "texts"])
-def test_mlcroissant_accepts_the_description_of_captions(form, lake: Lake, tmp_path: Path):
-    import mlcroissant  # 2 s
-
-    ((scorer,),) = lake.query("SELECT DISTINCT scorer FROM captions")
-    with lease.writing(lake, "run", "test"):
-        export_captions(lake, scorer, str(tmp_path), form)
-    described = mlcroissant.Dataset(tmp_path / ".croissant.json").metadata
-    assert not described.ctx.issues.errors
-    found = json.loads((tmp_path / ".croissant.json").read_text())
-    (files,) = found["distribution"]
-    data = list(tmp_path.glob(files["includes"]))
-    assert len(data) == 2 and found["isBasedOn"] == ["https://example.org"] and found["license"] == ["CC-BY-4.0"]
-    assert found["rai:dataPreprocessingProtocol"][0].startswith("Captioner of Pairmill: ")
-    if form != "webdataset":
-        names = [field["name"] for field in found["recordSet"][0]["field"]]
-        assert names == pq.read_schema(data[0]).names
 
 
 @pytest.mark.parametrize("form", SUFFIX)

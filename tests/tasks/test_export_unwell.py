@@ -11,7 +11,7 @@ import s3fs
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.release.export import caption_export, destination
+from pairmill.tasks.release.export import destination
 from pairmill.tasks.release.export.export import export
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import published
@@ -24,9 +24,8 @@ WRITES = 25  # requests of one export, at least
 HandOut = Callable[[Lake, str], object]
 
 
-def captions(lake: Lake, to: str) -> object:
-    scorer = lake.query("SELECT DISTINCT scorer FROM captions")[0][0]
-    return caption_export.export_captions(lake, scorer, to)
+def growing(lake: Lake, to: str) -> object:
+    return export(lake, "small", 1, to, text="caption", grow=True)
 
 
 def dataset(lake: Lake, to: str) -> object:
@@ -72,7 +71,7 @@ def local(hand_out: HandOut, lake: Lake, folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("hand_out", [dataset, captions])
+@pytest.mark.parametrize("hand_out", [dataset, growing])
 def test_requests_that_fail_now_and_then_are_made_again(
     hand_out: HandOut, lake: Lake, bucket, ill: Unwell, tmp_path: Path
 ):
@@ -84,7 +83,7 @@ def test_requests_that_fail_now_and_then_are_made_again(
 
 
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "cut"])
-@pytest.mark.parametrize("hand_out", [dataset, captions])
+@pytest.mark.parametrize("hand_out", [dataset, growing])
 def test_a_place_that_falls_ill_for_good_is_told_and_gone_on_with(
     hand_out: HandOut, kind: str, lake: Lake, bucket, ill: Unwell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

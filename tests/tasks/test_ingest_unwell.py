@@ -8,7 +8,7 @@ import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.ids import content_id
-from pairmill.flows.recaption import recaption_session
+from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.user_error import user_message
 from pairmill.tasks.collect.ingest import ingest
@@ -54,9 +54,9 @@ def ill(server, bucket, quick, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unwe
 def ingested(lake: Path) -> list[list[tuple]]:
     new_lake(lake)
     recipe = load_recipe("demo", {"ingest.documents_per_shard": "16"})
-    with recaption_session(recipe, ["s3://corpus"], str(lake), Compute(workers=1)) as session:  # pyright: ignore[reportCallIssue]
-        session.commit_files = 1
-        ingest(session)
+    with session(recipe, ["s3://corpus"], str(lake), Compute(workers=1)) as opened:  # pyright: ignore[reportCallIssue]
+        opened.commit_files = 1
+        ingest(opened)
     return [rows(lake, sql) for sql in READ]
 
 

@@ -18,12 +18,10 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id, text_id
-from pairmill.catalog.write import lease
 from pairmill.ops.read.document import Document, Picture, Text
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export import parquet_tables
-from pairmill.tasks.release.export.caption_export import export_captions
 from pairmill.tasks.release.export.export import export
 from pairmill.tasks.release.export.text_choice import text_choice
 from tests.worlds.published import SENTENCES, picture, published
@@ -62,17 +60,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def exported(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each form of a dataset and of captions, in several files and row groups."""
+    """Each form of a version, and one that grows with captions for texts, in several files and row groups."""
     place = tmp_path_factory.mktemp("out")
-    scorer = lake.query("SELECT DISTINCT scorer FROM captions")[0][0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_dataset, "TAR_ROWS", 8)
         patch.setattr(of_dataset, "TABLE_ROWS", 8)
         patch.setattr(parquet_tables, "GROUP_ROWS", 3)
         for form in FORMS:
             export(lake, "small", 1, str(place / form), form)
-            with lease.writing(lake, "run", "test"):
-                export_captions(lake, scorer, str(place / f"captions-{form}"), form)
+            text = "caption" if form == "webdataset" else "text1"
+            export(lake, "small", 1, str(place / f"growing-{form}"), form, text=text, grow=True)
     return place
 
 
@@ -120,13 +117,12 @@ def test_datasets_loads_the_files_without_the_card(
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("form", FORMS)
-def test_datasets_loads_captions(form: str, streaming: bool, hub: ModuleType, exported: Path):
-    rows = hub.load_dataset(str(exported / f"captions-{form}"), split="train", streaming=streaming)
+def test_datasets_loads_an_export_that_grows(form: str, streaming: bool, hub: ModuleType, exported: Path):
+    rows = hub.load_dataset(str(exported / f"growing-{form}"), split="train", streaming=streaming)
     found = [(row["json"], row["jpg"]) if form == "webdataset" else (row, row["image"]) for row in undecoded(hub, rows)]
     assert sorted(image["bytes"] for _, image in found) == sorted(PICTURES)
     for columns, image in found:
         assert content_id(image["bytes"]) == columns["sha256"] and columns["caption"] == "A coloured field."
-        assert (columns["alt_text"], columns["occurrences"]) == ("a picture", 1)
 
 
 def test_datasets_loads_texts_alone(hub: ModuleType, lake: Lake, pairs: list, tmp_path: Path):
@@ -146,17 +142,17 @@ def test_datasets_loads_every_captioners_text_where_all_but_the_last_have_none(h
     assert found == {last: "A coloured field.", **{sha: None for (sha,) in others}}
 
 
-@pytest.mark.parametrize("captions", ["", "captions-"])
-def test_webdataset_decodes_every_picture_in_the_workers_of_torch(captions: str, exported: Path):
-    tars = sorted(str(path) for path in (exported / f"{captions}webdataset").glob("*.tar"))
+@pytest.mark.parametrize("growing", ["", "growing-"])
+def test_webdataset_decodes_every_picture_in_the_workers_of_torch(growing: str, exported: Path):
+    tars = sorted(str(path) for path in (exported / f"{growing}webdataset").glob("*.tar"))
     samples = webdataset.WebDataset(tars, shardshuffle=False).decode("torchrgb")
     read = list(torch.utils.data.DataLoader(samples, **IN_WORKERS))
-    names = {content_id(data) if captions else text_id("image", str(n)): data for n, data in enumerate(PICTURES)}
+    names = {text_id("image", str(n)): data for n, data in enumerate(PICTURES)}
     assert {sample["__key__"] for sample in read} == set(names) and len(read) == N
     for sample in read:
         with Image.open(io.BytesIO(names[sample["__key__"]])) as image:
             assert sample["jpg"].shape == (3, image.height, image.width)
-        assert sample["txt"] == ("A coloured field." if captions else "A red fox sleeps in the sun.")
+        assert sample["txt"] == ("A coloured field." if growing else "A red fox sleeps in the sun.")
 
 
 def test_webdataset_reads_a_text_by_chance_of_those_that_a_pair_has(lake: Lake, tmp_path: Path):
@@ -178,7 +174,7 @@ def test_a_loader_of_torch_reads_a_stream_of_datasets(form: str, hub: ModuleType
     assert len(read) == N and all((row["jpg"] if "jpg" in row else row["image"]).ndim == 3 for row in read)
 
 
-@pytest.mark.parametrize("form", [*FORMS, *(f"captions-{form}" for form in FORMS)])
+@pytest.mark.parametrize("form", [*FORMS, *(f"growing-{form}" for form in FORMS)])
 def test_the_card_names_the_data_files_and_no_other_file_is_seen(form: str, hub: ModuleType, exported: Path):
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub import DatasetCard
@@ -237,19 +233,4 @@ def test_an_export_of_an_older_pairmill_is_written_anew_in_todays_form(
     for name in (".manifest.json", "README.md", *([] if marked else [".pairmill"])):
         (tmp_path / name).unlink()
     export(lake, "small", 1, str(tmp_path))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
-
-
-def test_captions_of_an_older_pairmill_are_written_anew_in_todays_form(lake: Lake, tmp_path: Path):
-    scorer = lake.query("SELECT DISTINCT scorer FROM captions")[0][0]
-    with lease.writing(lake, "run", "test"):
-        export_captions(lake, scorer, str(tmp_path))
-        whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        for name in ("manifest.json", "progress.json"):
-            listing = json.loads((tmp_path / f".{name}").read_text())
-            del listing["layout"]
-            (tmp_path / name).write_text(json.dumps(listing))
-            (tmp_path / f".{name}").unlink()
-        (tmp_path / "captions-000000.tar").write_bytes(b"members of three endings")
-        export_captions(lake, scorer, str(tmp_path))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.uncaptioned import uncaptioned
+from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.pending.worklist import sorted_by_payload
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.ids import content_id
@@ -280,17 +280,10 @@ def test_an_item_of_neighbours_reads_no_other_row_group_of_its_file(tmp_path: Pa
 def test_the_pictures_of_an_item_are_listed_as_their_files_hold_them(tmp_path: Path, photos: Path):
     with opened(tmp_path / "lake", photos, "copy") as held:
         ingest(held)
-        (item,) = [each for items in uncaptioned(held.lake, "none") for each in items]
+        asked = "(SELECT sha256 FROM image_content)"
+        listed = pending_in_wave(held.lake, held.plan, "captions", "none", asked=asked)
+        (item,) = [each for items in listed for each in items]
         assert len(item.keys) == 6 and list(item.keys) == sorted(item.keys)
         stored = [sha for path in item.paths for sha in pq.read_table(path)["sha256"].to_pylist()]
         assert sorted_by_payload(held.lake, item) == stored
         assert sorted_by_payload(held.lake, WorkItem(item.shard, ("none", *stored[::2]))) == [*stored[::2], "none"]
-
-
-def test_the_first_pictures_to_be_captioned_are_drawn_from_all_shards(tmp_path: Path, photos: Path):
-    with opened(tmp_path / "lake", photos, "copy", **{"ingest.documents_per_shard": "1"}) as held:
-        ingest(held)
-        listed = [item for items in uncaptioned(held.lake, "none", 3) for item in items]
-        found = sorted(sha for (sha,) in held.lake.query("SELECT sha256 FROM image_content"))
-    assert sorted(key for item in listed for key in item.keys) == found[:3]
-    assert len({item.shard for item in listed}) == 3

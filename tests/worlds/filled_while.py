@@ -12,7 +12,7 @@ from pathlib import Path
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
-from pairmill.flows.recaption import recaption_session
+from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.user_error import user_message
 from pairmill.tasks.collect.ingest import ingest
@@ -28,9 +28,9 @@ HELD = {
 
 def ingested(lake: Path, source: str) -> None:
     recipe = load_recipe("demo", {"ingest.documents_per_shard": "10"})
-    with recaption_session(recipe, [source], str(lake), Compute(workers=1)) as session:  # pyright: ignore[reportCallIssue]
-        session.commit_files = 1
-        ingest(session)
+    with session(recipe, [source], str(lake), Compute(workers=1)) as opened:  # pyright: ignore[reportCallIssue]
+        opened.commit_files = 1
+        ingest(opened)
 
 
 def tried(body, lake: Path, held: str) -> dict[str, object]:

@@ -20,8 +20,8 @@ from pairmill.catalog.lake.checksums import Checksums
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.write import commit
 from pairmill.flows.command.cli import main
-from pairmill.tasks.generate import caption_all, waves
-from pairmill.tasks.release.export import caption_export, export, webdataset_tars
+from pairmill.tasks.generate import caption, waves
+from pairmill.tasks.release.export import export, webdataset_tars
 from tests.worlds.line import kill
 
 STATES = ("lease", "publish", "digests", "seal", "export")
@@ -60,7 +60,7 @@ def at_call(n: int, ending: str = "") -> Callable[..., bool]:
 
 def arm(state: str) -> None:
     """Patch this process so that it is killed while ``state`` is written."""
-    export.TAR_ROWS, caption_all.FIRST, caption_all.FIRST_ITEM = TAR_ROWS, FIRST, FIRST_ITEM
+    export.TAR_ROWS, caption.FIRST, caption.FIRST_ITEM = TAR_ROWS, FIRST, FIRST_ITEM
     if state in CAPTION_STATES:
         arm_recaption(state)
         return
@@ -93,7 +93,7 @@ def arm_recaption(state: str) -> None:
     elif state == "list":
         os.replace = killing(at_call(3, ".progress.json"), os.replace)  # the first lists nothing
     elif state == "record":
-        caption_export.caption_rows.record = killing(lambda *_: True, caption_export.caption_rows.record)
+        export.exports.record = killing(lambda *_: True, export.exports.record)
     else:
         os.replace = killing(at_call(1, ".manifest.json"), os.replace)
 

@@ -1,36 +1,39 @@
-"""Run a recaption that kills itself (SIGKILL): ``python -m tests.worlds.recaption_line LAKE SOURCE STEP DONE [TO]``.
+"""Run the recipe captions and kill it (SIGKILL): ``python -m tests.worlds.recaption_line LAKE SOURCE DONE IN_FIRST``.
 
-It does so after DONE committed work items of STEP, or after DONE captions in finished files of an export.
+It kills itself after DONE committed work items of the first captions (IN_FIRST is True), or of the others.
 """
 
 import os
 import signal
 import sys
 
-from pairmill.flows.recaption import recaption_session, recaption_steps
-from pairmill.flows.run.settings import Compute, load_recipe
-from pairmill.tasks.generate import caption_all
-from pairmill.tasks.release.export import export
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run.first_captions import FirstCaptions
+from pairmill.flows.run.run_start import session
+from pairmill.flows.run.settings import Compute, captions_recipe, load_recipe
+from pairmill.tasks.generate import caption
 from pairmill.tasks.run.place.progress import Progress
 from tests.worlds.shared import new_lake
 
-FIRST = 8  # of 40 images: a few first captions, many others
+FIRST, FIRST_ITEM = 8, 4  # of 40 images: a few first captions, many others
 TAR_ROWS = 10
 
 
-def main(lake: str, source: str, victim: str, last: int, to: str = "") -> None:
-    """Run the recaption."""
-    caption_all.FIRST, caption_all.FIRST_ITEM, export.TAR_ROWS = FIRST, 4, TAR_ROWS
+def main(lake: str, source: str, last: int, in_first: bool) -> None:
+    """Run the recipe."""
+    caption.FIRST, caption.FIRST_ITEM = FIRST, FIRST_ITEM
+    recipe, compute = captions_recipe(load_recipe("demo")), Compute.model_validate({"workers": 2})
 
     def progress(at: Progress) -> None:
-        if at.step == victim and last == (at.items if at.of_items else at.done):
+        done = at.items if at.of_items else at.done
+        if at.step == "caption main" and done == last and (opened.waves == 1) == in_first:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with recaption_session(load_recipe("demo"), [source], str(new_lake(lake)), Compute(workers=2)) as session:  # pyright: ignore[reportCallIssue]
-        session.progress, session.commit_files = progress, 1
-        recaption_steps(session, lambda step, held: step(held), lambda found: None, to, "webdataset")
+    with session(recipe, [source], str(new_lake(lake)), compute) as opened:
+        opened.progress, opened.commit_files = progress, 1
+        curate_steps(opened, FirstCaptions(opened, lambda step, held: step(held), lambda found: None))
 
 
 if __name__ == "__main__":
-    lake, source, victim, last, *to = sys.argv[1:]
-    main(lake, source, victim, int(last), *to)
+    lake, source, last, in_first = sys.argv[1:]
+    main(lake, source, int(last), in_first == "True")

@@ -41,6 +41,8 @@ class RowOrder:
         by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
         typical_first: Begin with `typical_pairs`.
         seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
+        grows: Order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a
+            later version adds come last. The column `version` is that first version.
         each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
         on_the_web: Leave out pairs whose picture has no address on the web.
     """
@@ -48,6 +50,7 @@ class RowOrder:
     by_shard: bool = False
     typical_first: bool = False
     seed: int | None = None
+    grows: bool = False
     each_of: tuple[str, ...] = ()
     on_the_web: bool = False
 
@@ -75,8 +78,17 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     by = shuffled(order.seed, f"p.{key}") if order.seed is not None else f"p.{key}"
     if order.by_shard and order.seed is None:
         by = f"c.shard, {by}"
-    if order.typical_first and (first := typical_pairs(lake, pairs, dataset.n_texts, bool(with_captions), key)):
+    oldest = pairs
+    if order.grows:
+        since = f"dataset = {quoted(dataset.name)} AND version <= {dataset.version}"
+        first = f"(SELECT sha256, min(version) AS first FROM pairs WHERE {since} GROUP BY sha256)"
+        pairs = f"(SELECT p.* REPLACE (f.first AS version) FROM {pairs} p JOIN {first} f USING (sha256))"
+        oldest = f"(SELECT * FROM {pairs} WHERE version = (SELECT min(version) FROM {pairs}))"
+        by = f"p.sha256, p.{key}"
+        by = f"c.shard, {by}" if order.by_shard else by
+    if order.typical_first and (first := typical_pairs(lake, oldest, dataset.n_texts, bool(with_captions), key)):
         by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
+    by = f"p.version, {by}" if order.grows else by
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
         SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {by}) - 1 AS n,
@@ -128,6 +140,13 @@ def portion(lake: Lake, first: int, last: int) -> pa.Table:
     return lake.table(sql, (first, last))
 
 
+def digest(lake: Lake, first: int, last: int) -> str:
+    """Hash the gathered pairs number ``first`` to ``last`` - 1."""
+    rows = "SELECT * EXCLUDE (sample_bytes) FROM export_rows WHERE n >= ? AND n < ?"
+    sql = f"SELECT bit_xor(md5_number(CAST(to_json(r) AS VARCHAR))) FROM ({rows}) r"
+    return str(lake.query(sql, (first, last))[0][0] or 0)
+
+
 def picture_paths(lake: Lake, shards: str = PICTURE_SHARDS) -> dict[str, tuple[str, ...]]:
     """Return, by shard, the files with the image bytes of the gathered rows; ``shards`` is a query of their shards."""
     return payload_paths(lake, "payloads", [shard for (shard,) in lake.query(shards)])
@@ -155,17 +174,18 @@ def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
 
 
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
-    """Insert or replace the row in ``exports`` for this version, format and location. The caller holds the lease.
+    """Insert the row in ``exports`` for this version and location, which replaces an earlier one of the location.
+
+    The caller holds the lease.
 
     Raises:
         PairmillError: The version was amended meanwhile.
     """
 
     def body() -> None:
-        key = (dataset.name, dataset.version, format, uri)
         check_unchanged(lake, dataset)
-        lake.execute("DELETE FROM exports WHERE dataset = ? AND version = ? AND format = ? AND uri = ?", key)
-        row = (*key, files, rows, n_bytes, datetime.now(UTC))
+        lake.execute("DELETE FROM exports WHERE uri = ?", (uri,))
+        row = (dataset.name, dataset.version, format, uri, files, rows, n_bytes, datetime.now(UTC))
         lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     lake.retrying(body)

@@ -17,7 +17,8 @@ def heavy_losses(lake: Lake, plan: Plan, dataset: Dataset) -> list[str]:
     Reads the tables of the connection's last cut.
     """
     steps = funnel(lake, dataset)
-    found = [_lost_to_cap(lake, plan, steps), "" if dataset.n_pairs else _no_sentence(lake, plan, steps)]
+    is_lost = not dataset.n_pairs and plan.recipe.association.at_least
+    found = [_lost_to_cap(lake, plan, steps), _no_sentence(lake, plan, steps) if is_lost else ""]
     return [note for note in found if note]
 
 

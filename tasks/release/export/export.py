@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -22,24 +23,34 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.all_captions import captions_of
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.export.interleaved_rows import unordered_documents
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
+from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.write import lease
 from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.croissant import CROISSANT, croissant, of_version
 from pairmill.tasks.release.export.dataset_card import dataset_card
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS, SUFFIX, WITH_PICTURES, Format
-from pairmill.tasks.release.export.export_place import check_place, finished, head_of, listed_files, whose_export
+from pairmill.tasks.release.export.export_place import (
+    check_place,
+    finished,
+    grown_files,
+    head_of,
+    listed_files,
+    whose_export,
+    whose_growing,
+)
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.pictures import Pictured, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 from pairmill.tasks.release.export.text_choice import TextChoice, text_choice
-from pairmill.tasks.release.export.webdataset_tars import PAIR
+from pairmill.tasks.release.export.webdataset_tars import PAIR, Sample
 from pairmill.tasks.release.gallery.concepts import Concept
 
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
+LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 
 
@@ -69,6 +80,7 @@ def export(
     text: str = "text1",
     shuffle: int | None = None,
     gaps: Sequence[Concept] = (),
+    grow: bool = False,
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -93,6 +105,10 @@ def export(
 
     ``gaps`` are concepts that `concepts` counted, for the Croissant description.
 
+    ``grow``: the folder is for all versions that the version's recipe makes, and gets the files `NAME-000000.tar`. Rows
+    that are new since an earlier version go into further files. A file of which a row has changed is written anew; once
+    a row is gone, so are all files behind it, so that a removal reaches them.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between.
@@ -100,7 +116,7 @@ def export(
     Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
-    export_forms.check_choices(format, text, captions, shuffle)
+    export_forms.check_choices(format, text, captions, shuffle, grow)
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     more = {name: value for name, (value, default) in given.items() if value != default}
     if lake.read_only:
@@ -111,17 +127,21 @@ def export(
     chosen = text_choice(text, dataset.n_texts)
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
     place, whose = Destination(to), whose_export(lake, dataset, format, more)
+    if grow:
+        whose = whose_growing(lake, plan_of(lake, dataset).recipe, format, more)
+        more |= {"recipe": whose["recipe"]}
     head = head_of(dataset, format, more)
-    check_place(place, lake, whose, head, dataset.amended)
+    check_place(place, lake, whose, head, dataset.amended or grow)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        _describe(lake, dataset, place, format, captions, files, gaps)
+        _describe(lake, dataset, place, head, files, gaps)
         unordered = unordered_documents(lake, dataset) if format in OF_DOCUMENTS else 0
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
         found = Exported(place.uri, len(files), rows, n_bytes, unordered)
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
-    place.remove(PROGRESS)
+    if not grow:
+        place.remove(PROGRESS)
     return found
 
 
@@ -129,24 +149,30 @@ def _describe(
     lake: Lake,
     dataset: Dataset,
     place: Destination,
-    format: str,
-    captions: str,
+    head: dict[str, Any],
     files: list[Written],
     gaps: Sequence[Concept],
 ) -> None:
     """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
-    about = f"Image-text pairs, curated by Pairmill: version {dataset}."
-    shown = export_forms.shown_columns(format, captions == "all", dataset.n_texts)
-    names = f"{stem(dataset)}*.{SUFFIX[format]}"
+    format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
+    about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
+    shown = export_forms.shown_columns(format, "captions" in head, dataset.n_texts)
+    names = f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
     place.write_checksums(files)
-    place.write_card(dataset_card(str(dataset), about, format, names, shown, PAIR))
+    sample = Sample(PAIR.name, head.get("text", PAIR.text))
+    place.write_card(dataset_card(title, about, format, names, shown, sample))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
     place.write_json(CROISSANT, croissant(of_version(lake, dataset, about, gaps), names, fields))
 
 
 def stem(dataset: Dataset) -> str:
-    """Return the beginning of the names of the export's data files."""
+    """Return the beginning of the names of a version's data files."""
     return f"{dataset.name}-v{dataset.version}-"
+
+
+def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
+    """Return the beginning of the names of the export's data files."""
+    return f"{dataset.name}-" if "recipe" in head else stem(dataset)
 
 
 def _write_all(
@@ -159,32 +185,41 @@ def _write_all(
     with_captions: str,
     text: TextChoice,
 ) -> list[Written]:
-    """Write the files that progress.json does not list yet; return all files."""
-    format, shuffle = head["format"], head.get("shuffle")
+    """Write the files that progress.json does not list yet, or whose rows have changed; return all files."""
+    format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
     place.prepare()
     place.write_json(MARK, whose)
-    files = listed_files(place, place.read_json(PROGRESS), head)
-    place.remove(MANIFEST)
-    place.write_list(PROGRESS, head, files)
-    place.remove_former_lists()
-    export_forms.gather(lake, dataset, format, text, shuffle, with_captions)
-    sizes = exports.sizes(lake)
-    cuts = list(spans(sizes, format))
+    export_forms.gather(lake, dataset, format, text, shuffle, grows, with_captions)
     try:
+        sizes = exports.sizes(lake)
+        if grows:
+            files, digests = grown_files(lake, place, len(sizes))
+        else:
+            files = listed_files(place, place.read_json(PROGRESS), head)
+            digests = [LISTED] * len(files)
+        place.remove(MANIFEST)
+        place.write_list(PROGRESS, head | {"digests": digests}, files)
+        place.remove_former_lists()
+        cuts = list(spans(sizes, format))
+        if grows:
+            ends = np.cumsum([0, *(file.rows for file in files)]).tolist()
+            new = spans(sizes[ends[-1] :], format)
+            cuts = [*pairwise(ends), *((ends[-1] + first, ends[-1] + last) for first, last in new)]
         with _picture_source(lake, cuts, sizes, format, shuffle) as pictured_in:
             for number, (first, last) in enumerate(cuts):
                 progress(first, len(sizes))
-                if number < len(files):
+                if number < len(files) and digests[number]:
                     continue
-                name = f"{stem(dataset)}{number:06d}.{SUFFIX[format]}"
+                name = f"{_stem_of(dataset, head)}{number:06d}.{SUFFIX[format]}"
                 table = exports.portion(lake, first, last)
                 with place.file(name) as out:
                     n_rows = export_forms.write(table, format, pictured_in(number), out, text)
-                files.append(out.written(name, n_rows))
-                place.write_list(PROGRESS, head, files)
+                files[number : number + 1] = [out.written(name, n_rows)]
+                digests[number : number + 1] = [exports.digest(lake, first, last) if grows else LISTED]
+                place.write_list(PROGRESS, head | {"digests": digests}, files)
     finally:
         exports.release(lake)
-    _remove_strays(place, dataset, files)
+    _remove_strays(place, _stem_of(dataset, head), files)
     progress(len(sizes), len(sizes))
     return files
 
@@ -202,10 +237,10 @@ def _picture_source(
         yield lambda number: partial(pictures.read, number)
 
 
-def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
-    """Remove files of an earlier, larger state of this version."""
+def _remove_strays(place: Destination, stem: str, files: list[Written]) -> None:
+    """Remove files of an earlier, larger state of this export."""
     known = {file.name for file in files}
-    ours = re.compile(rf"(?={re.escape(stem(dataset))}).+?{EXPORT_FILE}")
+    ours = re.compile(rf"{re.escape(stem)}\d{{6}}\.(tar|parquet|json)")
     for name in place.names():
         if ours.fullmatch(name) and name not in known:
             place.remove(name)

@@ -25,11 +25,12 @@ SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsy
           "obelics": "parquet"}  # fmt: skip
 WITH_PICTURES = ("webdataset", "parquet", "obelics")
 OF_DOCUMENTS = ("obelics",)  # forms whose rows are documents, not pairs
+GROWING = ("webdataset", "parquet", "texts")  # forms that a later version may add files to
 ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, which --text chooses
 
 
 def gather(
-    lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, with_captions: str
+    lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, grows: bool, with_captions: str
 ) -> None:
     """Select a form's rows, pairs or documents, into the temporary table ``export_rows``.
 
@@ -38,7 +39,7 @@ def gather(
     if format in OF_DOCUMENTS:
         gather_documents(lake, dataset)
     else:
-        exports.gather(lake, dataset, _order(format, text, shuffle), with_captions)
+        exports.gather(lake, dataset, _order(format, text, shuffle, grows), with_captions)
 
 
 def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
@@ -48,21 +49,24 @@ def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
     return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
 
 
-def check_choices(format: str, text: str, captions: str, shuffle: int | None) -> None:
+def check_choices(format: str, text: str, captions: str, shuffle: int | None, grows: bool) -> None:
     """Raise PairmillError if the form is unknown, or does not support one of the options."""
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     if text != "text1" and format not in ONE_TEXT:
         held = "the document's own texts" if format in OF_DOCUMENTS else "a column for each"
         raise PairmillError(f"--text chooses a sample's one text, and {format} has {held}. Leave it out.")
+    if grows and (format not in GROWING or shuffle is not None):
+        raise PairmillError(f"--grow adds files behind the others, for {', '.join(GROWING)} without --shuffle.")
     if format in OF_DOCUMENTS and (captions != "chosen" or shuffle is not None):
         option = "--shuffle mixes" if shuffle is not None else "--captions all adds a column to"
         raise PairmillError(f"{option} pairs, and {format} has whole documents. Leave it out.")
 
 
-def _order(format: str, text: TextChoice, shuffle: int | None) -> RowOrder:
+def _order(format: str, text: TextChoice, shuffle: int | None, grows: bool) -> RowOrder:
     """Return the rows of a form and their order."""
-    return RowOrder(format in WITH_PICTURES, format == "webdataset", shuffle, text.each_of, format == "realsyn")
+    on_the_web = format == "realsyn"
+    return RowOrder(format in WITH_PICTURES, format == "webdataset", shuffle, grows, text.each_of, on_the_web)
 
 
 def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, text: TextChoice) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import FORMER_EXPORT_LISTS, MARK
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
@@ -15,10 +16,23 @@ LAYOUT = 2  # of files and members; an export of an older layout is written anew
 def whose_export(lake: Lake, dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
     """Return the content of the export's mark file: lake and dataset. An amended version stays the same export.
 
-    ``more`` are choices other than the default ones, which lists of older versions do not name.
+    ``more`` are choices other than the default ones.
     """
     holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **more}
     return {"lake": exports.lake_id(lake), **holds}
+
+
+def whose_growing(lake: Lake, recipe: Recipe, format: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the mark file of an export that takes in each version that this recipe makes."""
+    holds = {"dataset": recipe.name, "recipe": recipe.digest(), "format": format, **more}
+    return {"lake": exports.lake_id(lake), **holds}
+
+
+def check_growing(lake: Lake, recipe: Recipe, to: str, format: str, more: dict[str, Any]) -> None:
+    """Raise PairmillError unless ``to`` is empty or has the growing export of this recipe; create a local folder."""
+    place, whose = Destination(to), whose_growing(lake, recipe, format, more)
+    check_place(place, lake, whose, whose, amended=True)
+    place.prepare()
 
 
 def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
@@ -36,15 +50,19 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
     known = [key for key in head if key != "layout"]
     if held and MARK not in names and all(_is_of(each, head, *known) for each in held):
         return  # written by an older Pairmill, which wrote no mark
-    if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
+    if told := next((each for each in held if each.keys() >= {"dataset", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""
         kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
-        same = _is_of(told, whose, "dataset", "version", "format") and all(
-            told.get(name) == whose.get(name) for name in ("captions", "text", "shuffle")
+        same = all(
+            told.get(name) == whose.get(name)
+            for name in ("dataset", "version", "format", "captions", "text", "shuffle", "recipe")
         )
         other = " of another lake, or of other content" if same else ""
-        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{kind}{other}"
+        if told.get("recipe", "") != whose.get("recipe", ""):
+            other = " by another recipe" if "recipe" in told and "recipe" in whose else " of another kind (--grow)"
+        version = f"@{told['version']}" if "version" in told else ""
+        it = f"holds the export of {told['dataset']}{version} as {told['format']}{kind}{other}"
     else:
         it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
     raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
@@ -80,3 +98,22 @@ def listed_files(place: Destination, listing: dict[str, Any], head: dict[str, An
         return []
     files = [Written(**file) for file in listing.get("files", [])]
     return files if all(place.holds(file) for file in files) else []
+
+
+def grown_files(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written], list[str]]:
+    """Return the files of a growing export that still have all their rows, and the digest of each file's rows.
+
+    The digest is '' for a file that is missing or whose rows have changed.
+    """
+    listing, files, digests, first = place.read_json(PROGRESS), [], [], 0
+    if listing.get("layout") != LAYOUT:
+        return [], []
+    for row, was in zip(listing.get("files", []), listing.get("digests", []), strict=False):
+        file = Written(**row)
+        last = first + file.rows
+        if last > n_rows:
+            break
+        files.append(file)
+        digests.append(was if was == exports.digest(lake, first, last) and place.holds(file) else "")
+        first = last
+    return files, digests

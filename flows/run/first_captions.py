@@ -1,0 +1,95 @@
+"""Show the first captions of a run, with an HTML strip and counts by status, before the others are paid for."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pairmill.catalog.lake.opening import mark
+from pairmill.catalog.queries import captioned
+from pairmill.flows.curate import RunStep
+from pairmill.flows.pages.caption_strip import write_strip
+from pairmill.flows.run.outcome import reports_folder
+from pairmill.tasks.generate import caption as captioning
+from pairmill.tasks.generate.caption import caption, first_lacking, select_captions
+from pairmill.tasks.generate.waves import next_wave
+from pairmill.tasks.publish import publish
+from pairmill.tasks.run.session import Session
+
+
+@dataclass(frozen=True)
+class CaptionOutcome:
+    """The first captions of a run.
+
+    Attributes:
+        captions: The first captions, rows of `captioned.first_captions`.
+        left: Number of images without a caption.
+        lake: The lake's folder or lake.yaml.
+        strip: Path of the HTML strip with images and captions, '' without captions.
+        is_demo: Whether the small shipped captioner made them.
+    """
+
+    captions: list[dict[str, Any]]
+    left: int
+    lake: str
+    strip: str
+    is_demo: bool
+
+    @property
+    def said(self) -> str:
+        """The number of captions shown by status, as one line of text."""
+        found = Counter(row["status"] for row in self.captions)
+        return ", ".join(f"{n:,} {status}" for status, n in found.most_common()) or "none"
+
+    @property
+    def refused(self) -> str:
+        """The message of a run whose first captions were not approved, with the remedy."""
+        return (
+            f"the first {len(self.captions):,} captions were not approved: they stay in the lake, and nothing more was "
+            "spent. Change the model or the prompt (captioners.main.prompt, by --set) and run again: captions by "
+            "another prompt are others."
+        )
+
+
+Look = Callable[[CaptionOutcome], None]
+
+
+class FirstCaptions:
+    """Runs steps by ``run_step``, and calls ``look`` once, when the first captions are made and before any other is.
+
+    ``look`` raises to stop the run before the others cost anything.
+    """
+
+    def __init__(self, session: Session, run_step: RunStep, look: Look) -> None:
+        session.shows_first = True
+        self._run_step, self._look, self._shown = run_step, look, False
+
+    def __call__(self, step: Callable[[Session], Any], session: Session) -> Any:
+        """Run a step; return its result."""
+        is_due = step is publish or (step is caption and not first_lacking(session))
+        if is_due and not self._shown:
+            self._shown = True
+            self._look(caption_outcome(session))
+        return self._run_step(step, session)
+
+
+def caption_first(session: Session, run_step: RunStep) -> CaptionOutcome:
+    """Caption the first images, unless that is done, and no others."""
+    session.shows_first = True
+    select_captions(session)
+    if first_lacking(session) and run_step(next_wave, session):
+        run_step(caption, session)
+    return caption_outcome(session)
+
+
+def caption_outcome(session: Session) -> CaptionOutcome:
+    """Read the first captions of the recipe's first captioner; write their HTML strip into the lake's ``reports/``."""
+    lake, scorer = session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0))
+    found = captioned.first_captions(lake, scorer, captioning.FIRST)
+    folder = reports_folder(lake.uri)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark(str(folder))
+    path = folder / f"captions-{scorer[:12]}.html"
+    is_demo = captioned.has_demo_weights(lake, scorer)
+    strip = write_strip(lake, session.recipe, found, str(path), is_demo) if found else ""
+    return CaptionOutcome(found, captioned.count_uncaptioned(lake, scorer), lake.uri, strip, is_demo)
