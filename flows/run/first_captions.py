@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pairmill.catalog.lake.opening import mark
 from pairmill.catalog.queries import captioned
 from pairmill.flows.curate import RunStep
 from pairmill.flows.pages.caption_strip import write_strip
-from pairmill.flows.run.outcome import reports_folder
+from pairmill.flows.run.outcome import make_reports_folder
 from pairmill.tasks.generate import caption as captioning
 from pairmill.tasks.generate.caption import caption, first_lacking, select_captions
 from pairmill.tasks.generate.waves import next_wave
@@ -86,10 +85,7 @@ def caption_outcome(session: Session) -> CaptionOutcome:
     """Read the first captions of the recipe's first captioner; write their HTML strip into the lake's ``reports/``."""
     lake, scorer = session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0))
     found = captioned.first_captions(lake, scorer, captioning.FIRST)
-    folder = reports_folder(lake.uri)
-    folder.mkdir(parents=True, exist_ok=True)
-    mark(str(folder))
-    path = folder / f"captions-{scorer[:12]}.html"
+    path = make_reports_folder(lake.uri) / f"captions-{scorer[:12]}.html"
     is_demo = captioned.has_demo_weights(lake, scorer)
     strip = write_strip(lake, session.recipe, found, str(path), is_demo) if found else ""
     return CaptionOutcome(found, captioned.count_uncaptioned(lake, scorer), lake.uri, strip, is_demo)

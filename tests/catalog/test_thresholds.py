@@ -58,7 +58,7 @@ def test_a_histogram_counts_each_value_once_and_shows_each_near_threshold(values
             names = [column[0] for column in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-        sql = f"SELECT unnest([{', '.join(map(repr, values))}, NULL, 'inf'])::DOUBLE AS v"
+        sql = f"SELECT unnest([{', '.join(map(repr, values))}, NULL, 'inf'::DOUBLE])::DOUBLE AS v"
         found = histogram(rows, sql, quantity, "image")
     assert found is not None and (found.lowest, found.highest) == (min(values), max(values))
     assert sum(found.counts) == len(values) and found.missing == 2 and 1 <= len(found.counts) <= BINS

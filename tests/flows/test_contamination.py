@@ -68,7 +68,7 @@ def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tm
     why = tell("why", shas[0], "--dataset", "demo", "--lake", str(curated_copy))
     assert "drops  contamination" in why and "small.png" in why
     page = html.parse(written(curated_copy)).getroot().get_element_by_id("dropped")
-    beside = [hit for hit in page.iterfind(".//li") if len(hit.findall(".//img")) == 2]
+    beside = [hit for hit in page.iterfind(".//div[@data-id]") if len(hit.findall(".//img")) == 2]
     assert {"small.png", "worse.jpg", "same.png"} <= {hit.text_content().split(":")[0].strip() for hit in beside}
     assert f"{len(named)} pictures near to one of its" in page.text_content()
     with pm.open(curated_copy) as opened:  # thresholds are the cut's

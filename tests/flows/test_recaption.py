@@ -108,7 +108,7 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
     page = Path(strip).read_text()
     assert page.count("<article ") == N + 1 and page.count("data:image/webp") >= N
     assert told.startswith("demo: this run uses the small models that ship (captioner).") and "jpg  demo " in told
-    assert "by the demo's weights" in told and page.count('<span class="warned">demo</span>') == N + 1
+    assert "by the demo's weights" in told and page.count('<b class="fault">demo</b>') == N + 1
     assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
     scored = "SELECT DISTINCT \"table\" FROM partitions WHERE scorer <> '' ORDER BY 1"
     assert rows(lake, scored) == [("captions",)], "nothing but captions is paid for"
