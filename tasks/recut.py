@@ -13,9 +13,8 @@ from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.imported_scores import with_imported
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.trial_cut import cut_plan
+from pairmill.catalog.queries.compare.version_plan import cut_plan, fates_by_both, stored_scorers
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
-from pairmill.catalog.queries.figures.models_behind import stored_scorers
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.queries.losses.missing_scores import MissingScore, missing_scores, missing_texts
 from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
@@ -46,17 +45,23 @@ class CutTrial:
 
     Attributes:
         before: The version whose recipe is changed.
+        images: Current images of the lake.
         missing: The scores that a run must make first, with their cost. If there are any, the cut counts images
             without them as dropped by the rule that reads them, and images without texts as passing.
         kept: Images that the cut keeps.
+        kept_before: Images that a cut by the version's own recipe keeps today.
+        moved: (dropped by before, dropped by after, images) where these two differ, '' for kept, most frequent first.
         funnel: What each rule on images gets and drops, in the order of the cut.
         funnel_before: The same of ``before``.
         marginal: The images nearest each threshold.
     """
 
     before: Dataset
+    images: int
     missing: list[MissingScore]
     kept: int
+    kept_before: int
+    moved: list[tuple[str, str, int]]
     funnel: list[FunnelStep]
     funnel_before: list[FunnelStep]
     marginal: list[MarginalItem]
@@ -94,12 +99,22 @@ def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "")
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)
     missing = missing_scores(lake, plan)
-    cut(lake, plan)
+    fates = fates_by_both(lake, cut_plan(lake, dataset), plan)
     missing += missing_texts(lake, plan)
     funnel = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
     kept = funnel[-1].n_in - funnel[-1].n_dropped if funnel else 0
     before = [step for step in datasets.funnel(lake, dataset) if step.kind == "image"]
-    return CutTrial(dataset, missing, kept, funnel, before, marginal_items(lake, plan))
+    return CutTrial(
+        dataset,
+        sum(n for _, _, n in fates),
+        missing,
+        kept,
+        sum(n for was, _, n in fates if not was),
+        [each for each in fates if each[0] != each[1]],
+        funnel,
+        before,
+        marginal_items(lake, plan),
+    )
 
 
 def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name: str) -> Plan:

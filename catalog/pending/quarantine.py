@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NamedTuple
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
@@ -13,14 +12,15 @@ from pairmill.catalog.terms.reasons import REASONS
 from pairmill.catalog.terms.score import Score
 
 
-class FaultCount(NamedTuple):
-    """Number ``n`` of quarantined items of one reason, stage and source; ``item`` and ``detail`` are one example."""
+@dataclass(frozen=True)
+class FaultCount:
+    """Number of quarantined ``items`` of one reason, stage and source, with an ``example`` and its ``detail``."""
 
     reason: str
     stage: str
     source: str
-    n: int
-    item: str
+    items: int
+    example: str
     detail: str
 
 

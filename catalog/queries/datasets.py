@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import demo_weights
 from pairmill.catalog.terms.error import PairmillError
@@ -44,6 +45,11 @@ class Dataset:
         return f"{self.name}@{self.version}"
 
     @property
+    def where(self) -> str:
+        """SQL condition for the rows of this version."""
+        return f"dataset = {quoted(self.name)} AND version = {self.version}"
+
+    @property
     def n_texts(self) -> int:
         """Number of columns of real texts that its pairs have: `text_columns`."""
         return text_columns.count_in(self.recipe)
@@ -52,6 +58,25 @@ class Dataset:
         """Return which of the small shipped models made this version."""
         sql = "SELECT DISTINCT model FROM scorers WHERE list_contains(?, digest)"
         return demo_weights(model for (model,) in lake.query(sql, (self.scorers,)))
+
+
+@dataclass(frozen=True)
+class PublishedVersion:
+    """A version as lists show it.
+
+    ``tags`` are its names, separated by spaces; ``weights`` is 'demo' if small shipped models made it. ``amended``:
+    whether rows were removed from it since.
+    """
+
+    dataset: str
+    tags: str
+    pairs: int
+    recall: float | None
+    weights: str
+    created: datetime
+    amended: bool
+    content_digest: str
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +92,19 @@ class FunnelStep:
 def published(lake: Lake) -> list[Dataset]:
     """Return every version of every dataset, by name and version."""
     return [Dataset(*row) for row in lake.query(f"SELECT {_COLUMNS} FROM datasets ORDER BY name, version")]
+
+
+def newest_of_each(lake: Lake) -> list[Dataset]:
+    """Return the newest version of each dataset."""
+    return list({each.name: each for each in published(lake)}.values())
+
+
+def published_version(lake: Lake, of: Dataset) -> PublishedVersion:
+    """Describe a version for a list."""
+    tags, weights = version_names(lake).get((of.name, of.version), []), "demo" if of.demo_weights(lake) else ""
+    return PublishedVersion(
+        str(of), " ".join(tags), of.n_pairs, of.recall, weights, of.created_at, of.amended, of.content_digest, of.run_id
+    )
 
 
 def newest(lake: Lake, name: str) -> Dataset | None:

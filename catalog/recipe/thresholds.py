@@ -66,7 +66,7 @@ class Ruled(Protocol):
 
 def quantities(check: Ruled, types: Mapping[str, str]) -> list[Quantity]:
     """Return the quantities of one compiled rule in the order of its predicate; ``types`` maps columns to SQL types."""
-    found = _bounds(check.name, check.keep)
+    found = bounds(check.name, check.keep)
     covered = {column for quantity in found.values() for column in quantity.columns}
     rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
     return [*found.values(), *(Quantity(column, (column,), check.name) for column in rest)]
@@ -76,7 +76,7 @@ def refuse_empty(rule: str, keep: str) -> None:
     """Raise BadPredicate for a rule that no value passes, such as `width between 5 and 3`."""
     if "and" not in keep.lower():
         return
-    for each in _bounds(rule, keep).values():
+    for each in bounds(rule, keep).values():
         if each.low is None or each.high is None or each.low < each.high:
             continue
         if each.low > each.high or each.strict_low or each.strict_high:
@@ -86,7 +86,7 @@ def refuse_empty(rule: str, keep: str) -> None:
             )
 
 
-def _bounds(rule: str, keep: str) -> dict[str, Quantity]:
+def bounds(rule: str, keep: str) -> dict[str, Quantity]:
     """Return the bounds of each quantity among the AND-joined parts of a rule, keyed by the quantity's SQL."""
     found: dict[str, Quantity] = {}
     for node in _conjuncts(parsed(rule, keep)):

@@ -27,9 +27,8 @@ def serve(place: str) -> None:
     except ImportError as error:
         raise PairmillError("`pairmill mcp` needs the extra [mcp]: pip install 'pairmill[mcp]'.") from error
     server = MCPServer("pairmill", instructions=instructions(), log_level="WARNING")
-    tools = LakeTools(place)
     only_reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.sql, tools.why, tools.status, tools.funnel, tools.sample):
+    for tool in LakeTools(place).tools().values():
         server.tool(annotations=only_reads)(_answering(tool))
     server.run("stdio")
 

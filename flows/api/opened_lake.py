@@ -1,40 +1,48 @@
-"""A lake that is open for reading: SQL, datasets, explanations."""
+"""A lake that is open for reading: every question about it is one method, which returns one answer.
+
+A method imports what it reads when it is called: the command line builds its options from this class, in 0.05 CPU s.
+"""
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.lake.snapshot import current_snapshot
-from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.version_diff import VersionDiff, version_diff
-from pairmill.catalog.queries.explain.why import scope_of
-from pairmill.catalog.queries.explain.why_document import explain_document
-from pairmill.catalog.queries.explain.why_image import explain_image
-from pairmill.catalog.queries.explain.why_sentence import explain_sentence
-from pairmill.catalog.queries.gallery.gallery_file import gallery_file
-from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.gallery.named_clusters import NamedCluster, named_clusters
-from pairmill.catalog.queries.judge.judged_samples import judged_samples
-from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold, judged_threshold, sample_of
-from pairmill.catalog.queries.sql.sql_answer import Relation, relation
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.upkeep.forgotten_scorer import Forgettable
-from pairmill.catalog.write.import_scores import ImportedScores, import_scores
-from pairmill.catalog.write.lease import writing
-from pairmill.flows.api.asked_item import dataset_about, find_item
-from pairmill.flows.api.pair_dataset import PairDataset
-from pairmill.flows.api.words_in_sql import provide_words
+from pairmill.flows.api.question import Rows, question
 
-if TYPE_CHECKING:  # reads of all export formats, 0.5 s
-    from pairmill.tasks.recut import CutTrial
+if TYPE_CHECKING:
+    from pairmill.catalog.lake.lake import Lake
+    from pairmill.catalog.write.import_scores import ImportedScores
+    from pairmill.flows.api.answer_types import (
+        Concept,
+        CutTrial,
+        Dataset,
+        Difference,
+        Explanation,
+        FaultCount,
+        Forgettable,
+        FunnelStep,
+        Gallery,
+        ImageSet,
+        ImageVectors,
+        JudgedSample,
+        JudgedThreshold,
+        LakeStatus,
+        NamedCluster,
+        PicturePage,
+        PublishedVersion,
+        Relation,
+        RuleView,
+        Scope,
+        VersionDiff,
+        VersionJudging,
+    )
+    from pairmill.flows.api.pair_dataset import PairDataset
     from pairmill.tasks.release.export.export import Captions, Exported
     from pairmill.tasks.release.export.export_forms import Format
-    from pairmill.tasks.release.gallery.concepts import Concept
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,8 @@ class OpenLake:
     Use it in one thread at a time, and close it, or use it in a ``with``.
     """
 
-    lake: Lake
+    lake: "Lake"
+    _scopes: "dict[str, Scope]" = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<lake {self.lake.uri}: {', '.join(map(str, self.datasets())) or 'no dataset yet'}>"
@@ -59,38 +68,265 @@ class OpenLake:
         """Close the lake."""
         self.lake.close()
 
-    def sql(self, query: str) -> Relation:
+    def sql(self, query: str) -> "Relation":
         """Return the result of a SELECT as a DuckDB relation: ``.df()``, ``.arrow()``, ``.pl()``, ``.fetchall()``.
 
         It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
         one that DuckDB refuses.
         """
+        from pairmill.catalog.queries.sql.sql_answer import relation
+        from pairmill.flows.api.picture_words import provide_words
+
         provide_words(self.lake, query)
         return relation(self.lake, query)
 
-    def datasets(self) -> list[PairDataset]:
+    @question("sql", 'pairmill sql "SELECT count(*) FROM images"', not_for_agents=("allow_files",))
+    def rows(self, query: str, allow_files: bool = False) -> Rows:
+        """Query the lake in SQL.
+
+        One SELECT of DuckDB's SQL. It reads this lake and no other file, and nothing else can be read afterwards.
+
+        Args:
+            query: A SELECT; it reads this lake and no other file.
+            allow_files: Any statement, on any file: COPY (SELECT …) TO 'pairs.csv'.
+
+        Raises:
+            BadQuery: DuckDB refuses the statement, or it reads something else.
+        """
+        from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
+        from pairmill.flows.api.picture_words import provide_words
+
+        provide_words(self.lake, query)
+        return Rows(*(answer if allow_files else answer_confined)(self.lake, query))
+
+    def datasets(self) -> "list[PairDataset]":
         """Return every version of every dataset, by name and version."""
+        from pairmill.catalog.queries import datasets
+        from pairmill.flows.api.pair_dataset import PairDataset
+
         return [PairDataset(self.lake, version) for version in datasets.published(self.lake)]
 
-    def dataset(self, spec: str) -> PairDataset:
+    def dataset(self, spec: str) -> "PairDataset":
         """Return version ``NAME@VERSION``, or the newest of ``NAME``. Raises PairmillError if there is none."""
-        return PairDataset(self.lake, datasets.find(self.lake, spec))
+        from pairmill.flows.api.pair_dataset import PairDataset
+
+        return PairDataset(self.lake, self._version(spec))
 
     @property
     def snapshot(self) -> int:
         """Number of the snapshot that is read now; ``open(…, version=number)`` opens it again until it expires."""
+        from pairmill.catalog.lake.snapshot import current_snapshot
+
         return current_snapshot(self.lake.query)
 
-    def try_recut(self, dataset: str, changes: Mapping[str, Any]) -> "CutTrial":
+    @question("status", "pairmill status --lake lake")
+    def status(self) -> "LakeStatus":
+        """Show row counts, the newest versions, the process that writes, and the last runs with their tokens."""
+        from pairmill.catalog.queries.figures.lake_status import lake_status
+
+        return lake_status(self.lake)
+
+    @question("datasets", "pairmill datasets --format csv")
+    def versions(self) -> "list[PublishedVersion]":
+        """List the published versions of all datasets."""
+        from pairmill.catalog.queries import datasets
+
+        return [datasets.published_version(self.lake, each) for each in datasets.published(self.lake)]
+
+    @question("quarantine", "pairmill quarantine")
+    def quarantine(self) -> "list[FaultCount]":
+        """Count the items that failed, by reason, stage and source."""
+        from pairmill.catalog.pending.quarantine import fault_counts
+
+        return fault_counts(self.lake)
+
+    def quarantined_share(self, run_id: str) -> float:
+        """Return the share of quarantined items among the images and faults that a run read; 0 if it read nothing."""
+        from pairmill.catalog.pending.quarantine import quarantined_share
+
+        return quarantined_share(self.lake, run_id)
+
+    def caption_statuses(self, scorer: str) -> dict[str, int]:
+        """Count the captions of a scorer by status, most frequent first, for images in current documents."""
+        from pairmill.catalog.queries.captioned import by_status
+
+        return by_status(self.lake, scorer)
+
+    @question("why", "pairmill why https://example.org/fox.jpg")
+    def why(self, item: str, dataset: str = "") -> "Explanation":
+        """Show an item's origin, its scores, and the rule that dropped it.
+
+        Args:
+            item: An id, a sha256, the address of a picture or page, or a sentence's text.
+            dataset: The version to explain, such as 30m@3; default: the newest that decided on the item.
+
+        Raises:
+            PairmillError: The lake does not know the item or the dataset.
+        """
+        from pairmill.catalog.queries.explain.explanation import explain
+        from pairmill.flows.api.asked_item import dataset_about, find_item
+
+        with self.lake.one_snapshot():
+            found = find_item(self.lake, item)
+            return explain(self.lake, found, self._scope(dataset_about(self.lake, found, dataset)))
+
+    def picture(self, image_id: str, dataset: str = "") -> "PicturePage | None":
+        """Explain an image by a version, or by the newest rows, with its document; None if the lake lacks it."""
+        from pairmill.catalog.queries.explain.document_items import picture_page
+
+        return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
+
+    @question()
+    def funnel(self, dataset: str) -> "list[FunnelStep]":
+        """Return how many pictures and sentences each rule of a version got and dropped, in order."""
+        return self.dataset(dataset).funnel()
+
+    @question()
+    def sample(self, dataset: str, n: int = 5) -> list[dict[str, Any]]:
+        """Return some pairs of a version, with their texts and similarities: always the same, at most 50."""
+        from pairmill.catalog.queries.datasets import sample_pairs
+        from pairmill.catalog.terms.error import PairmillError
+
+        if not 1 <= n <= 50:
+            raise PairmillError(f"n is {n}; ask for 1 to 50 pairs.")
+        return sample_pairs(self.lake, self._version(dataset), n)
+
+    @question("diff", "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'")
+    def diff(self, before: str, after: str) -> "VersionDiff":
+        """Compare two dataset versions: pairs gained and lost by cause and group, drift of values.
+
+        Args:
+            before: A version, as NAME@V.
+            after: Another, as NAME@V.
+        """
+        from pairmill.catalog.queries.compare.version_diff import version_diff
+
+        return version_diff(self.lake, self._version(before), self._version(after))
+
+    def differences(self, before: str, after: str, images: int = 12) -> "tuple[Difference, ...]":
+        """Return the pairs gained, lost and changed by cause, with some ``images`` of each."""
+        from pairmill.catalog.queries.compare.version_diff import differences
+
+        return differences(self.lake, self._version(before), self._version(after), images)
+
+    def differing(self, before: str, after: str, kind: str, cause: str) -> "ImageSet":
+        """Return all images of one kind and cause of `differences`, to restrict a gallery by."""
+        from pairmill.catalog.queries.compare.version_diff import changed_ids
+        from pairmill.catalog.queries.gallery.gallery_query import ImageSet
+
+        return ImageSet(changed_ids(self.lake, self._version(before), self._version(after), kind, cause), "image_id")
+
+    @question("clusters", "pairmill clusters 30m@3 --most 50", tool=False)
+    def clusters(self, dataset: str, most: int = 30) -> "list[NamedCluster]":
+        """Name the largest clusters of a version, with sizes before and after the cap.
+
+        Args:
+            dataset: The version, or the newest of a name.
+            most: How many, largest first.
+        """
+        with self.gallery(dataset) as gallery:
+            return gallery.named_clusters(most)
+
+    @question("concepts", "pairmill concepts classes.txt --dataset 30m@3", options=("dataset",), tool=False)
+    def concepts(self, dataset: str, names: Sequence[str]) -> "list[Concept]":
+        """Count pairs of each name of a list, by CLIP and by text, and show what drops the rest.
+
+        Loads the version's CLIP to embed the names.
+
+        Args:
+            dataset: The version to count in.
+            names: Class names, one a line.
+
+        Raises:
+            PairmillError: The CLIP is not there, or there is a single name.
+        """
+        from pairmill.flows.api.picture_words import version_clip
+        from pairmill.tasks.release.gallery.concepts import concepts
+
+        version = self._version(dataset)
+        return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
+
+    def rules(self, dataset: str) -> "list[RuleView]":
+        """Return each rule of a version with a histogram of what it compares, and the items beside its thresholds."""
+        from pairmill.catalog.queries.figures.report import plan_of
+        from pairmill.catalog.queries.gallery.rule_view import rule_views
+
+        with self.gallery(dataset) as gallery:
+            return rule_views(gallery, plan_of(self.lake, self._version(dataset)))
+
+    def beside_rule(self, dataset: str, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the items of a version beside the thresholds of a predicate, by side: 'below 100', 'from 100'."""
+        from pairmill.catalog.queries.gallery.rule_view import beside_predicate
+
+        with self.gallery(dataset) as gallery:
+            return beside_predicate(gallery, kind, rule, keep)
+
+    def try_recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "CutTrial":
         """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.
 
         The arguments and errors are those of `recut`.
         """
         from pairmill.tasks.recut import try_recut
 
-        return try_recut(self.lake, dataset, changes)
+        return try_recut(self.lake, dataset, changes, name)
 
-    def recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> PairDataset:
+    @question("calibrate", "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%", tool=False)
+    def calibrate(
+        self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
+    ) -> "JudgedThreshold":
+        """Choose a rule's threshold from people's judgements, with a bound on the share of wrong pairs.
+
+        The judgements are those of `pairmill browse`, and of files given to `pairmill calibrate`.
+
+        Args:
+            dataset: A version that the rule keeps enough of: set it loosely.
+            rule: A rule on images with a lower threshold.
+            wrong: The most wrong pairs among the kept ones.
+            confidence: The chance that no larger share is wrong.
+            candidates: Thresholds to test, chosen before any label is seen; default: six.
+
+        Raises:
+            PairmillError: Nobody has judged a sample of this rule and version.
+        """
+        with self.judging(dataset) as judging:
+            return judging.calibrate(rule, wrong, confidence, candidates)
+
+    def judged_samples(self) -> "tuple[JudgedSample, ...]":
+        """Return every drawn sample with its judgements, the newest first."""
+        from pairmill.catalog.queries.judge.sample_draw import judged_samples
+
+        return judged_samples(self.lake)
+
+    @contextmanager
+    def judging(self, dataset: str) -> "Iterator[VersionJudging]":
+        """Draw samples of a version's rules, and read or write what people judge of them, within the ``with``."""
+        from pairmill.catalog.queries.judge.judging import VersionJudging
+
+        version = self._version(dataset)
+        with self.gallery(dataset) as gallery:
+            yield VersionJudging(self.lake, version, self._scope(version), gallery)
+
+    @property
+    def newest_commit(self) -> int:
+        """Highest number of a commit, 0 without one: what is read from the lake changes with it."""
+        from pairmill.catalog.write.runs import last_commit
+
+        return last_commit(self.lake)
+
+    def picture_vectors(self, dataset: str = "") -> "ImageVectors | None":
+        """Return the CLIP vectors of a version's pictures, or of all, mapped from a file; None if there are none."""
+        from pairmill.catalog.queries.gallery.image_vectors import image_vectors
+
+        return image_vectors(self.lake, self._version(dataset) if dataset else None)
+
+    def gallery(self, dataset: str = "") -> "Gallery":
+        """Open the gallery of a version, or of the whole lake: a file of a row per image, built if it is missing."""
+        from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+        from pairmill.catalog.queries.gallery.gallery_query import Gallery
+
+        return Gallery(gallery_file(self.lake, self._version(dataset) if dataset else None))
+
+    def recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "PairDataset":
         """Publish a version by other rules, from the scores that the lake holds: no model is loaded.
 
         Args:
@@ -106,13 +342,14 @@ class OpenLake:
             PairmillError: Another setting is changed, or the rules let items through that have no scores yet: `run`
                 makes them. LeaseHeld if another process writes to the lake.
         """
+        from pairmill.catalog.lake.opening import create_or_open
         from pairmill.tasks.recut import recut
 
         with create_or_open(self.lake.uri) as lake:
             published = recut(lake, dataset, changes, name)
-            return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
+            return self.dataset(f"{published.name}@{published.version}")
 
-    def import_scores(self, file: str | Path, name: str, key: str, column: str = "") -> ImportedScores:
+    def import_scores(self, file: str | Path, name: str, key: str, column: str = "") -> "ImportedScores":
         """Import other people's scores of pictures from a Parquet file; rules of recipes that name it then read it.
 
         Args:
@@ -124,50 +361,17 @@ class OpenLake:
         Raises:
             PairmillError: The file, a column or a value is not fit. LeaseHeld if another process writes to the lake.
         """
+        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.catalog.write.import_scores import import_scores
+        from pairmill.catalog.write.lease import writing
+
         with (
             create_or_open(self.lake.uri) as lake,
             writing(lake, uuid.uuid4().hex, f"import scores {name}") as writer,
         ):
             return import_scores(writer, Path(file), name, key, column or name)
 
-    def diff(self, before: str, after: str) -> VersionDiff:
-        """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""
-        return version_diff(self.lake, datasets.find(self.lake, before), datasets.find(self.lake, after))
-
-    def clusters(self, dataset: str, most: int = 30) -> list[NamedCluster]:
-        """Return the largest clusters of a version with their names, and sizes before and after the cap."""
-        with Gallery(gallery_file(self.lake, datasets.find(self.lake, dataset))) as gallery:
-            return named_clusters(gallery, most)
-
-    def concepts(self, dataset: str, names: Sequence[str]) -> "list[Concept]":
-        """Return for each class name its pairs by CLIP and by text, and the rule that drops the rest.
-
-        Loads the version's CLIP to embed the names. Raises PairmillError if it is not there, or for a single name.
-        """
-        from pairmill.flows.api.version_clip import version_clip
-        from pairmill.tasks.release.gallery.concepts import concepts
-
-        version = datasets.find(self.lake, dataset)
-        return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
-
-    def calibrate(
-        self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
-    ) -> JudgedThreshold:
-        """Return the loosest threshold of a rule on images at which at most the share ``wrong`` of kept pairs is wrong.
-
-        The judgements are those of `pairmill browse`, and of files given to `pairmill calibrate`.
-
-        Raises:
-            PairmillError: Nobody has judged a sample of this rule and version.
-        """
-        version = datasets.find(self.lake, dataset)
-        sample = sample_of(judged_samples(self.lake), version, rule)
-        if sample is None:
-            raise PairmillError(f"nobody has judged a sample of rule '{rule}' of {version}; see `pairmill calibrate`.")
-        with Gallery(gallery_file(self.lake, version)) as gallery:
-            return judged_threshold(gallery, sample, wrong, confidence, candidates)
-
-    def forget(self, digest: str) -> Forgettable:
+    def forget(self, digest: str) -> "Forgettable":
         """Remove the scores of one scorer for good; `scorers` has the digests, of which a beginning is enough.
 
         Returns:
@@ -177,10 +381,17 @@ class OpenLake:
             PairmillError: No scorer or several begin with ``digest``, or it has no rows. LeaseHeld if another process
                 writes to the lake.
         """
+        from pairmill.catalog.lake.opening import create_or_open
         from pairmill.tasks.upkeep.forget import forget
 
         with create_or_open(self.lake.uri) as lake:
             return forget(lake, digest)[0]
+
+    def exports(self, dataset: str) -> list[tuple[str, str, int]]:
+        """Return address, format and number of rows of each export of a version."""
+        from pairmill.catalog.queries.export import exports
+
+        return exports.of_version(self.lake, self._version(dataset))
 
     def export(
         self,
@@ -194,26 +405,22 @@ class OpenLake:
         """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
         return self.dataset(dataset).export(to, format, captions, text, shuffle)
 
-    def why(self, item: str, dataset: str = "") -> dict[str, Any]:
-        """Return what `pairmill why` prints of an image, else of a sentence, else of a document, by parts.
+    def _version(self, spec: str) -> "Dataset":
+        """Return the version that ``spec`` names. Raises PairmillError if there is none."""
+        from pairmill.catalog.queries import datasets
 
-        Args:
-            item: An id, a sha256, the address of a picture or page, or a sentence's text.
-            dataset: The version to explain, by default the newest that decided on the item.
+        return datasets.find(self.lake, spec)
 
-        Raises:
-            PairmillError: The lake does not know the item or the dataset.
-        """
-        with self.lake.one_snapshot():
-            found = find_item(self.lake, item)
-            scope = scope_of(self.lake, dataset_about(self.lake, found, dataset))
-            if found.images:
-                return explain_image(self.lake, found.images[0], scope)
-            if found.sentences:
-                return explain_sentence(self.lake, found.sentences[0], scope)
-            if found.documents:
-                return explain_document(self.lake, found.documents[0], scope)
-            return {"addresses": found.addresses, "quarantine": found.quarantine}
+    def _scope(self, version: "Dataset | None") -> "Scope":
+        """Return the rows of a version, which never change; those of the lake are looked up each time."""
+        from pairmill.catalog.queries.explain.why import scope_of
+
+        if version is None:
+            return scope_of(self.lake, None)
+        key = f"{version} {version.run_id}"
+        if key not in self._scopes:
+            self._scopes[key] = scope_of(self.lake, version)
+        return self._scopes[key]
 
 
 def open_lake(place: str | os.PathLike[str], version: int | None = None) -> OpenLake:
@@ -223,4 +430,6 @@ def open_lake(place: str | os.PathLike[str], version: int | None = None) -> Open
 
     Raises PairmillError, with the remedy, if there is no such lake or snapshot, or it cannot be read.
     """
+    from pairmill.catalog.lake.opening import create_or_open
+
     return OpenLake(create_or_open(place, read_only=True, at=version))

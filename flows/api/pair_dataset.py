@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, funnel, pairs_table
-from pairmill.catalog.queries.export.vectors import vectors_of
+from pairmill.catalog.queries.gallery.image_vectors import vectors_of
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.api.pair import Pair
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pairmill.catalog.queries.gallery.gallery_query import Choice, ImageSet, SortOrder
+from pairmill.flows.api.answer_types import Choice, ImageSet, SortOrder
 
 ID = re.compile(r"[0-9a-f]{32}")
 
@@ -35,7 +35,7 @@ class Asked(BaseModel):
     words: str = Field("", max_length=500)
     like: str = Field("", max_length=64)
     area: str = Field("", pattern=r"^(\d{1,5},\d{1,5}(;\d{1,5},\d{1,5}){2,199})?$")
-    change: str = Field("", max_length=500, pattern=r"^((entered|left|changed):.+)?$")
+    change: str = Field("", max_length=500, pattern=r"^((gained|lost|changed):.+)?$")
     since: str = Field("", max_length=200)
     until: str = Field("", max_length=200)
     after: str = Field("", max_length=200)

@@ -5,16 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
-from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.contents import home_of
-from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.changes import changed_ids
-from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.gallery.gallery_file import gallery_file
-from pairmill.catalog.queries.gallery.gallery_query import Gallery, ImageSet
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.runs import last_commit
+from pairmill.flows.api.answer_types import Dataset, Gallery, ImageSet
+from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
@@ -29,24 +23,25 @@ class BrowsedLake:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self.lake = create_or_open(uri, read_only=True)
+        self.lake = open_lake(uri)
         self._builder = ThreadPoolExecutor(1)
         self._lock = threading.Lock()
         self._built: dict[str, tuple[object, Future[Gallery]]] = {}
         self._last: dict[str, Gallery] = {}
-        self._building: Lake | None = None
+        self._building: OpenLake | None = None
         self._changed: tuple[object, ImageSet] | None = None
         self._thumbnails: ThumbnailCache | None = None
-        self._pictures: Lake | None = None
+        self._pictures: OpenLake | None = None
         self.closing: list[Callable[[], None]] = []
 
     def versions(self) -> list[Dataset]:
         """Return every dataset version, the newest first."""
-        return sorted(datasets.published(self.lake), key=lambda each: each.created_at, reverse=True)
+        found = [each.version for each in self.lake.datasets()]
+        return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def dataset(self, name: str) -> Dataset | None:
         """Return the dataset ``name``, None for ''. Raise PairmillError if there is none."""
-        return datasets.find(self.lake, name) if name else None
+        return self.lake.dataset(name).version if name else None
 
     def gallery(self, name: str, is_scroll: bool = False) -> Gallery | None:
         """Return the gallery of dataset ``name`` ('' for the whole lake), None while it is being built.
@@ -58,9 +53,9 @@ class BrowsedLake:
             if is_scroll and name in self._last:
                 return self._last[name]
             dataset = self.dataset(name)
-            state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else last_commit(self.lake)
+            state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else self.lake.newest_commit
             if name not in self._built or self._built[name][0] != state:
-                self._built[name] = state, self._builder.submit(partial(self._build, dataset))
+                self._built[name] = state, self._builder.submit(partial(self._build, name))
             future = self._built[name][1]
         try:
             built = future.result(PATIENCE)
@@ -86,8 +81,7 @@ class BrowsedLake:
             if self._changed is None or self._changed[0] != asked:
                 kind, _, cause = change.partition(":")
                 before, after = (each for each in versions if each)
-                members = changed_ids(self.lake, before, after, kind, cause)
-                self._changed = asked, ImageSet(members, "image_id")
+                self._changed = asked, self.lake.differing(str(before), str(after), kind, cause)
             return self._changed[1]
 
     @property
@@ -95,8 +89,8 @@ class BrowsedLake:
         """The thumbnails, with a connection of their own."""
         with self._lock:
             if self._thumbnails is None:
-                self._pictures = create_or_open(self.uri, read_only=True)
-                self._thumbnails = ThumbnailCache(self._pictures)
+                self._pictures = open_lake(self.uri)
+                self._thumbnails = ThumbnailCache(self._pictures.lake)
             return self._thumbnails
 
     def shard_of(self, sha256: str) -> str:
@@ -106,7 +100,7 @@ class BrowsedLake:
         known = (gallery.shards([sha256]).get(sha256, "") for gallery in galleries)
         if shard := next(filter(None, known), ""):
             return shard
-        return home_of(self.lake, sha256)
+        return home_of(self.lake.lake, sha256)
 
     def close(self) -> None:
         """Wait for the gallery that is being built, and close everything."""
@@ -119,7 +113,7 @@ class BrowsedLake:
             if lake:
                 lake.close()
 
-    def _build(self, dataset: Dataset | None) -> Gallery:
+    def _build(self, dataset: str) -> Gallery:
         if self._building is None:
-            self._building = create_or_open(self.uri, read_only=True)
-        return Gallery(gallery_file(self._building, dataset))
+            self._building = open_lake(self.uri)
+        return self._building.gallery(dataset)

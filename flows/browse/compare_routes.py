@@ -5,8 +5,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from pairmill.catalog.queries.compare.changes import Change, changed_images, changes
-from pairmill.catalog.queries.datasets import Dataset
+from pairmill.flows.api.answer_types import Dataset, Difference
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 
@@ -28,18 +27,15 @@ def routes(opened: BrowsedLake) -> APIRouter:
         if after is None or other is None:
             message = "There is one version of this dataset; a second run with another recipe makes the next."
             return page("error.html.j2", title="Nothing to compare yet", message=message, **frame)
-        found = changes(opened.lake, other, after)
-        rows = [
-            (each, changed_images(opened.lake, other, after, each, SHOWN), _gallery(each, other, after))
-            for each in found
-        ]
+        found = opened.lake.differences(str(other), str(after), SHOWN)
+        rows = [(each, _gallery(each, other, after)) for each in found]
         return page("compare.html.j2", before=str(other), after=str(after), changes=rows, **frame)
 
     return router
 
 
-def _gallery(change: Change, before: Dataset, after: Dataset) -> str:
+def _gallery(change: Difference, before: Dataset, after: Dataset) -> str:
     """Return the query of the gallery of a change: of the earlier version where the later has not got the images."""
-    shown = before if (change.kind, change.cause) == ("left", "gone") else after
+    shown = before if (change.kind, change.cause) == ("lost", "gone") else after
     named = {"dataset": shown, "change": f"{change.kind}:{change.cause}", "since": before, "until": after}
     return urlencode(named)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, BackgroundTasks, Body, Query
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.queries.gallery.cluster_names import cluster_names
-from pairmill.catalog.queries.gallery.gallery_query import FACETS, Choice, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.answer_types import FACETS, Choice, Gallery, GalleryPage
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
@@ -86,7 +85,7 @@ class Facets:
                 found["cluster"], found["tag"] = gallery.facet("cluster"), gallery.tags()
                 if "caption_status" in gallery.types:
                     found["status"] = gallery.facet("caption_status")
-                names = cluster_names(gallery, [cluster for cluster, _ in found["cluster"]])
+                names = gallery.cluster_names([cluster for cluster, _ in found["cluster"]])
                 labelled = {
                     facet: [(value, n, _label(facet, value, names)) for value, n in values]
                     for facet, values in found.items()

@@ -10,15 +10,9 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from pairmill.catalog.queries.explain.why import scope_of
-from pairmill.catalog.queries.explain.why_image import explain_image
-from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_samples import JudgedSample, judged_samples
-from pairmill.catalog.queries.judge.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
-from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
+from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.form_fields import sent
@@ -38,7 +32,7 @@ class WantedSample(BaseModel):
 class GivenVerdict(BaseModel):
     """The form that judges one pair of a sample."""
 
-    position: int = Field(ge=0, lt=MOST)
+    position: int = Field(ge=0, lt=MOST_JUDGED)
     verdict: Verdict
 
 
@@ -62,17 +56,13 @@ def routes(opened: BrowsedLake) -> APIRouter:
         if version is None:
             message = "No dataset is published here; a run makes one."
             return page("error.html.j2", title="Nothing to judge yet", message=message, **frame)
-        gallery = opened.gallery(str(version))
-        if gallery is None:
+        if opened.gallery(str(version)) is None:
             asked = Asked.model_validate({"dataset": str(version)})
             return page("waiting.html.j2", path="/judge", asked=asked, **frame)
-        bounds = [(check, lower_bound(check, gallery)) for check in plan_of(opened.lake, version).image_checks]
-        rules = [(check.name, bound) for check, bound in bounds if bound]
-        rules.sort(
-            key=lambda rule: not any("similarity" in column for column in rule[1].columns)
-        )  # what judging is for
-        samples = [each for each in judged_samples(opened.lake) if each.sample.dataset == version.name]
-        return page("judge.html.j2", rules=rules, samples=samples, faults=read_log(opened.lake).faults, **frame)
+        with opened.lake.judging(str(version)) as judging_of:
+            rules = judging_of.rules()
+        samples = [each for each in opened.lake.judged_samples() if each.sample.dataset == version.name]
+        return page("judge.html.j2", rules=rules, samples=samples, faults=read_log(opened.lake.lake).faults, **frame)
 
     @router.post("/judge")
     def draw(wanted: Annotated[WantedSample, Depends(sent(WantedSample))]) -> Response:
@@ -99,7 +89,7 @@ class Judging:
 
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
-        self._log = JudgementLog(opened.lake)
+        self._log = JudgementLog(opened.lake.lake)
         self._images: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self._judge = user_name()
@@ -109,13 +99,9 @@ class Judging:
         version = self._opened.dataset(wanted.dataset)
         if version is None:
             raise PairmillError("choose a dataset version to judge.")
-        checks = plan_of(self._opened.lake, version).image_checks
-        check = next((each for each in checks if each.name == wanted.rule), None)
-        if check is None:
-            raise PairmillError(f"{version} has no rule '{wanted.rule}' on images; choose one of the list.")
-        sample = drawn_sample(self._gallery(str(version)), version, check, wanted.threshold)
-        self._log.append(sample)
-        return sample
+        self._wait_for(str(version))
+        with self._opened.lake.judging(str(version)) as judging:
+            return judging.draw(wanted.rule, wanted.threshold)
 
     def next_pair(self, sample_id: str) -> dict[str, Any]:
         """Return what the page of the first pair that is not judged shows; ``image`` is None when all are."""
@@ -150,7 +136,7 @@ class Judging:
         return {each.position: each for each in judged.judgements if each.judge == self._judge}
 
     def _sample(self, sample_id: str) -> JudgedSample:
-        found = next((each for each in judged_samples(self._opened.lake) if each.sample.sample_id == sample_id), None)
+        found = next((each for each in self._opened.lake.judged_samples() if each.sample.sample_id == sample_id), None)
         if found is None:
             raise HTTPException(404)
         return found
@@ -163,20 +149,16 @@ class Judging:
             raise PairmillError(f"{dataset} has changed since this sample was drawn; draw another.")
         with self._lock:
             if sample.sample_id not in self._images:
-                self._images[sample.sample_id] = images_of(self._gallery(dataset), sample)
+                self._wait_for(dataset)
+                with self._opened.lake.judging(dataset) as judging:
+                    self._images[sample.sample_id] = judging.images(sample)
             return self._images[sample.sample_id]
 
-    def _gallery(self, dataset: str) -> Gallery:
-        found = self._opened.gallery(dataset)
-        if found is None:
-            raise PairmillError("the lake is being read; try again in a minute.")
-        return found
-
     def _text(self, sample: DrawnSample, image_id: str) -> tuple[str, str]:
-        """Return (kind, text) of the text that the sample's rule compares with the picture."""
-        version = self._opened.dataset(f"{sample.dataset}@{sample.version}")
-        scope = scope_of(self._opened.lake, version)
-        check: Check | None = None
-        if scope.plan:
-            check = next((each for each in scope.plan.image_checks if each.name == sample.rule), None)
-        return judged_text(explain_image(self._opened.lake, image_id, scope), check.columns if check else ())
+        with self._opened.lake.judging(f"{sample.dataset}@{sample.version}") as judging:
+            return judging.text(sample, image_id)
+
+    def _wait_for(self, dataset: str) -> None:
+        """Raise PairmillError while the gallery of a version is being built."""
+        if self._opened.gallery(dataset) is None:
+            raise PairmillError("the lake is being read; try again in a minute.")

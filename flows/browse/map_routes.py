@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.answer_types import Gallery
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import MappedGallery, PictureMaps, colours, columns, points

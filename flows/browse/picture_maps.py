@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairmill.catalog.queries.gallery.gallery_query import FACETS, Gallery, ImageSet
-from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.answer_types import FACETS, Gallery, ImageSet, ImageVectors
 from pairmill.flows.browse.picture_search import PictureSearch
 
 if TYPE_CHECKING:

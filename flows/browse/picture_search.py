@@ -6,13 +6,10 @@ from collections import OrderedDict
 
 import numpy as np
 
-from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.queries.gallery.image_vectors import ImageVectors, image_vectors
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.runs import last_commit
+from pairmill.flows.api.answer_types import ImageVectors
+from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
@@ -31,7 +28,7 @@ class PictureSearch:
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
         self._lock = threading.Lock()
-        self._lake: Lake | None = None
+        self._lake: OpenLake | None = None
         self._results: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
         self._vectors: dict[str, tuple[object, ImageVectors, SignCodes]] = {}
@@ -87,12 +84,12 @@ class PictureSearch:
     def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
         """Return the vectors of a version, or of the whole lake, with their codes; looked up again after a commit."""
         if self._lake is None:
-            self._lake = create_or_open(self._opened.uri, read_only=True)
+            self._lake = open_lake(self._opened.uri)
         version = self._opened.dataset(dataset)
-        state = (str(version), version.run_id) if version else last_commit(self._lake)
+        state = (str(version), version.run_id) if version else self._lake.newest_commit
         known = self._vectors.get(dataset)
         if known is None or known[0] != state:
-            found = image_vectors(self._lake, version)
+            found = self._lake.picture_vectors(dataset)
             if found is None:
                 raise PairmillError(
                     "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
@@ -117,7 +114,7 @@ class PictureSearch:
         version = self._opened.dataset(dataset) or next(iter(self._opened.versions()), None)
         if version is None:
             raise PairmillError("no dataset names a CLIP model yet; search by a picture of the lake.")
-        return plan_of(self._opened.lake, version).recipe
+        return self._opened.lake.dataset(str(version)).recipe
 
     def close(self) -> None:
         """Close the connection."""

@@ -4,17 +4,12 @@ import shlex
 import threading
 from urllib.parse import urlencode
 
+import yaml
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries.compare.trial_cut import cut_plan, trial_cut, with_rule
-from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.queries.figures.saved_recipe import saved_recipe
-from pairmill.catalog.queries.gallery.rule_view import beside, rule_views
-from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
@@ -26,7 +21,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of rules."""
     router = APIRouter()
     lock = threading.Lock()
-    own: list[Lake] = []
+    own: list[OpenLake] = []
 
     def close() -> None:
         """Close the connection of the trials."""
@@ -43,40 +38,24 @@ def routes(opened: BrowsedLake) -> APIRouter:
         frame = {"versions": versions, "room": "rules", "dataset": str(version or "")}
         if version is None:
             return page("error.html.j2", title="No rules yet", message="No dataset is published here.", **frame)
-        gallery = opened.gallery(str(version))
-        if gallery is None:
+        if opened.gallery(str(version)) is None:
             return page(
                 "waiting.html.j2", path="/rules", asked=Asked.model_validate({"dataset": str(version)}), **frame
             )
-        plan = plan_of(opened.lake, version)
-        views = [
-            (view, beside(gallery, view.quantity, view.kind) if view.quantity else {})
-            for view in rule_views(gallery, plan)
-        ]
-        return page("rules.html.j2", views=views, **frame)
+        return page("rules.html.j2", views=opened.lake.rules(str(version)), **frame)
 
     @router.get("/rules/try")
     def try_rule(dataset: str, kind: str, rule: str, keep: str) -> Response:
         """Cut with a changed rule, without publishing, and show what moves."""
-        version = opened.dataset(dataset)
-        if version is None or kind not in ("image", "sentence") or len(keep) > LONGEST:
-            raise PairmillError("there is no such rule; open the rules again.")
-        plan = cut_plan(opened.lake, version)
+        change = _change(dataset, kind, rule, keep)
         try:
-            changed = with_rule(plan, kind, rule, keep)
             with lock:  # one connection, whose temporary tables a trial uses
                 if not own:
-                    own.append(create_or_open(opened.uri, read_only=True))
-                found = trial_cut(own[0], plan, changed)
+                    own.append(open_lake(opened.uri))
+                found = own[0].try_recut(dataset, change)
         except PairmillError as error:
             return page("trial.html.j2", fault=str(error))
-        gallery = opened.gallery(dataset, is_scroll=True)
-        near = {}
-        if gallery:
-            check = next(each for each in changed.checks(kind) if each.name == rule)
-            known = quantities(check, gallery.columns(kind))
-            bounds = [each for each in known if (each.low, each.high) != (None, None)]
-            near = {name: rows for each in bounds for name, rows in beside(gallery, each, kind).items()}
+        near = opened.lake.beside_rule(dataset, kind, rule, keep) if opened.gallery(dataset, is_scroll=True) else {}
         setting = shlex.quote(f"{kind}s.{rule}.keep={keep}")
         saved = urlencode({"dataset": dataset, "kind": kind, "rule": rule, "keep": keep})
         shown = {"trial": found, "near": near, "kind": kind, "dataset": dataset, "saved": saved, "fault": ""}
@@ -84,13 +63,19 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
     @router.get("/rules/recipe")
     def recipe(dataset: str, kind: str, rule: str, keep: str) -> Response:
-        """Return the version's recipe with a changed rule as a file to save."""
-        version = opened.dataset(dataset)
-        if version is None or kind not in ("image", "sentence") or len(keep) > LONGEST:
-            raise PairmillError("there is no such rule; open the rules again.")
-        with_rule(cut_plan(opened.lake, version), kind, rule, keep)  # refuses what is no rule
-        text = saved_recipe(opened.lake, version, kind, rule, keep)
-        headers = {"Content-Disposition": f'attachment; filename="{version.name}.yaml"'}
+        """Return the version's recipe with a changed rule as a file to save, with all settings, defaults too."""
+        version = opened.lake.dataset(dataset)
+        changed = version.recipe.with_(_change(dataset, kind, rule, keep))
+        said = f"# {version} with another rule '{rule}'. Run it on the same lake: only what changed is computed.\n"
+        text = said + yaml.safe_dump(changed.record(), sort_keys=False, allow_unicode=True, width=110)
+        headers = {"Content-Disposition": f'attachment; filename="{version.version.name}.yaml"'}
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+def _change(dataset: str, kind: str, rule: str, keep: str) -> dict[str, str]:
+    """Return the changed setting. Raise PairmillError for an address that names no rule."""
+    if not dataset or kind not in ("image", "sentence") or len(keep) > LONGEST:
+        raise PairmillError("there is no such rule; open the rules again.")
+    return {f"{kind}s.{rule}.keep": keep}

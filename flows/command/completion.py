@@ -51,12 +51,11 @@ def deployments(**_: Any) -> Iterable[str]:
 
 def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
     """List the names and versions of the lake's datasets, in half a second."""
-    from pairmill.catalog.lake.opening import create_or_open
-    from pairmill.catalog.queries import datasets
+    from pairmill.flows.api.opened_lake import open_lake
 
-    with create_or_open(parsed_args.lake, read_only=True) as lake:
-        found = datasets.published(lake)
-    return [*sorted({each.name for each in found}), *map(str, found)]
+    with open_lake(parsed_args.lake) as lake:
+        found = [str(each) for each in lake.datasets()]
+    return [*sorted({each.partition("@")[0] for each in found}), *found]
 
 
 def reasons(**_: Any) -> Iterable[str]:

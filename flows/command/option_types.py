@@ -1,35 +1,25 @@
 """Parse the values of command-line options; each raises ArgumentTypeError with the accepted form."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 
-def worker_count(text: str) -> int:
-    """Parse a number of workers, 0 to 999,999."""
-    if not (text.isascii() and text.isdigit() and len(text) < 7):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
-    return int(text)
+def _whole(least: int, most: int, wrong: str) -> Callable[[str], int]:
+    """Return a parser of whole numbers; ``wrong`` says what another text is not, and what to give."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"'{text}' is {wrong}")
+        return int(text)
+
+    return parse
 
 
-def above_0(text: str) -> int:
-    """Parse a number from 1 to 65,535."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"'{text}' is no such number; give one from 1 to 65535")
-    return int(text)
-
-
-def from_0(text: str) -> int:
-    """Parse a whole number from 0 to 999,999,999."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"'{text}' is no such number; give a whole number, 0 or more")
-    return int(text)
-
-
-def sample_size(text: str) -> int:
-    """Parse a number of pictures to sample, 50 to 5,000."""
-    if not (text.isascii() and text.isdigit() and 50 <= int(text) <= 5000):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size of a sample; give 50 to 5000 pictures")
-    return int(text)
+worker_count = _whole(0, 999_999, "not a number of workers; give 0 (one per CPU) or more")
+above_0 = _whole(1, 65_535, "no such number; give one from 1 to 65535")
+from_0 = _whole(0, 999_999_999, "no such number; give a whole number, 0 or more")
+sample_size = _whole(50, 5_000, "no size of a sample; give 50 to 5000 pictures")
 
 
 def time_of_day(text: str) -> tuple[int, int]:

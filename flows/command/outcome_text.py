@@ -3,9 +3,9 @@
 from rich.console import Console
 from rich.table import Table
 
-from pairmill.catalog.queries.datasets import FunnelStep
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
+from pairmill.flows.api.answer_types import FunnelStep
 from pairmill.flows.command.terminal import DEMO, shown, table
 from pairmill.flows.run.outcome import Outcome
 

@@ -1,33 +1,73 @@
 """Implement `pairmill diff`: compare two dataset versions, and fail if the difference meets a condition."""
 
-import json
+import operator
+import re
 import sys
 from argparse import Namespace
-from dataclasses import asdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.diff_condition import diff_condition
-from pairmill.catalog.queries.compare.version_diff import Spread, VersionDiff, version_diff
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.opened_lake import open_lake
+from pairmill.flows.command.ask import answer, ask, print_answer
+
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Spread, VersionDiff
+
+_FORM = re.compile(r"(gained|lost|changed)\s*(>=|<=|>|<)\s*(\d+(?:\.\d+)?)\s*(%?)")
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class DiffCondition:
+    """A comparison of ``kind`` ('gained', 'lost', 'changed') with a number of pairs.
+
+    ``is_share``: ``number`` is in percent of the earlier version's pairs.
+    """
+
+    text: str
+    kind: str
+    compare: str
+    number: float
+    is_share: bool
+
+    def holds(self, diff: "VersionDiff") -> bool:
+        """Return whether the condition holds. If the earlier version is empty, one pair exceeds every share."""
+        n = getattr(diff, self.kind)
+        if not self.is_share:
+            return _COMPARE[self.compare](n, self.number)
+        share = 100 * n / diff.pairs_before if diff.pairs_before else (float("inf") if n else 0.0)
+        return _COMPARE[self.compare](share, self.number)
 
 
 def diff(args: Namespace) -> int:
     """Print the difference; return 1 if a condition of ``--fail-if`` is met."""
+    if args.format == "schema":
+        return ask(args)
     conditions = [diff_condition(text) for text in args.fail_if]
-    with create_or_open(args.lake, read_only=True) as lake:
-        found = version_diff(lake, datasets.find(lake, args.before), datasets.find(lake, args.after))
-    if args.format == "json":
-        print(json.dumps(asdict(found), ensure_ascii=False))
-    else:
-        _show(found)
+    with open_lake(args.lake) as lake:
+        found = answer(args, lake)
+    print_answer(args, found)
     met = [each.text for each in conditions if each.holds(found)]
     for text in met:
         print(visible(f"pairmill: {found.before} → {found.after}: {text}"), file=sys.stderr)
     return 1 if met else 0
 
 
-def _show(found: VersionDiff) -> None:
+def diff_condition(text: str) -> DiffCondition:
+    """Parse a condition. Raise PairmillError for another form."""
+    found = _FORM.fullmatch(text.strip())
+    if not found:
+        raise PairmillError(
+            f"--fail-if '{text[:80]}' is no condition; write gained, lost or changed, a comparison, and pairs or a "
+            'share of the earlier version\'s: "lost > 5%".'
+        )
+    kind, compare, number, percent = found.groups()
+    return DiffCondition(text.strip(), kind, compare, float(number), bool(percent))
+
+
+def print_diff(found: "VersionDiff") -> None:
     """Print a difference as tables."""
     print(visible(f"{found.before} has {found.pairs_before:,} pairs, {found.after} {found.pairs_after:,}"))
     print(f"gained {found.gained:,}, lost {found.lost:,}, changed {found.changed:,}")
@@ -45,7 +85,7 @@ def _show(found: VersionDiff) -> None:
         print(visible(f"{'':<22}{found.after[-13:]:<14}{_spread(each.after)}"))
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: "Spread") -> str:
     """Format a spread in columns."""
     values = (spread.mean, spread.p10, spread.p50, spread.p90)
     return f"{spread.n:>9,}" + "".join(f"{'–' if value is None else f'{value:.4g}':>9}" for value in values)

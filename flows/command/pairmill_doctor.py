@@ -6,7 +6,7 @@ from collections import Counter
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.secrets import without_users
-from pairmill.flows.command.pairmill_read import show
+from pairmill.flows.command.row_output import show
 from pairmill.flows.doctor.examinations import examine
 from pairmill.flows.machine.finding import Finding, Patient
 

@@ -7,7 +7,7 @@ from math import inf, isinf
 
 from rich.console import Console
 
-from pairmill.flows.api.json_value import json_value
+from pairmill.flows.api.question import json_value
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.command.terminal import console, shown, table

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pairmill.catalog.pending.quarantine import fault_counts
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
+from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, shown
 from pairmill.flows.run.settings import captions_recipe, load_recipe
@@ -25,7 +25,6 @@ def recaption(args: Namespace) -> int:
     screen = console()
     recipe = captions_recipe(load_recipe(args.recipe, overrides(args.set), args.models))
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
-        from pairmill.catalog.queries.captioned import by_status
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps
         from pairmill.flows.run.caption_rate import CaptionRate
@@ -51,8 +50,9 @@ def recaption(args: Namespace) -> int:
                     _ask(screen, found)
 
         version = curate_steps(opened, FirstCaptions(opened, display.run_step, look), args.retry).version
-        statuses = by_status(opened.lake, opened.plan.scorer(opened.plan.of_captioner("captions", 0)))
-        faults, notes, by_demo = fault_counts(opened.lake), opened.notes, opened.demo_weights
+        lake = OpenLake(opened.lake)
+        statuses = lake.caption_statuses(opened.plan.scorer(opened.plan.of_captioner("captions", 0)))
+        faults, notes, by_demo = lake.quarantine(), opened.notes, opened.demo_weights
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
     by = f", by [yellow]{MARK}[/]" if by_demo else ""
     screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}{by}")
@@ -61,7 +61,7 @@ def recaption(args: Namespace) -> int:
     if faults:
         reasons = Counter()
         for fault in faults:
-            reasons[fault.reason] += fault.n
+            reasons[fault.reason] += fault.items
         said = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
         screen.print(f"in quarantine: {said}; pairmill quarantine --lake {shown(args.lake)} says what")
     if args.to:

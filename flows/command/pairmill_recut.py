@@ -8,12 +8,12 @@ from itertools import groupby
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.lake.without_pandas import work_without_pandas
 from pairmill.catalog.lake.yaml_text import parsed
-from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.api.json_value import json_value
+from pairmill.flows.api.opened_lake import OpenLake, open_lake
+from pairmill.flows.api.question import json_value
 from pairmill.flows.command.option_types import overrides
-from pairmill.tasks.recut import CutTrial, try_recut
+from pairmill.tasks.recut import CutTrial
 from pairmill.tasks.recut import recut as publish_recut
 
 
@@ -23,11 +23,11 @@ def recut(args: Namespace) -> int:
     work_without_pandas()
     check_is_lake(args.lake)
     if args.dry_run:
-        with create_or_open(args.lake, read_only=True) as lake:
-            _show_trial(try_recut(lake, args.dataset, changes, args.name), args.format)
+        with open_lake(args.lake) as opened:
+            _show_trial(opened.try_recut(args.dataset, changes, args.name), args.format)
         return 0
     with create_or_open(args.lake) as lake:
-        before = datasets.find(lake, args.dataset)
+        before = OpenLake(lake).dataset(args.dataset).version
         made = publish_recut(lake, str(before), changes, args.name)
     if args.format == "json":
         print(json.dumps(asdict(made) | {"before": str(before), "n_pairs_before": before.n_pairs}))
@@ -40,7 +40,7 @@ def recut(args: Namespace) -> int:
 def _show_trial(trial: CutTrial, form: str) -> None:
     """Print a trial: what it needs, what each rule keeps, and the images nearest each threshold."""
     if form == "json":
-        print(json.dumps(json_value(asdict(trial) | {"before": str(trial.before)}), ensure_ascii=False))
+        print(json.dumps(json_value(trial) | {"before": str(trial.before)}, ensure_ascii=False))
         return
     for each in trial.missing:
         cost = "at an unknown cost" if each.seconds is None else f"some {each.seconds:,.0f} s of work"

@@ -5,17 +5,16 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.run.outcome import written_report
 
 
 def report(args: Namespace) -> int:
     """Print the path of the version's report, which is written unless it is there and undamaged."""
-    with create_or_open(args.lake, read_only=True) as lake:
-        path = Path(written_report(lake, datasets.find(lake, args.dataset)))
+    with open_lake(args.lake) as lake:
+        path = Path(written_report(lake.lake, lake.dataset(args.dataset).version))
     if args.to:
         path = _copied(path, Path(args.to).expanduser())
     print(visible(str(path)))

@@ -3,17 +3,19 @@
 import sys
 import uuid
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.export import exports
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.version_names import name_version, remove_name, version_names
+from pairmill.flows.api.opened_lake import OpenLake
+
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Dataset
 
 WAIT_SECONDS = 60.0
 
@@ -22,7 +24,7 @@ def tag(args: Namespace) -> int:
     """Name a version, or remove a name; the lease is not needed."""
     check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:
-        dataset = datasets.find(lake, args.dataset)
+        dataset = OpenLake(lake).dataset(args.dataset).version
         change = remove_name if args.remove else name_version
         change(lake, dataset.name, dataset.version, args.name)
         names = version_names(lake).get((dataset.name, dataset.version), [])
@@ -48,9 +50,9 @@ def drop(args: Namespace) -> int:
     return 0
 
 
-def _exactly(lake: Lake, spec: str) -> Dataset:
+def _exactly(lake: Lake, spec: str) -> "Dataset":
     """Return the dataset for NAME@VERSION. Raise PairmillError for any other way to name it, or if it has a name."""
-    dataset = datasets.find(lake, spec)
+    dataset = OpenLake(lake).dataset(spec).version
     if spec != str(dataset):
         raise PairmillError(
             f"'{spec}' is {dataset} now, and may be another version tomorrow. Name the very version: pairmill drop "
@@ -64,7 +66,7 @@ def _exactly(lake: Lake, spec: str) -> Dataset:
     return dataset
 
 
-def _confirm(dataset: Dataset) -> None:
+def _confirm(dataset: "Dataset") -> None:
     """Ask for the version's name. Raise PairmillError at any other answer."""
     about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
     print(visible(f"{dataset}: {about}. What is dropped cannot be put back."))
@@ -73,11 +75,11 @@ def _confirm(dataset: Dataset) -> None:
         raise PairmillError(f"{dataset} was not dropped; --yes drops it without a question.")
 
 
-def _stays(lake: Lake, dataset: Dataset) -> list[str]:
+def _stays(lake: Lake, dataset: "Dataset") -> list[str]:
     """List what a dropped version leaves behind."""
     from pairmill.flows.run.outcome import report_path
 
     found = ["documents, pictures and scores, for other versions and the next run"]
-    found += [f"export {uri} ({format}, {rows:,} pairs)" for uri, format, rows in exports.of_version(lake, dataset)]
+    found += [f"export {uri} ({format}, {rows:,} pairs)" for uri, format, rows in OpenLake(lake).exports(str(dataset))]
     report = report_path(lake.uri, dataset)
     return [*found, *([f"report {report}"] if report.exists() else [])]

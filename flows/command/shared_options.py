@@ -13,19 +13,10 @@ EXAMPLES = {
     "preflight": "pairmill preflight 30m --source pages --sample 2000",
     "run": "pairmill run 30m --source pages --lake lake",
     "recaption": "pairmill recaption --source photos --to captions",
-    "status": "pairmill status --lake lake",
     "browse": "pairmill browse --lake lake",
-    "sql": 'pairmill sql "SELECT count(*) FROM images"',
-    "why": "pairmill why https://example.org/fox.jpg",
-    "clusters": "pairmill clusters 30m@3 --most 50",
-    "concepts": "pairmill concepts classes.txt --dataset 30m@3",
-    "datasets": "pairmill datasets --format csv",
-    "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",
     "recut": "pairmill recut 30m@3 --set balance.cap=20",
-    "diff": "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'",
     "import-scores": "pairmill import-scores laion.parquet --key url --name aesthetic",
-    "calibrate": "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -50,14 +41,7 @@ LIMITS = {
 }
 # Commands that exit when their output is closed; the others continue.
 READERS = (
-    "sql",
-    "diff",
-    "calibrate",
-    "status",
-    "why",
     "report",
-    "datasets",
-    "quarantine",
     "doctor",
     "recipe",
     "completion",
@@ -65,10 +49,12 @@ READERS = (
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
-def add_command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
+def add_command(commands: Any, name: str, function: str, text: str, example: str = "") -> argparse.ArgumentParser:
     """Add a command that calls ``function`` ('module:function'); ``text`` is its help."""
     about = text[0].upper() + text[1:] + "."
-    command = commands.add_parser(name, description=about, epilog=f"{EXAMPLE}{EXAMPLES[name]}", allow_abbrev=False)
+    command = commands.add_parser(
+        name, description=about, epilog=f"{EXAMPLE}{example or EXAMPLES[name]}", allow_abbrev=False
+    )
     command.set_defaults(command=function, parser=command, interrupted="stopped.", lasts=name not in READERS)
     return command
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from pairmill.flows.command.option_types import above_0, from_0, numbers, share
+from pairmill.flows.command.option_types import above_0, from_0
+from pairmill.flows.command.question_arguments import add_question
 from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
@@ -48,38 +49,23 @@ def _import_scores(commands: Any) -> None:
 
 def _diff(commands: Any) -> None:
     """Add the `diff` command."""
-    text = "compare two dataset versions: pairs gained and lost by cause and group, drift of values"
-    command = add_command(commands, "diff", "pairmill_diff:diff", text)
-    command.add_argument("before", metavar="BEFORE", help="a version, as NAME@V")
-    command.add_argument("after", metavar="AFTER", help="another, as NAME@V")
+    command = add_question(commands, "diff", "pairmill_diff:diff")
     command.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
                          help='exit with status 1 if "lost > 5%%" or the like; gained, lost or changed; '
                          "may repeat")  # fmt: skip
-    lake_option(command)
-    text_or_json_option(command)
 
 
 def _calibrate(commands: Any) -> None:
     """Add the `calibrate` command."""
-    text = "choose a rule's threshold from people's judgements, with a bound on the share of wrong pairs"
-    command = add_command(commands, "calibrate", "pairmill_calibrate:calibrate", text)
-    command.add_argument("dataset", metavar="NAME[@V]", help="a version that the rule keeps enough of: set it loosely")
-    command.add_argument("rule", metavar="RULE", help="a rule on images with a lower threshold")
-    command.add_argument("--wrong", type=share, default=0.05, metavar="SHARE",
-                         help="the most wrong pairs among the kept ones; default: 5%%")  # fmt: skip
-    command.add_argument("--confidence", type=share, default=0.9, metavar="SHARE", help="default: 90%%")
-    command.add_argument("--candidates", type=numbers, default=[], metavar="NUMBERS",
-                         help="thresholds to test, chosen before any label is seen; default: six")  # fmt: skip
+    command = add_question(commands, "calibrate", "pairmill_calibrate:calibrate")
     command.add_argument("--draw", type=above_0, default=0, metavar="N", help="draw N pairs into a CSV, to be judged")
     command.add_argument("--to", default="", metavar="FILE", help="where --draw writes; default: labels.csv")
     command.add_argument("--labels", default="", metavar="FILE", help="read verdicts of a CSV that --draw wrote")
-    lake_option(command)
-    text_or_json_option(command)
 
 
 def _versions(commands: Any) -> None:
     """Add the commands on dataset versions: `export`, `tag`, `drop`."""
-    export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
+    export = add_command(commands, "export", "pairmill_export:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
     about = "realsyn: its five columns, by address; llava: JSON of conversations; obelics: interleaved documents; "

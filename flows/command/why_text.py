@@ -1,14 +1,38 @@
-"""Print the result of `pairmill why` for one image, document, address, sentence or quarantined item."""
+"""Print the answer of `pairmill why`: images, documents, addresses, sentences and quarantined items."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from pairmill.catalog.queries.explain.why import Facts
-from pairmill.flows.command.terminal import shown
+from pairmill.flows.command.terminal import console, shown
+
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Explanation
+
+Facts = dict[str, Any]
 
 
-def print_image(facts: Facts, screen: Console) -> None:
+def print_explanation(found: "Explanation") -> None:
+    """Print all that an item refers to."""
+    screen = console()
+    for facts in found.documents:
+        _print_document(facts, screen)
+    for facts in found.addresses:
+        _print_address(facts, screen)
+    for facts in found.images:
+        _print_image(facts, screen)
+    for facts in found.sentences:
+        _print_sentence(facts, screen)
+    for row in found.other_images:
+        said = decision_text(row) if "dropped_by" in row else ""
+        screen.print(f"also image {shown(row['image_id'])}  {said}")
+    for content in found.other_sentences:
+        screen.print(f"also sentence {shown(content)}")
+    if not (found.images or found.addresses):
+        _print_quarantine(found.quarantine, screen)
+
+
+def _print_image(facts: Facts, screen: Console) -> None:
     """Print an image: origin, scores, rules, duplicate group, cluster, matched and generated texts, datasets."""
     origin = facts["origin"]
     screen.print(f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}")
@@ -52,11 +76,11 @@ def print_image(facts: Facts, screen: Console) -> None:
         screen.print(
             f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}{said}[/]"
         )
-    print_quarantine(facts["quarantine"], screen)
+    _print_quarantine(facts["quarantine"], screen)
     _versions(facts["datasets"], screen)
 
 
-def print_document(facts: Facts, screen: Console) -> None:
+def _print_document(facts: Facts, screen: Console) -> None:
     """Print a document: title, source, its images with their decisions, number of sentences."""
     origin = facts["origin"]
     screen.print(f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}")
@@ -69,7 +93,7 @@ def print_document(facts: Facts, screen: Console) -> None:
     screen.print(f"  sentences {facts['sentences']}")
 
 
-def print_address(facts: Facts, screen: Console) -> None:
+def _print_address(facts: Facts, screen: Console) -> None:
     """Print an address: whether and how it was fetched."""
     screen.print(f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents")
     if facts["reason"] is None:
@@ -84,7 +108,7 @@ def print_address(facts: Facts, screen: Console) -> None:
     screen.print(f"  [red]{shown(facts['reason'])}[/]: {shown(facts['detail'])}  ({said}{again})")
 
 
-def print_sentence(facts: Facts, screen: Console) -> None:
+def _print_sentence(facts: Facts, screen: Console) -> None:
     """Print a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
     origin = facts["origin"]
     screen.print(f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}")
@@ -138,7 +162,7 @@ def decision_text(row: Facts) -> str:
     return f"[red]dropped by {shown(row['dropped_by'])}[/]{value}"
 
 
-def print_quarantine(rows: list[Facts], screen: Console) -> None:
+def _print_quarantine(rows: list[Facts], screen: Console) -> None:
     """Print quarantined items, a line each."""
     for row in rows:
         detail = shown(row["detail"] or "")

@@ -13,7 +13,7 @@ def lake_state(patient: Patient) -> Iterator[Finding]:
     from pairmill.catalog.lake.location import locate
     from pairmill.catalog.lake.new_place import check_new_place
     from pairmill.catalog.lake.opening import create_or_open
-    from pairmill.catalog.queries.figures import holdings
+    from pairmill.flows.api.opened_lake import OpenLake
 
     location = locate(patient.lake)
     if not location.on_postgres and not Path(location.metadata).is_file():
@@ -22,7 +22,7 @@ def lake_state(patient: Patient) -> Iterator[Finding]:
         return
     with create_or_open(patient.lake, read_only=True) as lake:
         version, holder = schema.version(lake), holder_of(lake.metadata)
-        images = holdings.counts(lake).get("images", 0)
+        images = OpenLake(lake).status().rows["images"]
         yield Finding("ok", f"'{patient.lake}' opens: {images:,} images")
     what = f"format {version.format}, schema {version.migrations}"
     if version.migrations == schema.NEWEST:

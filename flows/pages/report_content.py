@@ -7,9 +7,9 @@ import yaml
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures import association_audit, pair_statistics, report
+from pairmill.catalog.queries.figures import association_audit, report
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
-from pairmill.catalog.queries.figures.histogram import Histogram, histograms
+from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
 from pairmill.catalog.queries.figures.token_usage import by_step
 from pairmill.catalog.queries.gallery import picture_strips
 from pairmill.catalog.queries.gallery.gallery_file import temporary_gallery_file
@@ -71,8 +71,8 @@ def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
         "cluster_sizes": cluster_sizes(n_clusters, sizes, recipe.balance.cap or 1),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
-        "pair_charts": pair_statistics.similarity_histograms(lake, dataset),
-        "length_charts": pair_statistics.length_histograms(lake, dataset),
+        "pair_charts": similarity_histograms(lake, dataset),
+        "length_charts": length_histograms(lake, dataset),
     }
 
 

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.compare.version_difference import Difference, differences, version_before
+from pairmill.catalog.queries.compare.version_diff import Difference, differences, version_before
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import pair_sample
 from pairmill.catalog.queries.figures.contamination_hits import SetHits, contamination_hits
 from pairmill.catalog.queries.gallery import picture_strips
-from pairmill.catalog.queries.gallery.cluster_names import cluster_names
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.queries.gallery.rule_view import beside
 from pairmill.catalog.recipe.plan import Plan
@@ -22,6 +21,8 @@ PAIRS_SHOWN = 360
 EXTREMES = 10  # pairs shown of each end of a similarity
 FIRST = 8  # kept, and dropped, pictures of the first screen
 IMAGES = 200_000  # of more decided images a sample is shown and broken down
+SHOWN = 6  # pictures of each cause of a difference
+CAUSES = 12  # the largest
 
 
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
         "clusters": _named_clusters(gallery),
         "contaminated": with_benchmark_pictures(contamination_hits(lake, dataset, plan)),
         "before": before,
-        "differences": differences(lake, before, dataset) if before else [],
+        "differences": differences(lake, before, dataset, SHOWN, CAUSES) if before else [],
     }
     rows = list(_rows(found))
     wanted = {(row["sha256"], row["shard"]) for row in rows if row["shard"]}
@@ -69,7 +70,7 @@ def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list
 def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
     """Return the largest clusters with kept pictures and a name."""
     found = picture_strips.clusters(gallery)
-    named = cluster_names(gallery, [each["cluster"] for each in found])
+    named = gallery.cluster_names([each["cluster"] for each in found])
     return [{**each, "name": named[each["cluster"]]} for each in found]
 
 

@@ -137,9 +137,9 @@ def _curated(
     ``about`` is what the run was named by. ``answer`` is what a person said at the gate, '' without one; it is recorded
     with the run.
     """
-    from pairmill.catalog.pending.quarantine import quarantined_share
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
+    from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.run.caption_rate import CaptionRate
     from pairmill.flows.run.demo_models import demo_note
@@ -170,7 +170,7 @@ def _curated(
             opened.progress = CaptionRate(opened, bars, RateArtifact(), every=10.0)
             run_step = FirstCaptions(opened, run_step, create_first_captions)
         published = curate_steps(opened, run_step, retry)
-        share = quarantined_share(opened.lake, opened.writer.run_id)
+        share = OpenLake(opened.lake).quarantined_share(opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
         get_run_logger().warning(visible(note))

@@ -75,15 +75,15 @@ def _exported(
 ) -> State:
     """Write the export; return Completed with its size."""
     from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-    from pairmill.catalog.queries import datasets
     from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
     from pairmill.tasks.release.export.export import export as write
     from pairmill.tasks.run.place.progress import Progress
 
     check_is_lake(lake)
     with create_or_open(lake) as opened:
-        dataset, bars = datasets.find(opened, name), ProgressArtifacts()
+        dataset, bars = OpenLake(opened).dataset(name).version, ProgressArtifacts()
 
         def show(done: int, total: int) -> None:
             bars(Progress(f"export {dataset}", done, total, "pairs"))

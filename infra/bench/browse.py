@@ -26,7 +26,6 @@ from infra.bench.measure import Row, Seconds, cpu, finish, parser, peak_mb, time
 from infra.bench.report import publish_made
 from infra.bench.topics import vectors
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries.gallery.cluster_names import cluster_names
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.queries.gallery.image_vectors import ID_BYTES, ImageVectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
@@ -97,7 +96,7 @@ def _make(folder: Path, images: int) -> None:
 def _measure(lake: Path, given: argparse.Namespace) -> list[Row]:
     """Return a row for each measurement; seconds that happen once come last."""
     opened, once = BrowsedLake(str(lake)), []
-    opened._thumbnails = MadeThumbnail(opened.lake)
+    opened._thumbnails = MadeThumbnail(opened.lake.lake)
     pages = Pages(opened)
     once.append(_row("build the gallery's table, once", timed(lambda: pages.gallery("/gallery"))))
     gallery = opened.gallery("")
@@ -143,7 +142,7 @@ def _pages(pages: Pages, gallery: Gallery, n: int) -> list[Row]:
         _row(f"first page of {n:,} images", first, 1.0),
         _row("next page, sorted by a score", _median(lambda: pages.client.get(f"/gallery/more?{after}")), 0.05),
         _row("first page by a rule", _median(lambda: pages.page(f"/gallery?{rule}")), 1.0),
-        _row(f"names of {len(clusters)} clusters, once", timed(lambda: cluster_names(gallery, clusters))),
+        _row(f"names of {len(clusters)} clusters, once", timed(lambda: gallery.cluster_names(clusters))),
     ]
 
 

@@ -24,7 +24,7 @@ from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.worklist import pending_images
-from pairmill.catalog.queries.compare.changes import changes
+from pairmill.catalog.queries.compare.version_diff import differences
 from pairmill.catalog.queries.datasets import find, funnel
 from pairmill.catalog.queries.explain.why import resolve, scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image
@@ -78,7 +78,7 @@ def measured(lake: Lake, n: int, rounds: int) -> Notes:
         dataset = find(lake, "big")
         if dataset.version > 1:
             before = find(lake, f"big@{dataset.version - 1}")
-            note("what differs between two versions", lambda a=before, b=dataset: changes(lake, a, b))
+            note("what differs between two versions", lambda a=before, b=dataset: differences(lake, a, b, 0))
         note("funnel", lambda dataset=dataset: funnel(lake, dataset))
         one = hashlib.md5(f"o{n * (turn + 1) // (rounds + 1)}".encode()).hexdigest()
         note("why", lambda one=one: _why(lake, one))

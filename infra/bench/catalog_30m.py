@@ -33,7 +33,7 @@ from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.explain.why import resolve, scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image
-from pairmill.catalog.queries.figures.holdings import counts
+from pairmill.catalog.queries.figures.lake_status import counts
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT
 

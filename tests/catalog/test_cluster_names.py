@@ -4,7 +4,6 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.queries.gallery.cluster_names import cluster_names
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 
 
@@ -25,14 +24,14 @@ def test_a_cluster_is_named_by_what_its_pictures_have_and_others_lack(tmp_path: 
         *[(None, [*common, "lighthouse"], "Never counted") for _ in range(9)],
     ]
     opened = gallery(tmp_path / "g", images)
-    names = cluster_names(opened, [1, 2, 3, 99])
+    names = opened.cluster_names([1, 2, 3, 99])
     assert names[1] == "lighthouse, photo" and names[2] == "basket, kitten, sleeping"
-    assert (names[3], names[99]) == ("", "") and cluster_names(opened, []) == {}
+    assert (names[3], names[99]) == ("", "") and opened.cluster_names([]) == {}
     opened.close()
 
 
 def test_a_term_of_one_picture_names_no_larger_cluster(tmp_path: Path):
     images = [(1, ["boat"], "Xylophone"), (1, ["boat"], None), (2, ["tree"], None), (2, ["tree"], None)]
     opened = gallery(tmp_path / "g", images)
-    assert cluster_names(opened, [1, 2]) == {1: "boat", 2: "tree"}
+    assert opened.cluster_names([1, 2]) == {1: "boat", 2: "tree"}
     opened.close()

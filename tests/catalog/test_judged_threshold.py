@@ -5,7 +5,7 @@ import random
 import pytest
 from scipy.stats import beta
 
-from pairmill.catalog.queries.figures.binomial_bound import labels_needed, upper_bound
+from pairmill.catalog.queries.figures.canary_rates import labels_needed, upper_bound
 from pairmill.catalog.queries.judge.judged_threshold import fixed_sequence
 
 SHARE, CONFIDENCE = 0.05, 0.9

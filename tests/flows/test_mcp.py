@@ -58,12 +58,23 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
     tools, answers = asyncio.run(asked(curated, QUESTIONS + attacks))
 
-    assert sorted(tools) == ["funnel", "sample", "sql", "status", "why"]
+    assert sorted(tools) == [
+        "calibrate",
+        "clusters",
+        "datasets",
+        "diff",
+        "funnel",
+        "quarantine",
+        "sample",
+        "sql",
+        "status",
+        "why",
+    ]
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools.values())
     status, funnel, sample, many, image, unknown, too_many = answers[: len(QUESTIONS)]
     assert json.loads(status[1])["datasets"][0]["dataset"] == "demo@1"
-    assert json.loads(funnel[1])["steps"][0].keys() == {"kind", "rule", "n_in", "n_dropped"}
-    assert len(json.loads(sample[1])["pairs"]) == 2
+    assert json.loads(funnel[1])["rows"][0].keys() == {"kind", "rule", "n_in", "n_dropped"}
+    assert len(json.loads(sample[1])["rows"]) == 2
     assert len(json.loads(many[1])["rows"]) == 200 and json.loads(many[1])["more"]
     assert json.loads(image[1])["rows"] == [list(rows(curated, QUESTIONS[4][1]["query"])[0])]
     assert unknown[0] and "knows no 'nothing'" in unknown[1]
@@ -78,7 +89,7 @@ def test_a_statement_that_takes_long_is_stopped(curated: Path, monkeypatch: pyte
     monkeypatch.setattr(lake_tools, "SECONDS", 0.5)
     with pytest.raises(PairmillError, match=r"stopped after 0\.5 s; ask for less"):
         query = "SELECT sum(sqrt(a.range * b.range)) FROM range(10000000) a, range(9999999) b"
-        lake_tools.LakeTools(str(curated)).sql(query)
+        lake_tools.LakeTools(str(curated)).tools()["sql"](query=query)
 
 
 def test_the_instructions_name_every_table():

@@ -16,7 +16,7 @@ from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.changes import changes
+from pairmill.catalog.queries.compare import version_diff
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.upkeep.changed_versions import is_as_published
@@ -69,7 +69,7 @@ def test_five_texts_are_in_the_pairs_the_figures_and_the_pages_of_a_version(plac
     ]
     five, three = (datasets.find(lake, f"small@{version}") for version in (1, 2))
     assert differences(lake, five) == differences(lake, three) == {}
-    assert [(each.cause, each.n) for each in changes(lake, five, three)] == [
+    assert [(each.cause, each.n) for each in version_diff.differences(lake, five, three, 0)] == [
         ("text4, text5, similarity4, similarity5", N)
     ]
     at = ("--lake", str(place))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pairmill as pm
-from pairmill.catalog.queries.gallery.named_clusters import NamedCluster
+from pairmill.catalog.queries.gallery.gallery_query import NamedCluster
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 

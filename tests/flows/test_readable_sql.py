@@ -12,7 +12,7 @@ import pairmill as pm
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.version_clip import version_clip
+from pairmill.flows.api.picture_words import version_clip
 from pairmill.flows.command.cli import main
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows

@@ -7,8 +7,8 @@ import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.figures import lake_status
 from pairmill.catalog.write import lease
-from pairmill.flows.command import pairmill_status
 from tests.worlds.commands import Tell
 from tests.worlds.published import published
 from tests.worlds.shared import opened_new
@@ -68,7 +68,7 @@ def test_a_run_that_begins_while_status_reads_is_not_said_to_be_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
     with opened_new(tmp_path / "lake") as writer:
-        ended, begun = pairmill_status.holder_of, []
+        ended, begun = lake_status.holder_of, []
 
         def begin(metadata: object) -> object:
             found = ended(metadata)  # pyright: ignore
@@ -78,7 +78,7 @@ def test_a_run_that_begins_while_status_reads_is_not_said_to_be_killed(
                 writer.execute("INSERT INTO runs VALUES ('run', 'curate', 'demo', 'running', now(), NULL, '')")
             return found
 
-        monkeypatch.setattr(pairmill_status, "holder_of", begin)
+        monkeypatch.setattr(lake_status, "holder_of", begin)
         told = tell("status", "--lake", str(tmp_path / "lake"))
         begun[0].__exit__(None, None, None)
     (line,) = [line for line in told.splitlines() if line.startswith("run ")]

@@ -55,11 +55,11 @@ def test_what_is_in_quarantine_is_told_by_reason_and_source_with_an_example(plac
     with run(place, **{"ingest.max_pixels": "10000"}) as held:
         kinds = quarantine.fault_counts(held.lake)
         source = str(place / "pages")
-        assert [(kind.reason, kind.stage, kind.source, kind.n) for kind in kinds] == [
+        assert [(kind.reason, kind.stage, kind.source, kind.items) for kind in kinds] == [
             ("bomb", "ingest", source, 2),
             ("not_an_image", "ingest", source, 1),
         ]
-        assert kinds[0].item.endswith("2.jpg") and "256 x 256" in kinds[0].detail
+        assert kinds[0].example.endswith("2.jpg") and "256 x 256" in kinds[0].detail
 
 
 def test_a_reason_that_is_none_is_refused_with_the_nearest_or_with_those_that_are():

@@ -1,15 +1,24 @@
-"""Compare any two dataset versions in figures: pairs gained and lost, by cause and by group, and drift of values."""
+"""Compare any two dataset versions: pairs gained, lost and changed by cause and group, and drift of values.
 
+Only pairs count: an image that both versions dropped, by whatever rule, is not a change.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.queries.compare.changes import changed
-from pairmill.catalog.queries.compare.version_difference import reasons
-from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.datasets import Dataset, published
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LARGEST = 8  # groups of each kind, those with the most gained and lost pairs
-_KINDS = {"entered": "gained", "left": "lost", "changed": "changed"}
+RELATIVE = {"duplicate": "duplicate", "exact_duplicate": "duplicate", "balance": "balance"}
+TEXTS = {"no_text", "max_uses", "same_text"}
 _DOMAIN = "regexp_extract(coalesce(raw_image_url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 _LANGUAGE = "json_extract_string(try_cast(metadata AS JSON), '$.language')"
 # Group: SQL over the columns of ``diff_met``.
@@ -22,13 +31,26 @@ MEASURES = {
 
 
 @dataclass(frozen=True)
-class CauseCount:
-    """``n`` pairs of one ``kind`` ('gained', 'lost', 'changed') with one cause; see `version_difference.Difference`."""
+class Difference:
+    """``n`` pairs of one ``kind`` with one ``cause``, and some images of them.
+
+    Attributes:
+        kind: 'gained', 'lost' or 'changed'.
+        cause: Of gained pairs the rule by which the earlier version dropped the image, 'new' if it did not have the
+            image; of lost pairs the rule by which the later version drops it, 'gone' if it no longer has it; of
+            changed pairs the columns whose values differ, as in 'text1, text2'.
+        why: 'rule' if the recipes have other predicates under the cause's name; 'score' if they have the same one, so
+            that a value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for
+            these steps; 'values' for pairs in both versions.
+        n: Number of pairs.
+        images: Those with the smallest ids, as many as asked for: image_id, sha256 and shard.
+    """
 
     kind: str
     cause: str
     why: str
     n: int
+    images: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,31 +107,125 @@ class VersionDiff:
     gained: int
     lost: int
     changed: int
-    causes: tuple[CauseCount, ...]
+    causes: tuple[Difference, ...]
     groups: tuple[GroupCount, ...]
     drift: tuple[Drift, ...]
 
 
+def version_before(lake: Lake, dataset: Dataset) -> Dataset | None:
+    """Return the newest older version of the dataset that is still there."""
+    older = [each for each in published(lake) if each.name == dataset.name and each.version < dataset.version]
+    return older[-1] if older else None
+
+
 def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
     """Compare the pairs of two versions, which may have other names. 1M pairs each take some 4 s."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {changed(before, after)}")
-    causes = _causes(lake, before, after)
-    of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in _KINDS.values()}
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_changed(before, after)}")
+    causes = _differences(lake, before, after, "diff_pairs", 0)
+    of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in ("gained", "lost", "changed")}
     groups = _groups(lake, before, after) if of_kind["gained"] or of_kind["lost"] else ()
     lake.execute("DROP TABLE diff_pairs")
     return VersionDiff(
-        str(before), str(after), before.n_pairs, after.n_pairs, of_kind["gained"], of_kind["lost"],
-        of_kind["changed"], causes, groups, _drift(lake, before, after),
+        str(before), str(after), before.n_pairs, after.n_pairs, **of_kind, causes=causes, groups=groups,
+        drift=_drift(lake, before, after),
     )  # fmt: skip
 
 
-def _causes(lake: Lake, before: Dataset, after: Dataset) -> tuple[CauseCount, ...]:
-    """Count the differing pairs by kind and cause."""
-    order = "ORDER BY list_position(['entered', 'left', 'changed'], kind), n DESC, cause"
-    counts = "SELECT kind, cause, count(*) AS n FROM diff_pairs GROUP BY kind, cause"
-    rows = lake.query(f"SELECT * FROM ({counts}) {order}")
-    why = reasons(before, after)
-    return tuple(CauseCount(_KINDS[kind], cause, why(kind, cause), n) for kind, cause, n in rows)
+def differences(lake: Lake, before: Dataset, after: Dataset, images: int, most: int = 2**31) -> tuple[Difference, ...]:
+    """Return the ``most`` largest differences with ``images`` of each: gained, lost, changed; each largest first.
+
+    The pairs of both versions are joined once. At 30M pairs that spills some 20 GB to disk.
+    """
+    return _differences(lake, before, after, f"({_changed(before, after)})", images, most)
+
+
+def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
+    """Return the ``image_id`` of every image of one kind and cause."""
+    of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
+    return lake.table(f"SELECT item_id AS image_id FROM ({_changed(before, after)}) WHERE {of_cause}")
+
+
+def _differences(
+    lake: Lake, before: Dataset, after: Dataset, rows: str, images: int, most: int = 2**31
+) -> tuple[Difference, ...]:
+    """Count the rows (see `_changed`) by kind and cause, and select images of each."""
+    ids = f"min(item_id, {images})" if images else "[]"
+    found = lake.query(
+        f"SELECT * FROM (SELECT kind, cause, count(*) AS n, {ids} AS ids FROM {rows} GROUP BY kind, cause "
+        f"ORDER BY n DESC, kind, cause LIMIT {most}) ORDER BY list_position(['gained', 'lost', 'changed'], kind), "
+        "n DESC, cause"
+    )
+    shown = _images(lake, [image_id for row in found for image_id in row[3]])
+    why = _reasons(before, after)
+    return tuple(
+        Difference(kind, cause, why(kind, cause), n, tuple(shown[each] for each in ids if each in shown))
+        for kind, cause, n, ids in found
+    )
+
+
+def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
+    """Return image_id, sha256 and shard of images, by id."""
+    if not image_ids:
+        return {}
+    among = ", ".join(map(quoted, image_ids))
+    rows = lake.rows(
+        f"SELECT image_id, any_value(sha256) AS sha256, any_value(c.shard) AS shard FROM (SELECT * FROM images WHERE "
+        f"image_id IN ({among})) JOIN image_content c USING (sha256) GROUP BY image_id"
+    )
+    return {row["image_id"]: row for row in rows}
+
+
+def _changed(before: Dataset, after: Dataset) -> str:
+    """Return SQL for ``item_id``, ``kind`` and ``cause`` (see `Difference`) of every image whose pair differs."""
+    n = max(before.n_texts, after.n_texts)
+    compared = (
+        "raw_image_url", *text_columns.texts(n), "syn_text", "caption", "alt_text", "tags", "width", "height",
+        *text_columns.similarities(n), "best_similarity", "cluster",
+    )  # fmt: skip
+    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in compared)
+    return f"""WITH met AS MATERIALIZED (
+        SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'gained',
+            if(b.image_id IS NULL, 'lost', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns
+        FROM (SELECT * FROM pairs WHERE {before.where}) a
+            FULL JOIN (SELECT * FROM pairs WHERE {after.where}) b
+        ON a.image_id = b.image_id)
+    SELECT item_id, kind, columns AS cause FROM met WHERE kind = 'changed' AND columns <> ''
+    UNION ALL {_with_cause("gained", before, "new")} UNION ALL {_with_cause("lost", after, "gone")}"""
+
+
+def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
+    """Return SQL for the pairs that only one version has, with the rule by which the ``other`` version dropped them."""
+    alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
+    of_other = f"{other.where} AND kind = 'image' AND item_id IN ({alone})"
+    said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"
+    return (
+        f"SELECT m.item_id, m.kind, coalesce(nullif(d.dropped_by, ''), '{unknown}') FROM met m LEFT JOIN ({said}) d "
+        f"ON d.item_id = m.item_id WHERE m.kind = '{kind}'"
+    )
+
+
+def _reasons(before: Dataset, after: Dataset) -> Callable[[str, str], str]:
+    """Return the function from kind and cause of a `Difference` to its ``why``."""
+    was, now = _predicates(before), _predicates(after)
+    return lambda kind, cause: _why(kind, cause, was, now)
+
+
+def _predicates(dataset: Dataset) -> dict[str, str]:
+    """Return the predicates of the rules on images by name."""
+    return {rule.name: rule.predicate for rule in Recipe.model_validate_json(dataset.recipe).images}
+
+
+def _why(kind: str, cause: str, before: dict[str, str], after: dict[str, str]) -> str:
+    """Return the ``why`` of a difference; arguments are predicates by rule."""
+    if kind == "changed":
+        return "values"
+    if cause in ("new", "gone"):
+        return "source"
+    if cause in RELATIVE:
+        return RELATIVE[cause]
+    if cause in TEXTS:
+        return "texts"
+    return "rule" if before.get(cause) != after.get(cause) else "score"
 
 
 def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ...]:
@@ -117,8 +233,8 @@ def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ..
     columns = f"image_id AS item_id, document_id, cluster, {_DOMAIN} AS domain"
     sides = " UNION ALL ".join(
         f"(SELECT kind, {columns} FROM pairs p JOIN diff_pairs d ON d.item_id = p.image_id AND d.kind = '{kind}' "
-        f"WHERE dataset = {quoted(of.name)} AND version = {of.version})"
-        for kind, of in (("entered", after), ("left", before))
+        f"WHERE {of.where})"
+        for kind, of in (("gained", after), ("lost", before))
     )
     documents = (
         f"SELECT document_id, any_value(source) AS source, any_value({_LANGUAGE}) AS said FROM documents "
@@ -136,8 +252,8 @@ def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ..
     found: list[GroupCount] = []
     for group, value in GROUPS.items():
         counts = (
-            f"SELECT coalesce({value}, '') AS value, count(*) FILTER (kind = 'entered') AS gained, "
-            "count(*) FILTER (kind = 'left') AS lost FROM diff_met GROUP BY ALL"
+            f"SELECT coalesce({value}, '') AS value, count(*) FILTER (kind = 'gained') AS gained, "
+            "count(*) FILTER (kind = 'lost') AS lost FROM diff_met GROUP BY ALL"
         )
         rows = lake.query(f"SELECT * FROM ({counts}) ORDER BY gained + lost DESC, value LIMIT {LARGEST}")
         found += [GroupCount(group, *row) for row in rows if row[0]]
@@ -156,8 +272,7 @@ def _spreads(lake: Lake, dataset: Dataset) -> dict[str, Spread]:
     parts = ", ".join(
         f"count({sql}), avg({sql}), quantile_cont(CAST({sql} AS DOUBLE), [0.1, 0.5, 0.9])" for sql in MEASURES.values()
     )
-    where = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    row = lake.query(f"SELECT {parts} FROM pairs WHERE {where}")[0]
+    row = lake.query(f"SELECT {parts} FROM pairs WHERE {dataset.where}")[0]
     return {
         name: Spread(row[3 * n], row[3 * n + 1], *(row[3 * n + 2] or (None, None, None)))
         for n, name in enumerate(MEASURES)

@@ -3,15 +3,35 @@
 The lake numbers pictures and sentences separately, so a page shows two rows side by side, not one.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.pending.eligible import sentence_rows
-from pairmill.catalog.queries.explain.why import Facts, Scope, select_rows
+from pairmill.catalog.queries.explain.why import Facts, Scope
+from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.terms.score import Stage
 
 MOST = 400  # pictures, and sentences, of one document that are read
+
+
+@dataclass(frozen=True)
+class PicturePage:
+    """An image by its parts (see `explain_image`), and its document in reading order (see `document_items`)."""
+
+    facts: Facts
+    document: Facts
+
+
+def picture_page(lake: Lake, image_id: str, scope: Scope) -> PicturePage | None:
+    """Explain an image with its document; None if the lake does not have it."""
+    with lake.one_snapshot():
+        if not homes_of_images(lake, [image_id]):
+            return None
+        facts = explain_image(lake, image_id, scope)
+        return PicturePage(facts, document_items(lake, facts["origin"]["document_id"], scope))
 
 
 def document_items(lake: Lake, document_id: str, scope: Scope) -> Facts:
@@ -41,13 +61,13 @@ def _pictures(lake: Lake, document_id: str, scope: Scope) -> list[Facts]:
         f"FROM ({of_document} {once}) i "
         f"LEFT JOIN ({decided}) d ON d.item_id = i.image_id ORDER BY i.position, i.image_id"
     )
-    return select_rows(lake, sql)
+    return lake.rows(sql)
 
 
 def _sentences(lake: Lake, document_id: str) -> list[Facts]:
     """Select the document's sentences, each position once."""
     sql = f"SELECT DISTINCT position, content, text FROM sentences WHERE document_id = {quoted(document_id)}"
-    return select_rows(lake, f"{sql} ORDER BY position, content")
+    return lake.rows(f"{sql} ORDER BY position, content")
 
 
 def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]:
@@ -59,5 +79,5 @@ def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]
         "CREATE OR REPLACE TEMP TABLE read_sentences AS SELECT DISTINCT *, NULL::VARCHAR AS shard FROM "
         f"(VALUES {values}) t(content, text)"
     )
-    rows = select_rows(lake, sentence_rows(scope.plan, Stage.CAPTION, scope.upto, "read_sentences"))
+    rows = lake.rows(sentence_rows(scope.plan, Stage.CAPTION, scope.upto, "read_sentences"))
     return {row["content"]: {"dropped_by": row["dropped_by"], "value": row["dropped_value"]} for row in rows}

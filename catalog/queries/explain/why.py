@@ -127,7 +127,7 @@ def _by_id(lake: Lake, key: str) -> Resolved:
         if images:
             return Resolved(images=sorted(row[0] for row in images))
     faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
-    documents = select_rows(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
+    documents = lake.rows(f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
     if documents:
         return Resolved(documents=documents, quarantine=faults)
     return Resolved(sentences=_sentences(lake, key), quarantine=faults)
@@ -153,9 +153,9 @@ def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
     return Resolved(
         [row[0] for row in lake.query(images, (value,))],
         _sentences(lake, content),
-        select_rows(lake, documents, (value,)),
+        lake.rows(documents, (value,)),
         quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
-        select_rows(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
+        lake.rows(_ADDRESSES.format(where=address.format("url")), (value, value)),
     )
 
 
@@ -178,11 +178,6 @@ def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
     """Select at most MOST rows of ``quarantine`` by an SQL condition."""
     columns = "item, source, stage, reason, detail, run_id"
     sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
-    return select_rows(lake, sql, values)
-
-
-def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
-    """Run a query and return its rows as dictionaries by column."""
     return lake.rows(sql, values)
 
 
@@ -192,7 +187,7 @@ def rows_of_key(
     """Select the rows of one key in a table; [] without a query if the table is empty. ``where`` is SQL to append."""
     if table not in scope.filled:
         return []
-    return select_rows(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
+    return lake.rows(f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
 def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
@@ -211,7 +206,7 @@ def scores(
         if scope.plan and scope.plan.chooses_captions and table.table in chosen_captions.chosen_tables(scope.plan):
             only = f"{key} = {quoted(value)}{in_home_shard}"
             rows = chosen_captions.chosen_rows(scope.plan, table.table, scope.upto, only)
-            found |= next(iter(select_rows(lake, f"SELECT {columns} FROM {rows}")), {})
+            found |= next(iter(lake.rows(f"SELECT {columns} FROM {rows}")), {})
             continue
         digest = scope.plan.scorer(table.table) if scope.plan else ""
         if scope.plan and not digest:

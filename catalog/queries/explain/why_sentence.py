@@ -5,7 +5,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.superseded import gone_sentences
 from pairmill.catalog.queries.datasets import published
 from pairmill.catalog.queries.explain.sentence_groups import members
-from pairmill.catalog.queries.explain.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
+from pairmill.catalog.queries.explain.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores
 from pairmill.catalog.terms import text_columns
 
 
@@ -41,13 +41,13 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
 
 def _origin(lake: Lake, content: str) -> Facts:
     """Return the sentence's text, the number of its occurrences and the first MOST of them."""
-    found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
-    first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
+    found = lake.rows("SELECT content, text FROM sentence_content WHERE content = ?", (content,))
+    first = found or lake.rows("SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
     repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
     sql = f"""SELECT s.sentence_id, s.position, d.uri AS document, d.document_id, d.source FROM sentences s
         LEFT JOIN documents d ON d.document_id = s.document_id WHERE s.content = ?
         ORDER BY d.uri, s.position LIMIT {MOST}"""
-    return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
+    return {**first[0], "repeats": repeats, "occurrences": lake.rows(sql, (content,))}
 
 
 def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
@@ -77,7 +77,7 @@ def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
     sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
         AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
     scorer = scope.scorers.get("sentence_clusters", "")
-    rows = select_rows(lake, sql, (content, scope.upto, scorer, scope.dataset is None))
+    rows = lake.rows(sql, (content, scope.upto, scorer, scope.dataset is None))
     return rows[0] if rows else {}
 
 
@@ -85,8 +85,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
     """Return the number of images that the sentence is a candidate for, and the MOST similar of them."""
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
-    rows = select_rows(
-        lake,
+    rows = lake.rows(
         f"""SELECT i.image_id, i.url, m.similarity, count(*) OVER () AS pictures FROM (
             SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
         JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
@@ -104,7 +103,7 @@ def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
     texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([{texts}], ?) AS place FROM pairs
         WHERE dataset = ? AND version = ? AND ? IN ({texts}) ORDER BY image_id LIMIT {MOST}"""
-    return select_rows(lake, sql, (text, scope.dataset.name, scope.dataset.version, text))
+    return lake.rows(sql, (text, scope.dataset.name, scope.dataset.version, text))
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
@@ -112,4 +111,4 @@ def _versions(lake: Lake, text: str) -> list[Facts]:
     most = max((each.n_texts for each in published(lake)), default=text_columns.RELEASED)
     sql = f"""SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN ({", ".join(text_columns.texts(most))})
         GROUP BY ALL ORDER BY ALL"""
-    return select_rows(lake, sql, (text,))
+    return lake.rows(sql, (text,))

@@ -1,17 +1,18 @@
-"""Collect the texts made for an image, for `why`: captions by every captioner, tags and fused texts."""
+"""Collect the texts made for images: captions by every captioner, tags and fused texts."""
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.chosen_captions import chosen_rows, rows_by_text
+from pairmill.catalog.pending.chosen_captions import captioner_rows, chosen_rows, rows_by_text
 from pairmill.catalog.pending.scored_rows import text_digest
-from pairmill.catalog.queries.explain.all_captions import said
+from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why import (
     Facts,
     Scope,
     rows_of_key,
-    select_rows,
 )
-from pairmill.catalog.recipe.plan import CAPTION_TABLES
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
+from pairmill.catalog.terms.error import PairmillError
 
 _TEXTS = {
     "captions": "'caption' AS kind, captioner AS \"by\", text, status",
@@ -48,7 +49,7 @@ def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str
     if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
         return {}
     only = f"sha256 = {quoted(sha256)}{in_home_shard}"
-    rows = select_rows(lake, f"SELECT place, similarity FROM ({said(plan, scope.upto, only)})")
+    rows = lake.rows(f"SELECT place, similarity FROM ({said(plan, scope.upto, only)})")
     chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
     found = {}
     for row in rows:
@@ -73,3 +74,35 @@ def _compared(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tupl
     texts = f"SELECT DISTINCT text FROM captions WHERE {only}"
     sql = f"SELECT text, {by.source[name]} FROM ({texts}) c JOIN {scores} s ON s.input_digest = {text_digest('c.text')}"
     return name, dict(lake.query(sql))
+
+
+def captions_of(lake: Lake, dataset: Dataset) -> str:
+    """Return SQL for (sha256, captions) for the version's images; captions are lists in the recipe's order.
+
+    Each element has captioner, text (NULL unless the status is ok), status and similarity (NULL if not computed).
+
+    Raises:
+        PairmillError: The dataset's recipe has no captioner.
+    """
+    plan = plan_of(lake, dataset)
+    of_version = f"(SELECT sha256 FROM pairs WHERE {dataset.where})"
+    rows = said(plan, dataset.commit, f"sha256 IN {of_version}")
+    if not rows:
+        raise PairmillError(f"dataset '{dataset}' has no captions: its recipe has no captioner. Leave `captions` out.")
+    one = "{'captioner': captioner, 'text': text, 'status': status, 'similarity': similarity}"
+    return f"(SELECT sha256, list({one} ORDER BY place) AS captions FROM ({rows}) GROUP BY sha256)"
+
+
+def said(plan: Plan, upto: int, only: str) -> str:
+    """Return SQL for (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners.
+
+    Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners.
+    """
+    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.of_captioner("captions", place))]
+    return " UNION ALL ".join(
+        f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
+        f"caption_similarity AS similarity FROM {captioner_rows(plan, place, 'captions', upto, only)} c "
+        f"LEFT JOIN {captioner_rows(plan, place, 'caption_similarity', upto, only)} s "
+        f"ON s.sha256 = c.sha256 AND s.input_digest = {text_digest('c.text')}"
+        for place in known
+    )

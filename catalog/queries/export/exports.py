@@ -1,5 +1,6 @@
 """Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -13,7 +14,6 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.queries.datasets import Dataset, find
-from pairmill.catalog.queries.export.shuffled_rows import shuffled
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
@@ -64,7 +64,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
-    of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
+    of_version = dataset.where
     own = text_columns.of_version(dataset.n_texts)
     pairs = f"(SELECT {own} FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
@@ -189,3 +189,60 @@ def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows
         lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     lake.retrying(body)
+
+
+MOST = 100  # hosts and licences that are listed, by their number of rows
+
+
+def rows_of_pairs(dataset: Dataset) -> str:
+    """Return SQL for the address and the document of each pair of a version."""
+    return f"SELECT raw_image_url AS url, document_id FROM pairs WHERE {dataset.where}"
+
+
+def web_hosts(lake: Lake, rows: str) -> list[str]:
+    """Return the addresses of the MOST web hosts with most rows, such as `https://example.org`.
+
+    ``rows`` is a query with the column ``url``.
+    """
+    hosts = f"SELECT regexp_extract(url, '^https?://[^/?#]+') AS host FROM ({rows})"
+    most = f"SELECT host FROM ({hosts}) WHERE host <> '' GROUP BY host ORDER BY count(*) DESC, host LIMIT {MOST}"
+    return [host for (host,) in lake.query(most)]
+
+
+def licences(lake: Lake, rows: str) -> list[str]:
+    """Return the MOST licences with most rows, as `documents.metadata` names them; the lake does not judge them.
+
+    ``rows`` is a query with the column ``document_id``.
+    """
+    named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
+    documents = "SELECT document_id, min(metadata) AS metadata FROM documents GROUP BY document_id"
+    found = f"SELECT coalesce({', '.join(named)}) AS licence FROM ({rows}) p JOIN ({documents}) d USING (document_id)"
+    most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
+    return [licence for (licence,) in lake.query(f"SELECT licence FROM ({found}) WHERE licence <> '' {most}")]
+
+
+_PATHS = ("$.license", '$."dcterms.license"', "$.rights", '$."dc.rights"', '$."dcterms.rights"')
+
+
+def shuffled(seed: int, key: str) -> str:
+    """Return SQL of the order by the sha256 of ``seed`` and the column ``key``, then by the key.
+
+    Hex digits compare as bytes. So the order is the same on every machine, whatever its locale, its threads or the
+    order in which it lists files.
+    """
+    return f"sha256({quoted(f'{seed}/')} || {key}), {key}"
+
+
+def by_shard(lake: Lake, first: int, last: int) -> Iterator[tuple[str, list[int], list[str]]]:
+    """Yield, shard by shard, the gathered rows number ``first`` to ``last`` - 1: (shard, numbers, sha256s).
+
+    Memory is the rows of one shard. DuckDB sorts the rows once, and spills if necessary.
+    """
+    wanted = f"SELECT coalesce(shard, '') AS shard, n, sha256 FROM export_rows WHERE n >= {first} AND n < {last}"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE export_pass AS {wanted} ORDER BY shard, n")
+    try:
+        for (shard,) in lake.query("SELECT DISTINCT shard FROM export_pass ORDER BY shard"):
+            rows = lake.table("SELECT n, sha256 FROM export_pass WHERE shard = ? ORDER BY n", (shard,))
+            yield shard, rows["n"].to_pylist(), rows["sha256"].to_pylist()
+    finally:
+        lake.execute("DROP TABLE IF EXISTS temp.export_pass")

@@ -12,7 +12,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures.pair_sample import LONGEST, of_version
+from pairmill.catalog.queries.figures.pair_sample import LONGEST
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms import text_columns
 
@@ -53,7 +53,7 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     Grouped by a hash of 16 bytes: a group takes some 40 bytes, so that 90M sentences spill to disk at a memory limit
     below 4 GB.
     """
-    texts = f"SELECT unnest([{_texts(dataset)}]) AS text FROM pairs WHERE {of_version(dataset)}"
+    texts = f"SELECT unnest([{_texts(dataset)}]) AS text FROM pairs WHERE {dataset.where}"
     counted = f"SELECT md5_number(text) AS id, count(*) AS n FROM ({texts}) WHERE text IS NOT NULL GROUP BY id"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE given_texts AS {counted}")
     try:
@@ -75,7 +75,7 @@ def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     known = ", ".join(text_columns.similarities(n))
     ranked = (
         f"SELECT unnest(range(1, {n + 1})) AS rank, unnest([{known}]) AS s "
-        f"FROM (SELECT {known} FROM pairs WHERE {of_version(dataset)})"
+        f"FROM (SELECT {known} FROM pairs WHERE {dataset.where})"
     )
     return lake.rows(
         "SELECT rank, count(s) AS n, avg(s) AS mean, min(s) AS lowest, max(s) AS highest "
@@ -85,7 +85,7 @@ def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 def own_document(lake: Lake, dataset: Dataset) -> tuple[int, int]:
     """Return (texts, texts that the picture's own document contains), over the SAMPLE pairs with the smallest ids."""
-    drawn = f"SELECT * FROM pairs WHERE {of_version(dataset)} ORDER BY image_id LIMIT {SAMPLE}"
+    drawn = f"SELECT * FROM pairs WHERE {dataset.where} ORDER BY image_id LIMIT {SAMPLE}"
     texts = f"SELECT document_id, unnest([{_texts(dataset)}]) AS text FROM ({drawn})"
     return lake.query(
         f"""WITH given AS MATERIALIZED (SELECT * FROM ({texts}) WHERE text IS NOT NULL),

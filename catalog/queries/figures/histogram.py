@@ -6,8 +6,10 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
 from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, quantities
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
 
 BINS = 60
@@ -206,3 +208,28 @@ def _near_edges(quantity: Quantity, tables: Sequence[ScoreColumns]) -> list[floa
     read = [table for table in tables if not set(quantity.columns).isdisjoint(table.columns)]
     edges = [edge for edge in (quantity.low, quantity.high) if edge is not None]
     return edges if max((table.stage for table in read), default=Stage.INGEST) >= Stage.LANGUAGE else []
+
+
+SAMPLE = 200_000  # pairs whose texts' lengths are counted
+TEXTS = {"text1": "first sentence", "caption": "caption", "syn_text": "fused text"}
+
+
+def similarity_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:
+    """Return the histogram of each similarity of the pairs that has a value."""
+    names = (*text_columns.similarities(dataset.n_texts), "caption_similarity", "synthetic_similarity")
+    return histograms_of(lake, f"SELECT {', '.join(names)} FROM pairs WHERE {dataset.where}", names, "pair")
+
+
+def length_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:
+    """Return the histogram of the words of each kind of text, over the SAMPLE pairs with the smallest ids.
+
+    Words are counted by spaces: a text in a script without spaces is one word.
+    """
+    columns = ", ".join(
+        f"(length(trim({text})) - length(replace(trim({text}), ' ', '')) + 1)::INTEGER AS \"words of {name}\""
+        for text, name in TEXTS.items()
+    )
+    drawn = f"SELECT {', '.join(TEXTS)} FROM pairs WHERE {dataset.where} ORDER BY image_id LIMIT {SAMPLE}"
+    blank = ", ".join(f"nullif({text}, '') AS {text}" for text in TEXTS)
+    names = tuple(f"words of {name}" for name in TEXTS.values())
+    return histograms_of(lake, f"SELECT {columns} FROM (SELECT {blank} FROM ({drawn}))", names, "pair")

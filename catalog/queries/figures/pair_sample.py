@@ -23,7 +23,7 @@ def sample(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, An
     Ids first: one pass over one column, then only the wide rows of the sample.
     """
     order = "ORDER BY sha256(image_id || ?), image_id LIMIT ?"
-    drawn = lake.query(f"SELECT image_id FROM pairs WHERE {of_version(dataset)} {order}", (str(seed), n))
+    drawn = lake.query(f"SELECT image_id FROM pairs WHERE {dataset.where} {order}", (str(seed), n))
     return pairs_of(lake, dataset, [row[0] for row in drawn])
 
 
@@ -34,7 +34,7 @@ def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[d
     """
     ids: dict[tuple[str, str], list[str]] = {}
     for column in SIMILARITIES:
-        known = f"SELECT image_id FROM pairs WHERE {of_version(dataset)} AND isfinite({column}) ORDER BY {column}"
+        known = f"SELECT image_id FROM pairs WHERE {dataset.where} AND isfinite({column}) ORDER BY {column}"
         for end, order in (("worst", "ASC"), ("best", "DESC")):
             ids[column, end] = [row[0] for row in lake.query(f"{known} {order}, image_id LIMIT {n}")]
     rows = {row["image_id"]: row for row in pairs_of(lake, dataset, list(dict.fromkeys(chain(*ids.values()))))}
@@ -50,15 +50,10 @@ def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[st
     texts = (*text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"
-    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {of_version(dataset)}"
+    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
     rows = lake.rows(
         f"SELECT p.* REPLACE ({cut}), c.shard FROM ({own} AND image_id IN ({among})) p "
         "LEFT JOIN image_content c ON c.sha256 = p.sha256"
     )
     place = {image_id: n for n, image_id in enumerate(image_ids)}
     return sorted(rows, key=lambda row: place[row["image_id"]])
-
-
-def of_version(dataset: Dataset) -> str:
-    """Return the SQL condition for the rows of a version."""
-    return f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"

@@ -37,8 +37,7 @@ def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """Return the scorers of the version, with everything needed to compute the same values again."""
-    return _rows(
-        lake,
+    return lake.rows(
         "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
         'FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest',
         (dataset.name, dataset.version),
@@ -48,7 +47,7 @@ def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
     """Count the documents and quarantine rows in the lake when the version was cut."""
     parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
-    return _rows(lake, f"SELECT {parts}", (dataset.commit,) * 2)[0]
+    return lake.rows(f"SELECT {parts}", (dataset.commit,) * 2)[0]
 
 
 def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
@@ -89,14 +88,12 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Count duplicate ``edges`` and their images by kind, and the ``groups``, ``members`` and ``largest`` group."""
     known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
     key = (dataset.name, dataset.version, dataset.commit)
-    edges = _rows(
-        lake,
+    edges = lake.rows(
         "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
         f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {known}) GROUP BY kind ORDER BY kind",
         key,
     )
-    groups = _rows(
-        lake,
+    groups = lake.rows(
         "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM image_groups "
         f"WHERE {known} AND commit = (SELECT max(commit) FROM image_groups WHERE {known})",
         key * 2,
@@ -107,8 +104,7 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest`` group."""
     known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
-    return _rows(
-        lake,
+    return lake.rows(
         "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
         f"sentence_groups WHERE {known} AND commit = (SELECT max(commit) FROM sentence_groups WHERE {known})",
         (dataset.name, dataset.version, dataset.commit) * 2,
@@ -129,8 +125,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
         kind = (
             f"'{table} by ' || captioner" if table == "captions" and len(plan.recipe.captioners) > 1 else f"'{table}'"
         )
-        found += _rows(
-            lake,
+        found += lake.rows(
             f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
             f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "
             f"pairs WHERE dataset = ? AND version = ?) GROUP BY ALL ORDER BY n DESC, kind, {status}",
@@ -141,8 +136,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """Count quarantine rows by reason and stage, most frequent first, with EXAMPLES of each."""
-    return _rows(
-        lake,
+    return lake.rows(
         "SELECT reason, stage, count(*) AS n, "
         f"min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples "
         "FROM quarantine WHERE commit <= ? GROUP BY reason, stage ORDER BY n DESC, reason, stage",
@@ -155,8 +149,7 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
     A job that fills several tables records its seconds in each partition, so each (shard, seconds) is counted once.
     """
-    tables = _rows(
-        lake,
+    tables = lake.rows(
         """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
         FROM (SELECT step, "table" AS t, min("commit") AS first, sum(rows) AS n, sum(bytes) AS bytes FROM partitions
             JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
@@ -170,8 +163,3 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     )
     seconds = dict(spent)
     return [{**row, "seconds": seconds.get(row["step"], 0.0)} for row in tables]
-
-
-def _rows(lake: Lake, sql: str, params: tuple) -> list[dict[str, Any]]:
-    """Run a query and return its rows as dictionaries."""
-    return lake.rows(sql, params)

@@ -23,6 +23,13 @@ FACETS = {"source": "_source", "domain": "_domain", "language": "_language", "fo
 _TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR")
 _CARD = ("image_id", "sha256", "shard", "width", "height", "alt_text", "url", "dropped_by", "_value", "_text1")
 
+TERMS = 3  # of a cluster's name
+SAMPLED = 200_000  # pictures that the names come from, those with the smallest ids, which are hashes
+_WORD = "[a-zà-öø-ÿ]{4,}"
+_DULL = ("about", "also", "been", "from", "have", "here", "into", "more", "other", "over", "some", "than", "that",
+         "their", "them", "then", "there", "these", "they", "this", "very", "were", "what", "when", "where", "which",
+         "will", "with", "your")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -72,6 +79,27 @@ class GalleryPage:
 
     images: list[dict[str, Any]]
     after: str
+
+
+@dataclass(frozen=True)
+class NamedCluster:
+    """One cluster of a version.
+
+    Attributes:
+        cluster: Its number, as in ``pairs.cluster``.
+        name: Terms that its pictures have more often than others; '' without texts.
+        images: Images of the version in it, whatever drops them.
+        before: Those that reach the cap.
+        kept: Those that the version keeps.
+        example: The kept image with the smallest id; '' without one.
+    """
+
+    cluster: int
+    name: str
+    images: int
+    before: int
+    kept: int
+    example: str
 
 
 class Gallery:
@@ -143,6 +171,47 @@ class Gallery:
         each = "SELECT unnest(_tags) AS value FROM images"
         sql = f"SELECT value, count(*) AS n FROM ({each}) GROUP BY ALL ORDER BY n DESC, value LIMIT {FACET_VALUES}"
         return [(row["value"], row["n"]) for row in self.rows(sql)]
+
+    def cluster_names(self, clusters: Sequence[int]) -> dict[int, str]:
+        """Return a name of each cluster, such as 'lighthouse, sea': its TERMS most telling terms; '' without texts.
+
+        A term is a tag, or where a picture has no tags a word of four letters or more of its first text. It tells
+        p * ln(p / q) of its cluster, where p is its share of the cluster's pictures and q of all pictures: the terms of
+        Kullback and Leibler's divergence.
+        """
+        if not clusters:
+            return {}
+        among = ", ".join(str(int(each)) for each in clusters)
+        dull = ", ".join(f"'{word}'" for word in _DULL)
+        words = f"regexp_extract_all(lower(coalesce(_text1, '')), '{_WORD}')"
+        sql = f"""WITH pictures AS MATERIALIZED (SELECT cluster,
+                list_distinct(if(len(_tags) > 0, _tags, list_filter({words}, w -> w NOT IN ({dull})))) AS terms
+            FROM (SELECT * FROM images ORDER BY image_id LIMIT {SAMPLED}) WHERE cluster IS NOT NULL),
+        each AS MATERIALIZED (SELECT cluster, unnest(terms) AS term FROM pictures),
+        sizes AS (SELECT cluster, count(*) AS n FROM pictures GROUP BY ALL),
+        shares AS (SELECT term, count(*) / (SELECT count(*) FROM pictures) AS q FROM each GROUP BY ALL),
+        own AS (SELECT cluster, term, count(*) AS n FROM each WHERE cluster IN ({among}) GROUP BY ALL),
+        told AS (SELECT cluster, term, own.n / sizes.n AS p, q
+            FROM own JOIN sizes USING (cluster) JOIN shares USING (term)
+            WHERE own.n > 1 OR sizes.n = 1),
+        best AS (SELECT *, row_number() OVER (PARTITION BY cluster ORDER BY p * ln(p / q) DESC, term) AS place
+            FROM told)
+        SELECT cluster, string_agg(term, ', ' ORDER BY place) AS name FROM best WHERE place <= {TERMS}
+        GROUP BY cluster"""
+        return {each: "" for each in clusters} | {row["cluster"]: row["name"] for row in self.rows(sql)}
+
+    def named_clusters(self, most: int) -> list[NamedCluster]:
+        """Return the ``most`` largest clusters, by the images that reach the cap."""
+        reached = "dropped_by IN ('', 'balance', 'max_uses')"
+        rows = self.rows(
+            f"SELECT cluster, count(*) AS images, count(*) FILTER ({reached}) AS before, "
+            "count(*) FILTER (dropped_by = '') AS kept, "
+            "coalesce(min(image_id) FILTER (dropped_by = ''), '') AS example "
+            "FROM images WHERE cluster IS NOT NULL GROUP BY cluster "
+            f"ORDER BY before DESC, images DESC, cluster LIMIT {most}"
+        )
+        names = self.cluster_names([row["cluster"] for row in rows])
+        return [NamedCluster(name=names[row["cluster"]], **row) for row in rows]
 
     def image(self, image_id: str) -> dict[str, Any] | None:
         """Return all columns of one image, None if the gallery does not have it."""

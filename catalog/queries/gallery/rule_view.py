@@ -12,7 +12,7 @@ from pairmill.catalog.queries.figures.histogram import Histogram, histogram
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.plan import Check, Plan
-from pairmill.catalog.recipe.thresholds import Quantity, quantities
+from pairmill.catalog.recipe.thresholds import Quantity, bounds, quantities
 
 SAMPLE = 2_000
 NEAR = 8
@@ -21,12 +21,12 @@ _TABLES = {"image": ("images", "image_id"), "sentence": ("sentences", "content")
 
 @dataclass(frozen=True)
 class RuleView:
-    """One rule on images or sentences, with the distribution of the values that it compares.
+    """One rule on images or sentences, with the distribution of what it compares, and items beside its edges.
 
     ``quantity``: what the rule compares, if the rule is a lower or upper threshold and nothing else; only such a
     threshold can be moved. ``kind``: 'image' or 'sentence'. ``histograms``: of each quantity that has values, the
     movable one alone if there is one. ``sample``: of each sampled item its value, whether it passes all other rules
-    that judge it, and whether it is kept.
+    that judge it, and whether it is kept. ``near``: see `beside`.
     """
 
     kind: str
@@ -34,6 +34,7 @@ class RuleView:
     quantity: Quantity | None
     histograms: tuple[Histogram, ...]
     sample: tuple[tuple[float | None, bool, bool], ...]
+    near: dict[str, list[dict[str, Any]]]
 
 
 def rule_views(gallery: Gallery, plan: Plan) -> list[RuleView]:
@@ -77,6 +78,12 @@ def beside(gallery: Gallery, quantity: Quantity, kind: str = "image") -> dict[st
     return found
 
 
+def beside_predicate(gallery: Gallery, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the items beside every threshold of a predicate; see `beside`. Raise BadPredicate if it is none."""
+    known = bounds(rule, predicate.normal_form(rule, keep)).values()
+    return {side: rows for each in known for side, rows in beside(gallery, each, kind).items()}
+
+
 def _view(gallery: Gallery, kind: str, check: Check, others: list[Check]) -> RuleView:
     table, key = _TABLES[kind]
     types = gallery.columns(kind)
@@ -88,7 +95,8 @@ def _view(gallery: Gallery, kind: str, check: Check, others: list[Check]) -> Rul
     columns = f"{value} AS value, {passing} AS others, coalesce(dropped_by = '', false) AS kept"
     rows = gallery.rows(f"SELECT {columns} FROM {table} ORDER BY {key} LIMIT {SAMPLE}") if quantity else []
     sample = tuple((row["value"], row["others"], row["kept"]) for row in rows)
-    return RuleView(kind, check, quantity, tuple(each for each in drawn if each), sample)
+    near = beside(gallery, quantity, kind) if quantity else {}
+    return RuleView(kind, check, quantity, tuple(each for each in drawn if each), sample, near)
 
 
 def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:

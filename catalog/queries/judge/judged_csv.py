@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.sample_draw import MOST, images_of
+from pairmill.catalog.queries.judge.sample_draw import MOST_JUDGED, images_of
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Id, Judgement
 
@@ -21,7 +21,7 @@ class JudgedLine(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     sample_id: Id
-    position: Annotated[int, Field(ge=0, lt=MOST)]
+    position: Annotated[int, Field(ge=0, lt=MOST_JUDGED)]
     image_id: Id
     verdict: Literal["match", "mismatch", "unsure", ""] = ""
     text: str = Field("", max_length=100_000)

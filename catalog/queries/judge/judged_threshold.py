@@ -7,13 +7,13 @@ before they were seen.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures.binomial_bound import labels_needed, upper_bound
+from pairmill.catalog.queries.figures.canary_rates import labels_needed, upper_bound
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_samples import JudgedSample
+from pairmill.catalog.queries.judge.sample_draw import JudgedSample
 from pairmill.catalog.terms.error import PairmillError
 
 EXPECTED = 1.25  # times the labels needed without a wrong one, which a candidate is to expect before it is tested
@@ -48,13 +48,17 @@ class Candidate:
 class JudgedThreshold:
     """The candidates from strict to loose, and the ``threshold`` chosen among them; None if the strictest fails.
 
-    ``judged``: items of the sample, from its first on without a gap, that have a judgement.
+    ``judged``: items of the sample, from its first on without a gap, that have a judgement. ``quantity``: SQL of what
+    ``rule`` compares. ``scorers``: digests, by name, of the models that the threshold is valid for.
     """
 
     sample_id: str
+    rule: str
+    quantity: str
     judged: int
     candidates: tuple[Candidate, ...]
     threshold: float | None
+    scorers: dict[str, str] = field(default_factory=dict)
 
 
 def fixed_sequence(
@@ -103,7 +107,8 @@ def judged_threshold(
     labels = _labels(judged)
     tested = fixed_sequence(labels, _populations(gallery, judged, candidates), share, confidence)
     holding = [each.threshold for each in tested if each.outcome == "holds"]
-    return JudgedThreshold(judged.sample.sample_id, len(labels), tested, min(holding, default=None))
+    of = judged.sample
+    return JudgedThreshold(of.sample_id, of.rule, of.quantity, len(labels), tested, min(holding, default=None))
 
 
 def sample_of(judged: Sequence[JudgedSample], dataset: Dataset, rule: str) -> JudgedSample | None:

@@ -1,9 +1,11 @@
-"""Draw simple random samples of a version's images above a threshold, for people to judge.
+"""Draw simple random samples of a version's images above a threshold, for people to judge, and read their judgements.
 
 Images near the threshold alone cannot tell how many of all kept ones are wrong; a simple random sample can.
 """
 
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
@@ -13,9 +15,9 @@ from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import Quantity, quantities
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.judgement_log import DrawnSample, new_id
+from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, new_id, read_log
 
-MOST = 2_000  # images of one sample; 77 judgements without an error bound a share by 3 % at 90 % confidence
+MOST_JUDGED = 2_000  # images of one sample; 77 judgements without an error bound a share by 3 % at 90 % confidence
 _TEXTS = {
     "alt_similarity": "alt text",
     "caption_similarity": "caption",
@@ -44,7 +46,7 @@ def drawn_sample(gallery: Gallery, dataset: Dataset, check: Check, threshold: fl
     )  # fmt: skip
 
 
-def images_of(gallery: Gallery, sample: DrawnSample, most: int = MOST) -> list[dict[str, Any]]:
+def images_of(gallery: Gallery, sample: DrawnSample, most: int = MOST_JUDGED) -> list[dict[str, Any]]:
     """Return the first ``most`` images of a sample (image_id, sha256, value, dropped_by), in its order.
 
     At 1M images this takes 0.6 s, most of it for the hashes.
@@ -89,3 +91,43 @@ def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[s
 def _frame(quantity: str, rule: str, threshold: float) -> str:
     """Return SQL for the frame. NULL is below every threshold."""
     return f"dropped_by IN ('', {quoted(rule)}) AND CAST({quantity} AS DOUBLE) >= {threshold!r}::DOUBLE"
+
+
+Line = TypeVar("Line", DrawnSample, Judgement)
+
+
+@dataclass(frozen=True)
+class JudgedSample:
+    """A sample, and the judgement that counts of each image and judge, in the order of the sample."""
+
+    sample: DrawnSample
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """The number of judgements by verdict."""
+        return Counter(each.verdict for each in self.judgements)
+
+
+def judged_samples(lake: Lake) -> tuple[JudgedSample, ...]:
+    """Return every sample with its judgements, the newest sample first; registered or not makes no difference."""
+    logged = read_log(lake)
+    samples = {each.sample_id: each for each in (*_registered(lake, DrawnSample), *logged.samples)}
+    every = {each.judgement_id: each for each in (*_registered(lake, Judgement), *logged.judgements)}
+    newest: dict[tuple[str, str, str], Judgement] = {}
+    for each in sorted(every.values(), key=lambda each: (each.at, each.judgement_id)):
+        newest[each.sample_id, each.image_id, each.judge] = each
+    found = sorted(samples.values(), key=lambda each: (each.at, each.sample_id), reverse=True)
+    return tuple(JudgedSample(sample, _counting(sample, newest)) for sample in found)
+
+
+def _counting(sample: DrawnSample, newest: dict[tuple[str, str, str], Judgement]) -> tuple[Judgement, ...]:
+    own = (each for each in newest.values() if each.sample_id == sample.sample_id and each.verdict != "undone")
+    return tuple(sorted(own, key=lambda each: (each.position, each.judge)))
+
+
+def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
+    """Read the registered rows of ``kind``."""
+    table = "judgement_samples" if kind is DrawnSample else "judgements"
+    columns = ", ".join(f'"{name}"' for name in kind.model_fields if name != "line")
+    return [kind.model_validate(row) for row in lake.rows(f"SELECT {columns} FROM {table}")]

@@ -57,7 +57,7 @@ READING = frozenset(
         "ducklake_last_committed_snapshot",
         "ducklake_options",
         *MACROS,
-        "pictures_of_words",  # of pairmill.flows.api.words_in_sql
+        "pictures_of_words",  # of pairmill.flows.api.picture_words
         "duckdb_functions",
         "duckdb_types",
         "duckdb_keywords",

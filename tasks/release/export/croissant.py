@@ -8,7 +8,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.datasets import Dataset, funnel
-from pairmill.catalog.queries.export.origins import licences, rows_of_pairs, web_hosts
+from pairmill.catalog.queries.export.exports import licences, rows_of_pairs, web_hosts
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.gallery.concepts import Concept
 

@@ -20,7 +20,7 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.explain.all_captions import captions_of
+from pairmill.catalog.queries.explain.why_texts import captions_of
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.export.interleaved_rows import unordered_documents
 from pairmill.catalog.queries.figures.report import plan_of

@@ -17,7 +17,7 @@ import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.spill import parent_of
-from pairmill.catalog.queries.export import shuffled_rows
+from pairmill.catalog.queries.export.exports import by_shard
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.pictures import Paths, Row, stored_pictures
 
@@ -80,7 +80,7 @@ class ShuffledPictures:
         last = min(max(fitting, number + 1), number + BUCKETS, len(self._ends) - 1)
         self._open.close()
         self._buckets = {n: self._open.enter_context(self._temporary()) for n in range(number, last)}
-        shards = shuffled_rows.by_shard(self._lake, int(self._ends[number]), int(self._ends[last]))
+        shards = by_shard(self._lake, int(self._ends[number]), int(self._ends[last]))
         for shard, numbers, shas in shards:
             self._sort_in(shard, numbers, shas)
 

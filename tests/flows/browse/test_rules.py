@@ -7,9 +7,10 @@ from urllib.parse import quote
 import pytest
 from lxml import html
 
+import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.trial_cut import cut_plan, trial_cut, with_rule
+from pairmill.catalog.queries.compare.version_plan import cut_plan, fates_by_both
 from pairmill.catalog.queries.sql.sentence_decisions import sentence_decisions
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import changed, load, validated
@@ -66,25 +67,27 @@ def test_a_rule_on_sentences_shows_their_values_and_the_texts_beside_its_thresho
 
 
 def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
+    with pm.open(small) as opened:
+        same = opened.try_recut("small", {"images.short_side.keep": "least(width, height) >= 40"})
+        assert not same.moved and same.kept == same.kept_before == 9
+        found = opened.try_recut("small", {"images.short_side.keep": "least(width, height) >= 85"})
     with create_or_open(small, read_only=True) as lake:
         plan = cut_plan(lake, datasets.find(lake, "small"))
-        same = trial_cut(lake, plan, with_rule(plan, "image", "short_side", "least(width, height) >= 40"))
-        assert not same.moved and same.kept_after == same.kept_before == 9
-        changed = with_rule(plan, "image", "short_side", "least(width, height) >= 85")
-        found = trial_cut(lake, plan, changed)
         content = plan.recipe.record() | {"images": [{"name": "short_side", "keep": "least(width, height) >= 85"}]}
-        whole = trial_cut(lake, plan, compile_plan(validated(content, "small"), plan.scorers))
-        assert found == whole and found.moved
+        whole = fates_by_both(lake, plan, compile_plan(validated(content, "small"), plan.scorers))
+        assert found.moved == [each for each in whole if each[0] != each[1]] != []
+        assert found.kept == sum(n for _, fate, n in whole if not fate)
         assert found.images == lake.query("SELECT count(*) FROM images")[0][0]
 
 
 def test_the_cut_of_an_unchanged_rule_is_that_of_the_published_version(lake: Path):
     with create_or_open(lake, read_only=True) as opened:
         plan = cut_plan(opened, datasets.find(opened, "demo"))
-        found = trial_cut(opened, plan, plan)
+        found = fates_by_both(opened, plan, plan)
         decided = opened.query("SELECT dropped_by, count(*) FROM decisions GROUP BY 1 ORDER BY 1")
         assert opened.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY 1 ORDER BY 1") == decided
-        assert not found.moved and found.kept_before == opened.query("SELECT count(*) FROM pairs")[0][0]
+        assert all(was == now for was, now, _ in found)
+        assert sum(n for was, _, n in found if not was) == opened.query("SELECT count(*) FROM pairs")[0][0]
 
 
 def test_a_tried_rule_is_shown_with_its_numbers_and_as_a_setting(small_pages: Pages, small: Path):

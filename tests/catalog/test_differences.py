@@ -8,17 +8,18 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.compare.changes import Change, changes
+from pairmill.catalog.queries.compare.version_diff import differences
 from pairmill.catalog.queries.datasets import Dataset
 from tests.examples import examples
 
 FATES = st.sampled_from(["", "", "sharp", "balance"])
 PAIR = st.tuples(st.sampled_from(["one", "two", None]), st.sampled_from(["a caption", None]))
+RECIPE = '{"name": "some", "models": {"clip": "open_clip:ViT-B-32/laion"}}'
 VERSION = st.dictionaries(st.sampled_from([f"i{n}" for n in range(12)]), st.tuples(FATES, PAIR), min_size=1)
 
 
 def dataset(version: int) -> Dataset:
-    return Dataset("some", version, "{}", version, "", False, 0, None, "run", datetime.now(UTC))
+    return Dataset("some", version, RECIPE, version, "", False, 0, None, "run", datetime.now(UTC))
 
 
 def fill(lake: Lake, version: int, items: dict[str, tuple[str, tuple[str | None, str | None]]]) -> None:
@@ -40,9 +41,9 @@ def expected(before: dict, after: dict) -> Counter:
     for name in before | after:
         old, new = before.get(name, ("gone", None)), after.get(name, ("gone", None))
         if old[0] and not new[0]:
-            found["entered", "new" if name not in before else old[0]] += 1
+            found["gained", "new" if name not in before else old[0]] += 1
         elif new[0] and not old[0]:
-            found["left", new[0]] += 1
+            found["lost", new[0]] += 1
         elif not old[0] and old[1] != new[1]:
             columns = [column for n, column in enumerate(("text1", "caption")) if old[1][n] != new[1][n]]
             found["changed", ", ".join(columns)] += 1
@@ -51,18 +52,22 @@ def expected(before: dict, after: dict) -> Counter:
 
 @given(before=VERSION, after=VERSION)
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pairs_that_entered_left_or_changed_are_told_by_cause(lake: Lake, before: dict, after: dict):
+def test_pairs_gained_lost_or_changed_are_told_by_cause(lake: Lake, before: dict, after: dict):
     lake.execute("DELETE FROM decisions; DELETE FROM pairs")
     fill(lake, 1, before)
     fill(lake, 2, after)
-    found = changes(lake, dataset(1), dataset(2))
+    found = differences(lake, dataset(1), dataset(2), 0)
     assert {(each.kind, each.cause): each.n for each in found} == expected(before, after)
-    assert changes(lake, dataset(1), dataset(1)) == []
+    assert differences(lake, dataset(1), dataset(1), 0) == ()
 
 
 def test_the_commonest_causes_come_first(lake: Lake):
     same = (None, None)
     fill(lake, 1, {"a": ("sharp", same), "b": ("balance", same), "c": ("balance", same), "d": ("", same)})
     fill(lake, 2, {"a": ("", same), "b": ("", same), "c": ("", same), "d": ("sharp", same)})
-    found = changes(lake, dataset(1), dataset(2))
-    assert found == [Change("entered", "balance", 2), Change("entered", "sharp", 1), Change("left", "sharp", 1)]
+    found = differences(lake, dataset(1), dataset(2), 0)
+    assert [(each.kind, each.cause, each.n) for each in found] == [
+        ("gained", "balance", 2),
+        ("gained", "sharp", 1),
+        ("lost", "sharp", 1),
+    ]

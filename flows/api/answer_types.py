@@ -1,0 +1,34 @@
+"""Name the types of questions and answers, for those who annotate, check or build them."""
+
+from pairmill.catalog.pending.quarantine import FaultCount as FaultCount
+from pairmill.catalog.queries.compare.version_diff import Difference as Difference
+from pairmill.catalog.queries.compare.version_diff import Spread as Spread
+from pairmill.catalog.queries.compare.version_diff import VersionDiff as VersionDiff
+from pairmill.catalog.queries.datasets import Dataset as Dataset
+from pairmill.catalog.queries.datasets import FunnelStep as FunnelStep
+from pairmill.catalog.queries.datasets import PublishedVersion as PublishedVersion
+from pairmill.catalog.queries.explain.document_items import PicturePage as PicturePage
+from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
+from pairmill.catalog.queries.explain.why import Facts as Facts
+from pairmill.catalog.queries.explain.why import Scope as Scope
+from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
+from pairmill.catalog.queries.figures.token_usage import StepUsage as StepUsage
+from pairmill.catalog.queries.gallery.gallery_query import FACETS as FACETS
+from pairmill.catalog.queries.gallery.gallery_query import Choice as Choice
+from pairmill.catalog.queries.gallery.gallery_query import Gallery as Gallery
+from pairmill.catalog.queries.gallery.gallery_query import GalleryPage as GalleryPage
+from pairmill.catalog.queries.gallery.gallery_query import ImageSet as ImageSet
+from pairmill.catalog.queries.gallery.gallery_query import NamedCluster as NamedCluster
+from pairmill.catalog.queries.gallery.gallery_query import SortOrder as SortOrder
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors as ImageVectors
+from pairmill.catalog.queries.gallery.rule_view import RuleView as RuleView
+from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold as JudgedThreshold
+from pairmill.catalog.queries.judge.judging import VersionJudging as VersionJudging
+from pairmill.catalog.queries.judge.sample_draw import MOST_JUDGED as MOST_JUDGED
+from pairmill.catalog.queries.judge.sample_draw import JudgedSample as JudgedSample
+from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
+from pairmill.catalog.recipe.thresholds import Quantity as Quantity
+from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
+from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
+from pairmill.tasks.recut import CutTrial as CutTrial
+from pairmill.tasks.release.gallery.concepts import Concept as Concept
