@@ -33,9 +33,6 @@ def write_export(args: Namespace) -> int:
         found = export(lake, *place, progress=show, gaps=gaps, **chosen)
     unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
     print(visible(f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
-    if found.unordered:
-        print(f"left out: {found.unordered:,} documents that an older Pairmill read, without the order of their texts "
-              "and pictures; a run over their sources into a new lake records it")  # fmt: skip
     if args.push:
         print(visible(f"uploaded to {push(found.uri, stem(dataset), args.push)}"))
     return 0

@@ -42,7 +42,7 @@ def test_a_new_lake_has_its_tables_and_leaves_its_mark_and_three_names_in_the_fo
     ]
 
 
-def test_a_lake_of_before_there_were_marks_has_them_once_it_is_opened_to_be_written(tmp_path: Path) -> None:
+def test_a_lake_whose_marks_are_gone_has_them_once_it_is_opened_to_be_written(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "lake.yaml").write_text("data_path: ../images")
     for uri, folders in (

@@ -230,17 +230,6 @@ def test_another_lakes_export_of_a_dataset_of_that_name_is_left_alone(lake: Lake
     assert files(tmp_path / "out") == before
 
 
-def test_an_export_of_before_there_were_marks_is_continued(lake: Lake, tmp_path: Path, small_tars: None):
-    export(lake, "small", 1, str(tmp_path))
-    whole = files(tmp_path)
-    (tmp_path / ".pairmill").unlink()
-    (tmp_path / "small-v1-000003.tar").unlink()
-    (tmp_path / ".manifest.json").rename(tmp_path / ".progress.json")
-    os.utime(tmp_path / "small-v1-000000.tar", (1, 1))
-    export(lake, "small", 1, str(tmp_path))
-    assert files(tmp_path) == whole and (tmp_path / ".pairmill").exists()
-
-
 def test_no_export_is_written_into_the_data_of_its_lake(lake: Lake):
     with pytest.raises(PairmillError, match="lies in the data of the lake itself"):
         export(lake, "small", 1, f"{lake.data_path}export")

@@ -217,20 +217,3 @@ def test_a_card_that_its_owner_edited_stays(lake: Lake, tmp_path: Path):
     (tmp_path / "small-v1-000000.tar").unlink()
     export(lake, "small", 1, str(tmp_path))
     assert (tmp_path / "README.md").read_text().endswith("Mine.\n")
-
-
-@pytest.mark.parametrize("finished", [True, False])
-@pytest.mark.parametrize("marked", [True, False])
-def test_an_export_of_an_older_pairmill_is_written_anew_in_todays_form(
-    lake: Lake, tmp_path: Path, finished: bool, marked: bool
-):
-    export(lake, "small", 1, str(tmp_path))
-    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    listing = json.loads((tmp_path / ".manifest.json").read_text())
-    del listing["layout"]
-    (tmp_path / ("manifest.json" if finished else "progress.json")).write_text(json.dumps(listing))
-    (tmp_path / "small-v1-000000.tar").write_bytes(b"members of three endings")
-    for name in (".manifest.json", "README.md", *([] if marked else [".pairmill"])):
-        (tmp_path / name).unlink()
-    export(lake, "small", 1, str(tmp_path))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole

@@ -264,8 +264,6 @@ def test_a_lake_inside_its_own_source_is_never_read(tmp_path: Path):
             assert items == [(str(tmp_path / "lake"), "left_out")]
             (tmp_path / "lake" / "reports").mkdir(exist_ok=True)
             (tmp_path / "lake" / "reports" / "demo-1.html").write_text("<p>A report of 1.jpg.</p>")
-            # An older Pairmill left no mark.
-            (tmp_path / "lake" / ".pairmill").unlink()
 
 
 def texts_of(held: Session) -> list[str]:

@@ -37,6 +37,7 @@ SECONDS = 1_750_000_000  # time of all pages, because etags depend on it
 SETTINGS = ("balance.cap=30", "imported=[kilobytes]")
 DOCUMENTS = 5
 RUN = ("run", "demo", "--source", str(PAGES), *(word for each in SETTINGS for word in ("--set", each)))
+PLACEMENT = {"version", "batch_size", "connections", "per_host", "seconds", "retries"}  # no identity has them
 SCRATCH = (".facts", ".browse", "reports")
 
 
@@ -95,7 +96,7 @@ def defaults() -> dict[str, Any]:
     for score in declared():
         if score.op and score.package == "pairmill":
             has = {each.name: each.default for each in fields(op_class(score)) if each.default is not MISSING}
-            found |= {f"{score.name}.{name}": value for name, value in has.items() if name != "version"}
+            found |= {f"{score.name}.{name}": value for name, value in has.items() if name not in PLACEMENT}
     return json.loads(json.dumps(found, default=str))
 
 
@@ -103,8 +104,8 @@ def _of_model(model: type[BaseModel], seen: frozenset[type] = frozenset()) -> It
     """Yield (CLASS.NAME, default) of the settings of a section and of the sections in it."""
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        if not field.is_required():
-            yield f"{model.__name__}.{name}", default.model_dump() if isinstance(default, BaseModel) else default
+        if not field.is_required() and not isinstance(default, BaseModel) and name not in PLACEMENT:
+            yield f"{model.__name__}.{name}", default
         for inner in _models_in(field.annotation):
             if inner not in seen:
                 yield from _of_model(inner, seen | {model, inner})

@@ -10,12 +10,6 @@ from pairmill.catalog.queries.figures.report import plan_of
 SHARDS_OF_ITEMS = "SELECT DISTINCT shard FROM (SELECT unnest(items).shard AS shard FROM export_rows) WHERE shard > ''"
 
 
-def unordered_documents(lake: Lake, dataset: Dataset) -> int:
-    """Count the documents with a kept picture that have no reading order, because an older Pairmill ingested them."""
-    pictures = kept_pictures(dataset)
-    return lake.query(f"SELECT count(DISTINCT document_id) FROM ({pictures}) WHERE reading_order IS NULL")[0][0]
-
-
 def kept_pictures(dataset: Dataset) -> str:
     """Return SQL for the version's pairs, each with its reading order in the document and the shard of its picture."""
     # A document that was read again has rows of both times, under the same ids.
@@ -29,14 +23,14 @@ def kept_pictures(dataset: Dataset) -> str:
 
 
 def gather_documents(lake: Lake, dataset: Dataset) -> None:
-    """Copy the documents of the version's pairs into the table ``export_rows``, without `unordered_documents`.
+    """Copy the documents of the version's pairs into the table ``export_rows``.
 
     A row has document_id, page (its released address), title, metadata and ``items``: structs in reading order, each a
     kept picture with its pair's columns, or ``text``, the sentences of one paragraph that pass the version's rules. A
     near copy of another sentence stays, because the text around it needs it. Rows are numbered from 0, in the order of
     the shards of their pictures. ``sample_bytes`` is an upper bound of a row's size.
     """
-    ordered = f"{kept_pictures(dataset)} AND i.reading_order IS NOT NULL"
+    ordered = kept_pictures(dataset)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE kept_pictures AS {ordered}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id, max(reading_order) AS reading_order, "

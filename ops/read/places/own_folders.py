@@ -1,41 +1,21 @@
 """Recognise folders that Pairmill wrote (lakes and exports), which would feed a dataset with itself if read as sources.
 
-A folder is recognised by its mark file. Older versions of Pairmill left no mark: there the names of files decide, and
-the first bytes of an export's list. This module never opens a lake's catalog, because closing a SQLite file releases
-the locks that this process holds on it.
+A folder is recognised by its mark file, a lake's folder also by the names of its catalog and its data. This module
+never opens a lake's catalog, because closing a SQLite file releases the locks that this process holds on it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable
 
-from pairmill.catalog.terms.mark import (
-    EXPORT_FILE,
-    FORMER_EXPORT_LISTS,
-    FORMER_S3_MARK,
-    FORMER_S3_MARK_BYTES,
-    LAKE_CATALOG,
-    LAKE_DATA,
-    LAKE_TEXT,
-    MARK,
-)
+from pairmill.catalog.terms.mark import LAKE_CATALOG, LAKE_DATA, MARK
 
-_EXPORTED = re.compile(rf".+{EXPORT_FILE}")
-_NAMED = frozenset((MARK, LAKE_CATALOG, FORMER_S3_MARK, *FORMER_EXPORT_LISTS))
 _TABLE = "a table of a lake"
-# An export's manifest begins with its identity; its list of files follows.
-_HEAD_BYTES = 4096
 
 
 def clue(name: str) -> str:
-    """Return the clue that a file's name gives about its folder.
-
-    The clue is the name itself if only Pairmill writes it, 'exported' for a shard of an export, and '' otherwise.
-    """
-    if name in _NAMED:
-        return name
-    return "exported" if name.endswith((".tar", ".parquet")) and _EXPORTED.fullmatch(name) else ""
+    """Return the clue that a file's name gives about its folder: the name if only Pairmill writes it, else ''."""
+    return name if name in (MARK, LAKE_CATALOG) else ""
 
 
 def data_clue(path: str) -> tuple[str, str]:
@@ -44,19 +24,13 @@ def data_clue(path: str) -> tuple[str, str]:
     return (path[:at], _TABLE) if at == 0 or (at > 0 and path[at - 1] == "/") else ("", "")
 
 
-def is_own(clues: Iterable[str], has_data: Callable[[], bool], head: Callable[[str, int], bytes]) -> bool:
+def is_own(clues: Iterable[str], has_data: Callable[[], bool]) -> bool:
     """Return whether Pairmill wrote a folder, judged by the clues of its files' names.
 
-    ``has_data()`` tells whether the folder holds a lake's data files; ``head(name, n)`` reads the first ``n`` bytes of
-    a file of the folder.
+    ``has_data()`` tells whether the folder holds a lake's data files.
     """
     found = frozenset(clues)
-    if MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data())):
-        return True
-    if FORMER_S3_MARK in found and head(FORMER_S3_MARK, FORMER_S3_MARK_BYTES + 1) == f"{LAKE_TEXT}\n".encode():
-        return True
-    lists = found.intersection(FORMER_EXPORT_LISTS) if "exported" in found else ()
-    return any(b'"content_digest":' in (start := head(name, _HEAD_BYTES)) and b'"dataset":' in start for name in lists)
+    return MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data()))
 
 
 def left_out(path: str, own: Container[str] = ()) -> str:

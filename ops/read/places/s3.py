@@ -57,14 +57,15 @@ class S3Tree:
                         clues[place].add(clue)
             hidden |= dict.fromkeys(filter(None, (own_folders.left_out(entry.path) for entry in entries)))
             files.add(entry for entry in entries if not own_folders.left_out(entry.path))
-        own = set() if self.only else {folder for folder, seen in clues.items() if self._is_own(folder, seen)}
+        ours = {folder for folder, seen in clues.items() if own_folders.is_own(seen, lambda: False)}
+        own = set() if self.only else ours
         if "" in own:
             raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
         for folder in own:
             files.drop(folder)
         for place in sorted({own_folders.left_out(place + "/", own) or place for place in (*hidden, *own)}):
-            ours = f"{place}/" in own
-            yield Fault(self.uri(place), "left_out", own_folders.LEFT_OUT if ours else own_folders.HIDDEN)
+            why = own_folders.LEFT_OUT if f"{place}/" in own else own_folders.HIDDEN
+            yield Fault(self.uri(place), "left_out", why)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         """Yield pages of listed objects, sorted by key. Raises SourceError as `list_into` does."""
@@ -114,19 +115,6 @@ class S3Tree:
         if not path or path.endswith("/"):
             return None
         return Entry(path, int(found["Size"]), str(found["ETag"]).strip('"'))
-
-    def _is_own(self, folder: str, clues: set[str]) -> bool:
-        """Return whether Pairmill wrote ``folder``, judged by the ``clues`` of its files' names."""
-
-        def head(name: str, n: int) -> bytes:
-            try:
-                return told(
-                    self.uri(folder + name), lambda: filesystem().cat_file(self.uri(folder + name), start=0, end=n)
-                )
-            except (FileNotFoundError, PermissionError):
-                return b""
-
-        return own_folders.is_own(clues, lambda: False, head)
 
     def uri(self, path: str) -> str:
         """Return the URI of the key ``path``."""

@@ -139,22 +139,10 @@ class LocalTree:
         """
         with os.scandir(self._absolute(folder)) as found:
             clues = {own_folders.clue(item.name) for item in found}
-        is_own = self._is_own_by(folder, clues)
+        is_own = own_folders.is_own(clues, lambda: os.path.isdir(self._absolute(folder + LAKE_DATA)))
         if is_own and not folder:
             raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
         return is_own
-
-    def _is_own_by(self, folder: str, clues: set[str]) -> bool:
-        """Return whether Pairmill wrote ``folder``, judged by ``clues`` and, where needed, its files' first bytes."""
-
-        def head(name: str, n: int) -> bytes:
-            try:
-                with self.open(folder + name) as file:
-                    return file.read(n)
-            except OSError:
-                return b""
-
-        return own_folders.is_own(clues, lambda: os.path.isdir(self._absolute(folder + LAKE_DATA)), head)
 
     def _unlistable(self, item: os.DirEntry[str], path: str) -> Fault | None:
         """Return a Fault if a folder's entry is to be skipped, else None."""

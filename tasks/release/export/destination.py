@@ -13,7 +13,7 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import EXPORT_LISTS, FORMER_EXPORT_LISTS
+from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
 CARD = "README.md"
@@ -150,11 +150,6 @@ class Destination:
         """Write ``content`` as a JSON file."""
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
-
-    def remove_former_lists(self) -> None:
-        """Remove the lists of an export by an older Pairmill, which loaders take for data."""
-        for name in FORMER_EXPORT_LISTS:
-            self.remove(name)
 
     def write_card(self, text: str) -> None:
         """Write the dataset card unless there is a README.md, which its owner may have edited."""

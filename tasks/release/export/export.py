@@ -22,7 +22,6 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why_texts import captions_of
 from pairmill.catalog.queries.export import exports
-from pairmill.catalog.queries.export.interleaved_rows import unordered_documents
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
@@ -31,7 +30,7 @@ from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.croissant import CROISSANT, croissant, of_version
 from pairmill.tasks.release.export.dataset_card import dataset_card
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
-from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS, SUFFIX, WITH_PICTURES, Format
+from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format
 from pairmill.tasks.release.export.export_place import (
     check_place,
     finished,
@@ -56,16 +55,12 @@ TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export at ``uri``: its numbers of files, rows and bytes, without the manifest.
-
-    Rows are pairs; for the form 'obelics' documents, without the ``unordered`` ones, whose reading order is unknown.
-    """
+    """A finished export at ``uri``: its numbers of files, rows (pairs or documents) and bytes, without the manifest."""
 
     uri: str
     files: int
     rows: int
     bytes: int
-    unordered: int = 0
 
 
 def export(
@@ -135,9 +130,8 @@ def export(
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
         _describe(lake, dataset, place, head, files, gaps)
-        unordered = unordered_documents(lake, dataset) if format in OF_DOCUMENTS else 0
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
-        found = Exported(place.uri, len(files), rows, n_bytes, unordered)
+        found = Exported(place.uri, len(files), rows, n_bytes)
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
     if not grow:
@@ -199,7 +193,6 @@ def _write_all(
             digests = [LISTED] * len(files)
         place.remove(MANIFEST)
         place.write_list(PROGRESS, head | {"digests": digests}, files)
-        place.remove_former_lists()
         cuts = list(spans(sizes, format))
         if grows:
             ends = np.cumsum([0, *(file.rows for file in files)]).tolist()

@@ -7,10 +7,10 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import FORMER_EXPORT_LISTS, MARK
+from pairmill.catalog.terms.mark import MARK
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
 
-LAYOUT = 2  # of files and members; an export of an older layout is written anew, because loaders want one layout
+LAYOUT = 2  # of files and members; an export of another layout is written anew, because loaders want one layout
 
 
 def whose_export(lake: Lake, dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
@@ -36,20 +36,16 @@ def check_growing(lake: Lake, recipe: Recipe, to: str, format: str, more: dict[s
 
 
 def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
-    """Raise PairmillError unless the folder is empty or has this very export; without a mark its lists decide."""
+    """Raise PairmillError unless the folder is empty or has this very export."""
     if f"{place.uri}/".startswith(lake.data_path):
         raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
     names = [name for name in place.names() if name != f"{MARK}.part"]
     if not names:
         return
-    lists = (MARK, MANIFEST, PROGRESS, *FORMER_EXPORT_LISTS)
-    held = [place.read_json(name) for name in lists if name in names]
+    held = [place.read_json(name) for name in (MARK, MANIFEST, PROGRESS) if name in names]
     # A copied lake has the same id: versions that both published since then differ in their content digest.
     if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
         return
-    known = [key for key in head if key != "layout"]
-    if held and MARK not in names and all(_is_of(each, head, *known) for each in held):
-        return  # written by an older Pairmill, which wrote no mark
     if told := next((each for each in held if each.keys() >= {"dataset", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""

@@ -5,7 +5,6 @@ import pytest
 from pairmill.ops.read.source import SourceError, open_source
 from tests.worlds.samples import jpeg, write
 
-HEAD = '{\n "dataset": "demo",\n "version": 1,\n "format": "webdataset",\n "content_digest": "00",\n "rows": 1,\n'
 LAKE = {
     "catalog.sqlite": b"SQLite format 3",
     "data/main/payloads/a.parquet": b"x",
@@ -29,14 +28,10 @@ OURS = [
     {".pairmill": "", **LAKE},
     {".pairmill": "", "more/a.jpg": jpeg()},
     LAKE,
-    {"manifest.json": HEAD, **EXPORT},
-    {"progress.json": HEAD, **EXPORT},
 ]
 OTHERS = [
     {"catalog.sqlite": b"SQLite format 3", "data/a.jpg": jpeg()},
     {"manifest.json": '{"name": "a web app"}', **EXPORT},
-    {"manifest.json": HEAD, "a.jpg": jpeg()},
-    {"lake.txt": "A lake.", "lake.jpg": jpeg()},
 ]
 
 
