@@ -20,7 +20,7 @@ from pairmill.catalog.pending.eligible import current_scores, image_rows, senten
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms import canary, text_columns
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write.dropped_versions import highest_version
 
@@ -57,7 +57,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
             return Published(name, version, n_pairs, digest, False)
     version = highest_version(lake, name) + 1
     tried = canaries.tried_rules(lake, plan)
-    funnel += [(canary.KIND, each.rule, each.canaries, each.rejected) for each in tried]
+    funnel += [(canaries.KIND, each.rule, each.canaries, each.rejected) for each in tried]
     commit = begin()
 
     def write() -> None:
@@ -118,7 +118,7 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
     """
     steps = (
         "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
-        f"AND kind <> '{canary.KIND}' ORDER BY position"
+        f"AND kind <> '{canaries.KIND}' ORDER BY position"
     )
     if lake.query(steps, (name, version)) != funnel:
         return False

@@ -50,8 +50,6 @@ IMAGES = Kind("image", "image_embedding", "sha256", "image_vector", "image_conte
 SENTENCES = Kind("sentence", "sentence_embedding", "content", "sentence_vector", "sentence_content")
 # Images again, in separate clusters: those that reach the cap of a cluster, after duplicates are dropped.
 SURVIVORS = Kind("balance", "image_embedding", "sha256", "image_vector", "image_content")
-# The clusters that a version's cap may have used: before SURVIVORS existed, those used for the search for duplicates.
-CAPPED_BY = (SURVIVORS.clusters, IMAGES.clusters)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Declare the sections of a recipe that select: rules, duplicates and association, as typed settings.
+"""Declare the sections of a recipe that select: rules, duplicates, association and balance, as typed settings.
 
-Their descriptions are shown in the Prefect form. `parts_of_balance.py` has the section of caps,
-`parts_of_texts.py` those for generated texts, `parts_of_reading.py` those for reading and decoding.
+Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the
+sections for generated texts, `parts_of_reading.py` those for reading and decoding.
 
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
@@ -11,9 +11,11 @@ from typing import Annotated, Any, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -49,6 +51,12 @@ def _model_spec(spec: str) -> str:
 
 
 ModelSpec = Annotated[str, AfterValidator(_model_spec)]
+USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
+Cap = Annotated[
+    int | None,
+    BeforeValidator(lambda given: None if given == NONE else USUAL_CAP if given is None else given),
+    PlainSerializer(lambda cap: NONE if cap is None else cap),
+]
 
 
 class Settings(BaseModel):
@@ -292,3 +300,23 @@ class Association(Settings):
     def unset(self) -> set[str]:
         """Leave out `probes` once `recall` is set: a recipe may have only one."""
         return super().unset() | (set() if self.recall is None else {"probes"})
+
+
+class Balance(Settings):
+    """Settings for limiting the images per cluster, so that no kind of image dominates.
+
+    `cap: none` drops no image and trains no clusters; then ``cap`` is None.
+    """
+
+    clusters: int = Field(
+        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
+    )
+    per_cluster: int = Field(
+        168, ge=1, le=MOST, description="Pictures to a cluster, or more; RealSyn's 198 million in 1 million are 198."
+    )
+    cap: Cap = Field(
+        USUAL_CAP,
+        ge=1,
+        le=MOST,
+        description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all.",
+    )

@@ -16,6 +16,7 @@ from pairmill.catalog.recipe.overrides import explain_fault, override, replace_a
 from pairmill.catalog.recipe.parts import (
     ADVANCED,
     Association,
+    Balance,
     Duplicates,
     ImportedName,
     ModelSpec,
@@ -24,7 +25,6 @@ from pairmill.catalog.recipe.parts import (
     SentenceDuplicates,
     Settings,
 )
-from pairmill.catalog.recipe.parts_of_balance import Balance
 from pairmill.catalog.recipe.parts_of_reading import ClipSettings, Decoding, Fetch, Ingest, Words
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty

@@ -5,8 +5,7 @@ import pytest
 import yaml
 from prefect.utilities.callables import parameter_schema
 
-from pairmill.catalog.recipe.parts import Duplicates
-from pairmill.catalog.recipe.parts_of_balance import Balance
+from pairmill.catalog.recipe.parts import Balance, Duplicates
 from pairmill.catalog.recipe.recipe import Recipe, changed, load
 from pairmill.catalog.terms.error import BadRecipe
 

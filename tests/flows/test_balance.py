@@ -10,28 +10,14 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import training
 from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import load_recipe
 from pairmill.flows.run.survey import Pending, survey
 from pairmill.tasks.relate.cluster import ClusterCount
 from pairmill.tasks.run.place import identity
-from tests.worlds.commands import Tell
-from tests.worlds.line import curate, rows, work_done
+from tests.worlds.line import curate, rows
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
-OTHERS = ("SELECT digest FROM scorers WHERE name IN ('image_centroids', 'image_clusters', 'sentence_centroids', "
-          "'sentence_clusters', 'image_routes', 'matches') ORDER BY ALL")  # fmt: skip
 CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" ORDER BY "commit"'
-
-
-def made_older(lake: Path) -> None:
-    """Take out what balance has of its own: the lake is then as it was when one clustering served for both."""
-    with create_or_open(lake) as opened:
-        ours = [digest for (digest,) in opened.query(OF_BALANCE)]
-        for table in ("centroids", "clusters", "partitions"):
-            opened.execute(f"DELETE FROM {table} WHERE list_contains(?, scorer)", (ours,))
-        opened.execute("DELETE FROM scorers WHERE list_contains(?, digest)", (ours,))
-        opened.execute("UPDATE datasets SET scorers = list_filter(scorers, d -> NOT list_contains(?, d))", (ours,))
 
 
 def pending(lake: Path, settings: dict[str, str], pages: Path) -> dict[str, Pending]:
@@ -45,15 +31,6 @@ def trained_on(lake: Path, settings: dict[str, str], pages: Path, kind: Kind) ->
     with create_or_open(lake, read_only=True) as opened:
         seen = survey(opened, plan, [str(pages)])
         return set(training.sample(opened, seen.plan, kind, 10**6)["key"].to_pylist())
-
-
-def cluster_of_one_that_fell(lake: Path, name: str) -> tuple[str, int]:
-    """An image that falls before the cap, so that no decision names its cluster, and its cluster by the scorer."""
-    return rows(
-        lake, "SELECT i.image_id, c.cluster FROM decisions d JOIN images i ON i.image_id = d.item_id "
-        f"JOIN clusters c ON c.key = i.sha256 JOIN scorers s ON s.digest = c.scorer AND s.name = '{name}' "
-        "WHERE d.dropped_by = 'duplicate' ORDER BY c.cluster DESC, i.image_id LIMIT 1"
-    )[0]  # fmt: skip
 
 
 def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
@@ -86,34 +63,6 @@ def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
         f"JOIN clusters c ON c.key = i.sha256 AND c.scorer IN ({OF_BALANCE})",
     )
     assert found[0][0] == found[0][1] > 30
-
-
-@pytest.mark.slow
-def test_a_lake_of_one_clustering_is_told_read_and_given_the_other(
-    tell: Tell, curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
-):
-    lake = curated_copy
-    n = next(n for kind, _, n in rows(lake, CENTROIDS) if kind == "balance")
-    made_older(lake)
-    fallen, cluster = cluster_of_one_that_fell(lake, "image_clusters")
-    assert f"cluster   {cluster}\n" in tell("why", fallen, "--lake", str(lake))
-    with create_or_open(lake, read_only=True) as opened:
-        write_report(opened, "demo", 1, str(tmp_path / "older.html"))
-    assert "No picture came as far as balance" not in (tmp_path / "older.html").read_text()
-    others, before = rows(lake, OTHERS), rows(lake, CENTROIDS)
-    todo = pending(lake, settings, pages)
-    assert todo["train balance centroids"].rows == n
-    # Without clusters no cap is known: the pictures of all survivors would be counted.
-    assert (todo["caption main"].rows, todo["caption main"].due) == (0, "all rows that reach it")
-    published, counts = curate(lake, pages, settings=settings)
-    assert set(work_done(counts)) == {"train balance centroids", "assign balance clusters"}
-    assert (published.version, published.is_new) == (2, True)
-    fallen, cluster = cluster_of_one_that_fell(lake, "balance_clusters")
-    assert f"cluster   {cluster}\n" in tell("why", fallen, "--lake", str(lake))
-    assert rows(lake, OTHERS) == others and rows(lake, CENTROIDS)[:-1] == before
-    again, counts = curate(lake, pages, settings=settings)
-    assert (work_done(counts), again.is_new) == ({}, False)
-    assert not [each for each in pending(lake, settings, pages).values() if each.rows]
 
 
 @pytest.mark.parametrize(

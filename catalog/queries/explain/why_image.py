@@ -5,7 +5,7 @@ import re
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.superseded import gone_documents
-from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.explain.sentence_groups import representative_texts
 from pairmill.catalog.queries.explain.why import (
     MOST,
@@ -154,12 +154,10 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
-    names = dict(lake.query("SELECT digest, name FROM scorers WHERE name IN (SELECT unnest(?))", (list(CAPPED_BY),)))
-    for name in CAPPED_BY:  # an image also has clusters of other kinds, for duplicates and sentences
-        of_name = [row for row in rows if names.get(row["scorer"]) == name]
-        if found := scope.newest(of_name, scope.scorers.get(name, "")):
-            return {"cluster": found["cluster"], **cap}
-    return {}
+    # An image also has clusters of other kinds, for duplicates and sentences.
+    ours = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = ?", (SURVIVORS.clusters,))}
+    found = scope.newest([row for row in rows if row["scorer"] in ours], scope.scorers.get(SURVIVORS.clusters, ""))
+    return {"cluster": found["cluster"], **cap} if found else {}
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:

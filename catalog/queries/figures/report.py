@@ -6,7 +6,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending.eligible import current_scores
-from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -58,7 +58,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     """
     reached = ["", *_from_balance_on(lake, dataset)]
     names = dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))
-    scorer = next((names[name] for name in CAPPED_BY if name in names), "")
+    scorer = names.get(SURVIVORS.clusters, "")
     clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
     rows = lake.query(
         f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,

@@ -26,7 +26,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.eligible import current_scores, judged_sentences
 from pairmill.catalog.pending.superseded import gone_documents
-from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
@@ -209,10 +209,8 @@ def _pairs(dataset: Dataset | None) -> str:
 
 def _clusters(lake: Lake, clusters: str, dataset: Dataset | None, upto: int) -> str:
     """Return SQL for the clusters that the cap used, or of the newest scorer of such clusters."""
-    rows = lake.query("SELECT name, digest FROM scorers WHERE name IN (SELECT unnest(?)) ORDER BY commit",
-                      (list(CAPPED_BY),))  # fmt: skip
-    known = {name: digest for name, digest in rows if dataset is None or digest in dataset.scorers}
-    digest = next((known[name] for name in CAPPED_BY if name in known), "")
+    rows = lake.query("SELECT digest FROM scorers WHERE name = ? ORDER BY commit DESC", (SURVIVORS.clusters,))
+    digest = next((digest for (digest,) in rows if dataset is None or digest in dataset.scorers), "")
     return (
         f"SELECT key AS sha256, any_value(cluster) AS cluster FROM {clusters} WHERE scorer = {quoted(digest)} "
         f"AND commit <= {upto} GROUP BY key"
