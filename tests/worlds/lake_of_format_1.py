@@ -13,12 +13,14 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 from pydantic import BaseModel
 
 from pairmill.catalog.lake.opening import create_or_open
@@ -46,6 +48,8 @@ def make(folder: Path) -> Path:
     lake, at = folder / "lake", ("--lake", str(folder / "lake"))
     shutil.rmtree(PAGES.parent, ignore_errors=True)
     shutil.copytree(generate(folder / "world", seed=7, documents=DOCUMENTS), PAGES)
+    for path in sorted(PAGES.rglob("*")):
+        _shrink(path)
     _set_times()
     _tell("run", "demo", "--source", str(PAGES), "--set", "balance.cap=30", *at)
     with create_or_open(lake, read_only=True) as opened:
@@ -129,6 +133,13 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
+
+
+def _shrink(path: Path) -> None:
+    """Halve the sides of a picture, so that the packed lake is small; leave any other file."""
+    with suppress(OSError, SyntaxError), Image.open(path) as picture:
+        half = picture.convert("RGB").resize((max(1, picture.width // 2), max(1, picture.height // 2)))
+        half.save(path, picture.format)
 
 
 def _set_times() -> None:

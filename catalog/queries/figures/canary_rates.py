@@ -6,7 +6,6 @@ from math import exp, lgamma, log, log1p
 from pairmill.catalog.cut.canaries import KIND
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.cut.canaries import KIND
 
 CONFIDENCE = 0.95
 # A rule that accepts more is noted. Of fewer than LEAST canaries, a share says little: 8 of 30 are 12 to 46 %.
