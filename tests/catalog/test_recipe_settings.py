@@ -25,7 +25,7 @@ def section_of(value: Any) -> str | None:
 
 def written(content: dict[str, Any], section: str) -> Iterator[tuple[str, str]]:
     """List the (section, setting) of a recipe's content."""
-    for name, value in content.items():
+    for name, value in content.items() if isinstance(content, dict) else ():
         yield section, name
         if inner := section_of(SECTIONS[section]["properties"][name]):
             for each in value if isinstance(value, list) else [value]:

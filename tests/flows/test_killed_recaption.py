@@ -6,7 +6,7 @@ import pytest
 
 from pairmill.flows.command.cli import main
 from tests.flows.test_killed_states import killed
-from tests.flows.test_recaption import make_photos
+from tests.flows.test_recaption import make_photos, reword_one
 from tests.worlds.killed_in import CAPTION_STATES, TAR_ROWS
 from tests.worlds.line import rows, scored_twice
 from tests.worlds.photos import add_pictures
@@ -74,15 +74,15 @@ def test_what_is_handed_out_after_a_kill_is_what_would_have_been(state: str, cap
 
 @pytest.mark.parametrize("state", ["sample", "list", "manifest"])
 def test_files_that_are_made_anew_when_a_kill_comes_hand_out_no_old_picture(
-    state: str, captioned: Path, photos: Path, tmp_path: Path
+    state: str, captioned: Path, tmp_path: Path
 ):
-    """A copy of a picture changes the first file, three new ones the last: finished ones are written over."""
+    """Another text changes one file, three new pictures make one more: a finished one is written over."""
     out, whole, more = (tmp_path / name for name in ("out", "whole", "more"))
     lake = copied(captioned, tmp_path / "lake")
     command = [*COMMAND, "--lake", str(lake), "--to"]
     assert main([*command, str(out)]) == 0
     add_pictures(more, 40, 43)
-    (more / "again.jpg").write_bytes((photos / "0005.jpg").read_bytes())
+    reword_one(lake)
     killed(state, *command, str(out), "--source", str(more))
     assert not (out / ".manifest.json").exists()
     assert main([*command, str(out)]) == 0 and main([*command, str(whole)]) == 0

@@ -128,7 +128,9 @@ def test_a_folder_without_any_text_curates_by_a_recipe_that_retrieves_none(photo
     told = tell(*command, *(f"--set={key}={value}" for key, value in settings.items()))
     steps = rows(tmp_path / "lake", "SELECT rule, n_dropped FROM funnel WHERE kind = 'image' ORDER BY position")
     assert "no_text" not in dict(steps) and dict(steps)["readable"] == 1
-    ((n,),) = rows(tmp_path / "lake", "SELECT count(*) FROM pairs WHERE text1 IS NULL AND caption_similarity IS NOT NULL")
+    ((n,),) = rows(
+        tmp_path / "lake", "SELECT count(*) FROM pairs WHERE text1 IS NULL AND caption_similarity IS NOT NULL"
+    )
     assert n > N / 2 and f"demo@1  {n} pairs" in told
 
 
@@ -204,22 +206,28 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
     assert sorted(samples(out)) == ok and manifest["rows"] == len(ok) == sum(f["rows"] for f in manifest["files"])
 
 
-def test_a_file_whose_pictures_are_found_elsewhere_too_is_made_anew_and_no_other(
-    captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
+def test_a_file_of_which_a_row_has_changed_is_made_anew_and_no_other(
+    captioned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
     monkeypatch.setattr("pairmill.tasks.release.export.export.TAR_ROWS", TAR_ROWS)
-    again, out, whole = tmp_path / "again", tmp_path / "out", tmp_path / "whole"
+    out, whole = tmp_path / "out", tmp_path / "whole"
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
     tell(*command, str(out))
     stamps = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
-    again.mkdir()
-    (again / "copy.jpg").write_bytes((photos / "0005.jpg").read_bytes())
-    tell(*command, str(out), "--source", str(again))
+    reword_one(captioned)
+    tell(*command, str(out))
     made = [name for name, stamp in stamps.items() if (out / name).stat().st_mtime_ns != stamp]
     assert len(made) == 1 < len(stamps)
     tell(*command, str(whole))
     for path in whole.iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def reword_one(lake: Path) -> None:
+    """Give one caption another text, which the next version has."""
+    with create_or_open(lake) as opened:
+        ((sha,),) = opened.query("SELECT min(sha256) FROM captions WHERE status = 'ok'")
+        opened.execute("UPDATE captions SET text = 'Another text.' WHERE sha256 = ?", (sha,))
 
 
 def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
