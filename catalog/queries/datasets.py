@@ -107,12 +107,6 @@ def published_version(lake: Lake, of: Dataset) -> PublishedVersion:
     )
 
 
-def newest(lake: Lake, name: str) -> Dataset | None:
-    """Return the highest version of ``name``, or None."""
-    rows = lake.query(f"SELECT {_COLUMNS} FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
-    return Dataset(*rows[0]) if rows else None
-
-
 def find(lake: Lake, spec: str) -> Dataset:
     """Return the dataset for ``NAME``, ``NAME@VERSION`` or ``NAME@TAG``. Raise PairmillError if there is none."""
     name, at, version = spec.partition("@")

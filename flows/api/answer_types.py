@@ -27,7 +27,6 @@ from pairmill.catalog.queries.judge.judging import VersionJudging as VersionJudg
 from pairmill.catalog.queries.judge.sample_draw import MOST_JUDGED as MOST_JUDGED
 from pairmill.catalog.queries.judge.sample_draw import JudgedSample as JudgedSample
 from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
-from pairmill.catalog.recipe.thresholds import Quantity as Quantity
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
 from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
 from pairmill.tasks.recut import CutTrial as CutTrial

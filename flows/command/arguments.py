@@ -4,7 +4,6 @@ import argparse
 
 from pairmill.flows.command.command_parser import CommandParser, ShowVersion
 from pairmill.flows.command.curate_arguments import add_curate
-from pairmill.flows.command.look_arguments import add_look
 from pairmill.flows.command.operate_arguments import add_operate
 from pairmill.flows.command.question_arguments import add_questions, asked_commands
 from pairmill.flows.command.setup_arguments import add_setup
@@ -25,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     top = CommandParser(prog="pairmill", description="Curate image-text datasets from web documents.")
     top.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", help="one of those below")
-    for add in (add_curate, add_look, add_versions, add_operate, add_setup, add_questions):
+    for add in (add_curate, add_versions, add_operate, add_setup, add_questions):
         add(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top

@@ -1,8 +1,8 @@
-"""Declare the commands on dataset versions, such as `recut`, `import-scores`, `diff` and `export`."""
+"""Declare the commands on dataset versions, such as `browse`, `report`, `recut`, `diff` and `export`."""
 
 from typing import Any
 
-from pairmill.flows.command.option_types import above_0, from_0
+from pairmill.flows.command.option_types import above_0, from_0, worker_count
 from pairmill.flows.command.question_arguments import add_question
 from pairmill.flows.command.shared_options import (
     add_command,
@@ -14,6 +14,8 @@ from pairmill.flows.command.shared_options import (
 
 def add_versions(commands: Any) -> None:
     """Add these commands to the parser."""
+    _browse(commands)
+    _report(commands)
     _recut(commands)
     _import_scores(commands)
     _diff(commands)
@@ -94,3 +96,20 @@ def _versions(commands: Any) -> None:
     drop.add_argument("--yes", action="store_true", help="do not ask")
     for command in (export, tag, drop):
         lake_option(command)
+
+
+def _browse(commands: Any) -> None:
+    """Add the `browse` command."""
+    command = add_command(commands, "browse", "pairmill_browse:browse", "show a lake in a web browser on this machine")
+    command.add_argument("--port", type=worker_count, default=8765, metavar="N",
+                         help="port on 127.0.0.1; 0 takes any free one; default: 8765")  # fmt: skip
+    lake_option(command)
+
+
+def _report(commands: Any) -> None:
+    """Add the `report` command."""
+    report = add_command(commands, "report", "pairmill_report:report", "write the HTML report of a dataset version")
+    report.add_argument("dataset", metavar="NAME[@V]")
+    report.add_argument("--to", default="", metavar="FILE", help="also copy it to a file or folder")
+    report.add_argument("--open", action="store_true", help="show it in a web browser")
+    lake_option(report)

@@ -22,9 +22,6 @@ def lake(tmp_path: Path):
 def test_a_bare_name_is_the_newest_version_by_number(lake: Lake):
     assert str(datasets.find(lake, "demo")) == "demo@10"
     assert str(datasets.find(lake, "demo@2")) == "demo@2"
-    found = datasets.newest(lake, "demo")
-    assert found is not None and found.version == 10
-    assert datasets.newest(lake, "nothing") is None
 
 
 @pytest.mark.parametrize(
