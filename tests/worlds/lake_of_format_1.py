@@ -137,7 +137,7 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _shrink(path: Path) -> None:
     """Halve the sides of a picture, so that the packed lake is small; leave any other file."""
-    with suppress(OSError, SyntaxError), Image.open(path) as picture:
+    with suppress(OSError, SyntaxError, Image.DecompressionBombError), Image.open(path) as picture:
         half = picture.convert("RGB").resize((max(1, picture.width // 2), max(1, picture.height // 2)))
         half.save(path, picture.format)
 
