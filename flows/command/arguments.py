@@ -15,7 +15,7 @@ GROUPS = {
     "look": ("browse", "report", *(each for each in asked_commands() if each not in OF_VERSIONS)),
     "versions": OF_VERSIONS,
     "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),
-    "set up": ("recipe", "check-model", "serve-model", "mcp", "completion"),
+    "set up": ("recipe", "mcp", "completion"),
 }
 
 

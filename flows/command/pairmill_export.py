@@ -9,17 +9,14 @@ from pairmill.flows.command.ask import name_list
 
 
 def write_export(args: Namespace) -> int:
-    """Export a dataset's files, and upload them if asked; take the lease only to record them in ``exports``."""
+    """Export a dataset's files; take the lease only to record them in ``exports``."""
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
-    from pairmill.tasks.release.export.export import export, stem
+    from pairmill.tasks.release.export.export import export
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
-    from pairmill.tasks.release.export.hub_push import check_push, push
     from pairmill.tasks.run.place.progress import Progress
 
     check_is_lake(args.lake)
-    if args.push:
-        check_push(args.push, args.to)
     with create_or_open(args.lake) as lake, Display(console()) as display:
         opened = OpenLake(lake)
         dataset = opened.dataset(args.dataset).version
@@ -33,6 +30,4 @@ def write_export(args: Namespace) -> int:
         found = export(lake, *place, progress=show, gaps=gaps, **chosen)
     unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
     print(visible(f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
-    if args.push:
-        print(visible(f"uploaded to {push(found.uri, stem(dataset), args.push)}"))
     return 0

@@ -28,10 +28,8 @@ EXAMPLES = {
     "takedown": "pairmill takedown --domain example.org --dry-run --lake lake",
     "forget": "pairmill forget --scorer 5d059c78 --dry-run --lake lake",
     "completion": "pairmill completion bash",
-    "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "recipe": "pairmill recipe show 30m",
     "mcp": "pairmill mcp --lake lake",
-    "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 LIMITS = {
     "hours": "hours by the clock",

@@ -84,9 +84,6 @@ def _versions(commands: Any) -> None:
                         help="one folder for all versions of the recipe: new rows go into further files")  # fmt: skip
     export.add_argument("--concepts", default="", metavar="NAMES.txt",
                         help="class names, one a line, whose losses the Croissant description lists")  # fmt: skip
-    export.add_argument("--push", default="", metavar="USER/NAME",
-                        help="then upload it to this dataset of the Hugging Face Hub, with your token; a new one is "
-                        "private")  # fmt: skip
     tag = add_command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
     tag.add_argument("dataset", metavar="NAME[@V]")
     tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")

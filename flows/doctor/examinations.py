@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pairmill.flows.doctor.captioner_costs import captioner_costs
 from pairmill.flows.doctor.credentials import credentials
 from pairmill.flows.doctor.lake_state import lake_state
 from pairmill.flows.doctor.packages import extras, packages, python_version
@@ -22,7 +23,8 @@ EXAMINATIONS = (
     Examination("credentials", credentials),
     Examination("lake", lake_state),
     Examination("prefect", server_state),
-    Examination("models", recipe_models),  # the slowest
+    Examination("models", recipe_models),
+    Examination("captioners", captioner_costs),  # the slowest: it loads them
 )
 
 

@@ -51,12 +51,8 @@ def _files(spec: str) -> Finding:
         found = listed(spec, *place)
         first = "on this machine" if found.copy.is_dir() else f"the first run copies {found.size / 1e9:.1f} GB"
         return Finding("ok", f"{spec}: {first}")
-    try:
-        with _offline():
-            resolve(spec)
-            return Finding("ok", f"{spec}: on this machine")
-    except NotDownloaded:
-        pass
+    if _is_cached(spec):
+        return Finding("ok", f"{spec}: on this machine")
     flags = [name for name in OFFLINE if os.environ.get(name, "").lower() in ("1", "true", "yes", "on")]
     remedy = "copy the model's folder here and name it in the recipe, or use --models demo"
     if flags:
@@ -64,6 +60,24 @@ def _files(spec: str) -> Finding:
     if not hub_is_reachable():
         return Finding("fail", f"{spec}: not on this machine, and the hub cannot be reached", remedy)
     return Finding("ok", f"{spec}: the first run downloads it")
+
+
+def is_here(spec: str) -> bool:
+    """Return whether the files of a model are on this machine, so that loading it downloads nothing."""
+    try:
+        return not on_s3(spec) and _is_cached(spec)
+    except ModelError:
+        return False
+
+
+def _is_cached(spec: str) -> bool:
+    """Return whether a folder or the hub's cache has the model. Raises ModelError if the folder is missing."""
+    try:
+        with _offline():
+            resolve(spec)
+    except NotDownloaded:
+        return False
+    return True
 
 
 @contextmanager

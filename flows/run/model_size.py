@@ -65,8 +65,8 @@ class ModelSize(BaseModel):
         if gpus > 1 and gpus == round(gpus):
             raise ValueError(
                 f"{gpus:g} cards are more than a process uses: it works on one. For several processes, give gpus=1 and "
-                "replicas; for a model that needs several cards, serve it (pairmill serve-model MODEL "
-                f"--gpus {gpus:g} --env DIR) and name it as http:NAME@http://HOST:8000/v1"
+                "replicas; for a model that needs several cards, serve it (vllm serve MODEL "
+                f"--tensor-parallel-size {gpus:g}) and name it as http:NAME@http://HOST:8000/v1"
             )
         if not (gpus in (0, 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))):
             raise ValueError(

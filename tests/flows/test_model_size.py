@@ -78,7 +78,7 @@ def test_prefect_and_the_command_line_place_alike():
         ("clip:gpus=nan", "gpus of 'clip': nan is neither"),
         ("clip:gpus=-1", "gpus of 'clip': -1.0 is neither"),
         ("clip:gpus=2", "gpus of 'clip': 2 cards are more than a process uses: it works on one. For several"),
-        ("clip:gpus=2", "serve it (pairmill serve-model MODEL --gpus 2 --env DIR) and name it as http:NAME@http://"),
+        ("clip:gpus=2", "serve it (vllm serve MODEL --tensor-parallel-size 2) and name it as http:NAME@http://"),
         ("clip:replicas=", "'' is no number of replicas; give 4 or 1-8"),
         ("clip:replicas=8-1", "replicas of 'clip': give a number from 1 to 10000, or the least and the most"),
         ("clip:replicas=0-2", "the least and the most"),

@@ -1,7 +1,6 @@
 """The line with its captioner behind servers that nobody here wrote: the same texts as of the model in the process.
 
-Each is started by `pairmill serve-model` out of an environment of its own: `transformers serve`, and vLLM's build for
-CPUs.
+Each is started out of an environment of its own: `transformers serve`, and vLLM's build for CPUs.
 """
 
 import os
@@ -53,8 +52,12 @@ def served(model: Path | str, engine: str, packages: Sequence[str], log: Path, *
         assert done.returncode == 0, done.stderr
 
     env, port = made_once(f"serving-{engine}", install) / "env", free_port(0)
-    command = [sys.executable, "-m", "pairmill.flows.command.cli", "serve-model", f"hf:{model}", "--engine", engine]
-    command += ["--env", str(env), "--port", str(port), "--dtype", "float32", *settings]
+    command = [str(env / "bin/transformers"), "serve", str(model)]
+    if engine == "vllm":  # `vllm serve` of its build for CPUs looks for a package named vllm and exits
+        command = [str(env / "bin/python"), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+        command += ["--served-model-name", str(model), "--limit-mm-per-prompt", '{"image": 1, "video": 0}']
+        command += ["--mm-processor-cache-gb", "0"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", *settings]
     own = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
     # vLLM would compile the small model for two minutes.
     own |= {"TORCHDYNAMO_DISABLE": "1", "VLLM_USE_AOT_COMPILE": "0"}

@@ -1,6 +1,6 @@
 """Families of vision-language models: each loads, answers in batches as one by one, and is captured if that is right.
 
-`pairmill check-model` shows a user the same of a model of theirs.
+`pairmill doctor RECIPE` shows a user the same of a model of theirs.
 """
 
 from pathlib import Path
