@@ -247,7 +247,7 @@ def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
     away.rename(photos / "0002.jpg")
     assert "1 empty" in tell(*command), "what failed is not tried again by itself"
     said = tell(*command, "--retry", "missing")
-    assert "4 ok" in said and "empty" not in said and "in quarantine" not in said
+    assert "4 ok" in said and "empty" not in said and "in quarantine:" not in said
     assert main([*command, "--retry", "sadness"]) == 1
     assert "'sadness' is not a quarantine reason" in capsys.readouterr().err
 
