@@ -101,7 +101,9 @@ class Judging:
             raise PairmillError("choose a dataset version to judge.")
         self._wait_for(str(version))
         with self._opened.lake.judging(str(version)) as judging:
-            return judging.draw(wanted.rule, wanted.threshold)
+            sample = judging.draw(wanted.rule, wanted.threshold)
+        self._log.append(sample)  # one log a session has its samples and verdicts in order
+        return sample
 
     def next_pair(self, sample_id: str) -> dict[str, Any]:
         """Return what the page of the first pair that is not judged shows; ``image`` is None when all are."""

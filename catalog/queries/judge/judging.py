@@ -48,16 +48,14 @@ class VersionJudging:
         return sorted(rules, key=lambda rule: not any("similarity" in column for column in rule[1].columns))
 
     def draw(self, rule: str, threshold: float | None = None) -> DrawnSample:
-        """Draw a sample of the images that a rule keeps at ``threshold``, by default its own, and log it.
+        """Draw a sample of the images that a rule keeps at ``threshold``, by default its own; the caller logs it.
 
         Raises PairmillError if it has no lower bound, or no image is above it.
         """
         check = self._rule(rule)
         quantity = lower_bound(check, self.gallery)
         own = quantity.low if quantity and quantity.low is not None else 0.0
-        sample = drawn_sample(self.gallery, self.dataset, check, own if threshold is None else threshold)
-        JudgementLog(self.lake).append(sample)
-        return sample
+        return drawn_sample(self.gallery, self.dataset, check, own if threshold is None else threshold)
 
     def images(self, sample: DrawnSample) -> list[dict[str, Any]]:
         """Return the images of a sample (image_id, sha256, value, dropped_by) in its order, MOST_JUDGED at most."""
@@ -69,13 +67,18 @@ class VersionJudging:
         return judged_text(explain_image(self.lake, image_id, self.scope), columns)
 
     def write(self, sample: DrawnSample, n: int, to: Path) -> int:
-        """Write ``n`` pairs of a sample as CSV to be judged; return their number. Raises PairmillError if it cannot."""
+        """Write ``n`` pairs of a sample as CSV to be judged, and log the sample; return their number.
+
+        Raises PairmillError if the file cannot be written.
+        """
         known = pair_texts(self.lake, self.dataset, self._rule(sample.rule).columns)
 
         def text_of(image_id: str) -> str:  # an explanation takes 0.2 s
             return known[image_id] if image_id in known else self.text(sample, image_id)[1]
 
-        return write_sample(self.gallery, sample, n, to, text_of)
+        written = write_sample(self.gallery, sample, n, to, text_of)
+        JudgementLog(self.lake).append(sample)
+        return written
 
     def read(self, rule: str, file: Path) -> None:
         """Log the verdicts of a CSV on samples of this version and rule. Raises PairmillError as `read_verdicts`."""
