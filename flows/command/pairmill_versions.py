@@ -41,8 +41,8 @@ def drop(args: Namespace) -> int:
             _confirm(dataset)
         with lease.writing(lake, uuid.uuid4().hex, f"drop {dataset}", WAIT_SECONDS):
             dataset = _exactly(lake, args.dataset)
+            stays = _stays(lake, dataset)
             removed = drop_version(lake, dataset.name, dataset.version)
-        stays = _stays(lake, dataset)
     rows = f"{removed['pairs']:,} pairs, {removed['decisions']:,} decisions and its funnel"
     print(visible(f"dropped {dataset}: {rows}; a later run makes a version of another number"))
     for line in stays:
