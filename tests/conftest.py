@@ -37,7 +37,6 @@ LONGEST = (
     "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences", "ops/read/test_s3_unwell",
     "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance",
     "tasks/test_superseding_tables", "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate",
-    "flows/test_schedule",
 )  # fmt: skip
 
 

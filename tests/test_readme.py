@@ -36,14 +36,13 @@ LINKED = re.findall(r"^- \[.*\]\(infra/docs/(.*?)\)", README, re.MULTILINE)
 NAMES = [*LINKED, *sorted({path.name for path in DOCS.glob("*.md")} - {*LINKED})]
 PAGES = {f"infra/docs/{name}": (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 DOCUMENTS = {"README.md": README, **PAGES}
-# These start or need a server, or run the tests; tests/flows/test_up.py, tests/flows/test_schedule.py and CI run them.
+# These start or need a server, or run the tests; tests/flows/test_up.py and CI run them.
 ELSEWHERE = (
     "make ",
     "pairmill up",
-    "pairmill schedule",
     "pairmill browse",
     "export PREFECT_API_URL=",
-    "prefect deployment run",
+    "prefect ",
 )
 # `pip install ./colours` installs into a folder of the test instead of this environment.
 INSTALL = "pip install ./"

@@ -57,5 +57,5 @@ def test_the_wheel_curates_the_demo_from_a_users_folder(folder_of_a_user: Path, 
                  "--lake", "pairmill-demo/lake", "--dry-run",
                  folder=folder_of_a_user)  # fmt: skip
     assert "30m" in status
-    code = "from pairmill.flows.with_prefect.work_pool import deployments; print(deployments())"
+    code = "from pairmill.flows.with_prefect.served import deployments; print(list(deployments()))"
     assert "curate/30m" in run(python, "-c", code, folder=folder_of_a_user)

@@ -14,7 +14,7 @@ GROUPS = {
     "curate": ("demo", "preflight", "run", "recaption"),
     "look": ("browse", "report", *(each for each in asked_commands() if each not in OF_VERSIONS)),
     "versions": OF_VERSIONS,
-    "operate": ("doctor", "check", "maintain", "takedown", "forget", "up", "schedule"),
+    "operate": ("doctor", "check", "maintain", "takedown", "forget", "up"),
     "set up": ("recipe", "mcp", "completion"),
 }
 

@@ -44,7 +44,7 @@ def recipes(prefix: str, **_: Any) -> Iterable[str]:
 
 def deployments(**_: Any) -> Iterable[str]:
     """List the deployments."""
-    from pairmill.flows.with_prefect.work_pool import deployments
+    from pairmill.flows.with_prefect.served import deployments
 
     return deployments()
 

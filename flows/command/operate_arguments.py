@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from pairmill.flows.command.option_types import above_0, time_of_day
+from pairmill.flows.command.option_types import above_0
 from pairmill.flows.command.shared_options import (
     INTERRUPTED,
     add_command,
     format_option,
     lake_option,
-    recipe_options,
     setting_options,
     source_option,
 )
@@ -22,7 +21,6 @@ def add_operate(commands: Any) -> None:
     _takedown(commands)
     _forget(commands)
     _up(commands)
-    _schedule(commands)
 
 
 def _doctor(commands: Any) -> None:
@@ -96,7 +94,7 @@ def _forget(commands: Any) -> None:
 
 def _up(commands: Any) -> None:
     """Add the `up` command."""
-    command = add_command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
+    command = add_command(commands, "up", "pairmill_up:up", "start Prefect's server, and serve the deployments there")
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("--port", type=above_0, default=0, metavar="N",
                          help="of the server; default: PREFECT_SERVER_API_PORT, else 4200, or a free one")  # fmt: skip
@@ -106,15 +104,3 @@ def _up(commands: Any) -> None:
     once = command.add_argument_group("with --once, for that run")
     source_option(once)
     setting_options(once)
-
-
-def _schedule(commands: Any) -> None:
-    """Add the `schedule` command."""
-    command = add_command(
-        commands, "schedule", "pairmill_schedule:schedule", "run a recipe regularly, or list schedules"
-    )
-    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="without it, all schedules are listed")
-    command.add_argument("--every", choices=("hour", "day", "week"), default="", help="set the schedule")
-    command.add_argument("--at", type=time_of_day, metavar="HH:MM", help="time in UTC; default: 02:00")
-    command.add_argument("--off", action="store_true", help="remove the schedule of this recipe and lake")
-    recipe_options(command)

@@ -22,16 +22,6 @@ from_0 = _whole(0, 999_999_999, "no such number; give a whole number, 0 or more"
 sample_size = _whole(50, 5_000, "no size of a sample; give 50 to 5000 pictures")
 
 
-def time_of_day(text: str) -> tuple[int, int]:
-    """Parse HH:MM to hours and minutes."""
-    hours, colon, minutes = text.partition(":")
-    if not (colon and all(part.isascii() and part.isdigit() and len(part) <= 2 for part in (hours, minutes))):
-        raise argparse.ArgumentTypeError(f"'{text}' is no time; give HH:MM, such as 03:00")
-    if int(hours) > 23 or int(minutes) > 59:
-        raise argparse.ArgumentTypeError(f"'{text}' is no time of a day; give 00:00 to 23:59")
-    return int(hours), int(minutes)
-
-
 def cost(text: str) -> float:
     """Parse a finite sum above 0."""
     try:

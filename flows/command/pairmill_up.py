@@ -1,4 +1,4 @@
-"""Implement `pairmill up`: start Prefect's server, deployments and a worker, until Ctrl-C or for one run."""
+"""Implement `pairmill up`: start Prefect's server and serve the deployments, until Ctrl-C or for one run."""
 
 import time
 from argparse import Namespace
@@ -12,11 +12,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.run_parameters import parameters
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.settings import load_recipe
-from pairmill.flows.with_prefect import alerts
+from pairmill.flows.with_prefect import alerts, heartbeats
 from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
-from pairmill.flows.with_prefect.schedules import maintain_nightly
-from pairmill.flows.with_prefect.work_pool import deployments, prepare, worker
+from pairmill.flows.with_prefect.served import check_no_work_pool, deployments, maintain_nightly, serving
 
 POLL_SECONDS = 1.0
 NEWLINE = "\n"
@@ -42,18 +41,19 @@ def up(args: Namespace) -> int:
     with server(say, args.port) as (api, children):
         from prefect.client.orchestration import get_client
 
-        with get_client(sync_client=True) as client, worker(api, args.lake) as child:
-            children.append(child)
-            lake = Path(args.lake).expanduser().absolute()
-            say(f"started a worker, with its log in {child.log}; its runs write to {lake}")
-            if deployed := prepare(client, api, say):
-                say(f"deployed {', '.join(deployed)}")
-            if not args.once and (line := maintain_nightly(client, str(lake))):
-                say(line)
+        with get_client(sync_client=True) as client:
+            check_no_work_pool(client, api)
+            heartbeats.watch(client)
             for name in alerts.install(client):
                 say(f"installed the alert '{name}'")
-            say(f"Prefect's interface  {interface(api)}")
-            return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
+            lake = str(Path(args.lake).expanduser().absolute())
+            with serving(client, api, lake) as child:
+                say(f"serving {', '.join(deployments())}, with the log in {child.log}; runs write to {lake}")
+                if not args.once and (line := maintain_nightly(client, lake)):
+                    say(line)
+                say(f"Prefect's interface  {interface(api)}")
+                children = [*children, child]
+                return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
 
 
 def stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
@@ -70,7 +70,7 @@ def stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
 
 
 def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
-    """Run one deployment through the server and the worker; print its log and its outcome.
+    """Run one deployment through the server and the serving process; print its log and its outcome.
 
     Raises PairmillError if the run does not complete.
     """
@@ -101,7 +101,7 @@ def recipe_name(parameters: dict) -> str:
 
 
 def watched(client, run_id, children: list[Child]) -> Iterator[str]:
-    """Yield the run's log lines until it ends. Raises PairmillError if the worker exits first."""
+    """Yield the run's log lines until it ends. Raises PairmillError if a child process exits first."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
 

@@ -21,7 +21,6 @@ EXAMPLES = {
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
     "up": "pairmill up --once curate/demo",
-    "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
     "check": "pairmill check --lake lake --repair",
     "maintain": "pairmill maintain --lake lake",

@@ -1,4 +1,4 @@
-"""Make Prefect mark a run as crashed if its process and worker were killed, so that neither can report it."""
+"""Make Prefect mark a run as crashed if its process and the serving one were killed, so that neither can report it."""
 
 from datetime import timedelta
 

@@ -19,7 +19,7 @@ UP_SECONDS = 180.0  # a server answers in 6 to 12 s on a quiet machine of two CP
 ENVIRONMENT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, which a person would have to wait
+    "PREFECT_RUNNER_POLL_FREQUENCY": "2",  # 10 by default, which a person would have to wait
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     # The server deletes runs that ended 30 days ago, with their logs and artifacts; by itself it deletes events alone.
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",

@@ -91,23 +91,10 @@ def listens(child: Child, port: int) -> bool:
     return False
 
 
-def finish(child: Child, seconds: float) -> None:
-    """Wait until the command exits. Raises PairmillError, with the end of the log, if it fails or takes too long."""
-    try:
-        code = child.process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        raise PairmillError(f"{child.name} took longer than {seconds:.0f} s.\n{child.tail()}") from None
-    finally:
-        stop(child)
-    if code:
-        raise PairmillError(f"{child.name} failed (exit {code}).\n{child.tail()}")
-
-
 def stop(child: Child) -> None:
     """Stop the child and its descendants: its own children first, then kill those that outlast GRACE_SECONDS.
 
-    This order lets a flow run close its lake and report its end while the worker still listens. A second Ctrl-C is
-    ignored.
+    This order lets a flow run close its lake and report its end while its parent listens. A second Ctrl-C is ignored.
     """
     with _signals_ignored():
         _stop(child)

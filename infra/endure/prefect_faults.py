@@ -1,4 +1,4 @@
-"""Faults of a run that Prefect runs: kills of its server, its worker and its engine, and a Cancel in its interface."""
+"""Faults of a run that Prefect runs: kills of its server, serving process and engine, and a Cancel in its interface."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.worlds.elsewhere import free_port
 
 START_SECONDS, END_SECONDS = 180, 120
 # What the command line of each process holds.
-PROCESSES = {"server": ("server",), "worker": ("worker", "start"), "engine": ("prefect", "engine")}
+PROCESSES = {"server": ("server",), "serving process": ("with_prefect.served",), "engine": ("prefect", "engine")}
 
 
 def killed(name: str) -> Callable[[Victim], None]:
-    """Return a fault: kill -9 of the Prefect server, of its worker, or of the run's own process."""
+    """Return a fault: kill -9 of the Prefect server, of the serving process, or of the run's own process."""
 
     def end(home: Path, api: str) -> None:
         for pid in prefect_up.of(home):

@@ -14,7 +14,7 @@ from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
 from pairmill.flows.with_prefect.lake_deployments import check, export
 from pairmill.flows.with_prefect.maintain_deployment import maintain
-from pairmill.flows.with_prefect.work_pool import deployments
+from pairmill.flows.with_prefect.served import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]

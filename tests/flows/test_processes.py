@@ -12,7 +12,7 @@ import pytest
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.with_prefect import processes
 from pairmill.flows.with_prefect.local_prefect import free_port
-from pairmill.flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
+from pairmill.flows.with_prefect.processes import Child, listens, start, stop, wait_for
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"
@@ -73,12 +73,6 @@ def test_one_that_does_not_come_up_is_told_in_bounded_time(module):
     with pytest.raises(PairmillError, match=r"(?s)did not come up within 0 s.*slow"):
         wait_for(child, lambda: False, 0.2)
     stop(child)
-
-
-def test_a_command_that_fails_is_told_with_the_end_of_its_log(module):
-    with pytest.raises(PairmillError, match=r"(?s)failed \(exit 2\).*line 39"):
-        finish(module("for n in range(40): print('line', n)\nraise SystemExit(2)"), 30)
-    finish(module("print('fine')"), 30)
 
 
 def test_a_child_listens_where_it_or_its_own_does_and_nowhere_else(module):

@@ -1,4 +1,4 @@
-"""Prefect for real: `pairmill up` with its own server, pool, deployments and worker."""
+"""Prefect for real: `pairmill up` with its own server, which serves the deployments."""
 
 import json
 import re
@@ -14,17 +14,23 @@ from urllib.request import urlopen
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_PORT, temporary_settings
 
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import ROOT
 from pairmill.flows.with_prefect.local_prefect import free_port
-from pairmill.flows.with_prefect.schedules import maintain_nightly
-from pairmill.flows.with_prefect.work_pool import prepare
 from tests.worlds.prefect_up import COMMAND, asked, environment, of, settled, staying
 
 pytestmark = pytest.mark.timeout(900)
 RUNS = (ROOT / "infra/docs/runs.md").read_text()
+# A worker takes one run of a deployment in a pool: maintenance, which a lake that is not there yet has skipped.
+POOLED = """set -e
+prefect work-pool create curate-pool --type process
+prefect --no-prompt deploy --all
+prefect deployment run maintain/nightly --param lake=nowhere
+prefect worker start --pool curate-pool --run-once
+prefect flow-run ls --state Skipped | grep maintain"""
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +47,13 @@ def once(
 
 
 @pytest.mark.slow
-def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
+def test_once_goes_through_the_server_tells_the_result_and_leaves_nothing_running(
     home: Path, tmp_path: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PAGES", str(pages))
     done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in ("deployed curate/demo, curate/folder, curate/15m, curate/30m, curate/100m, curate/captions", "demo@1",
+    for part in ("serving curate/demo, curate/folder, curate/15m, curate/30m, curate/100m", "demo@1",
                  "(published)", "short_side", "pairmill sql", "Prefect's interface  http://127.0.0.1:",
                  "publish: "):  # fmt: skip
         assert part in done.stdout
@@ -103,29 +109,42 @@ def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_s
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
     assert of(home) == []
-    told = in_terminal(home, tmp_path, "pairmill schedule")
-    assert told.returncode == 1 and "no Prefect server answers; start one by `pairmill up`" in told.stderr
+    what_a_user_set_is_there_again_and_a_work_pool_is_refused(home, tmp_path)
 
 
 def another_terminal_reaches_the_server(home: Path, folder: Path, api: str) -> None:
-    """Prefect's command needs the line that `up` prints, as infra/docs/runs.md shows them; `schedule` needs none."""
+    """Prefect's commands need the line that `up` prints, as infra/docs/runs.md shows them."""
     (export,) = re.findall(r"^export PREFECT_API_URL=.*$", RUNS, re.MULTILINE)
     (run,) = re.findall(r"^prefect deployment run curate/30m .*$", RUNS, re.MULTILINE)
+    (schedule,) = re.findall(r"^prefect deployment schedule create .*$", RUNS, re.MULTILINE)
     here = run.replace("s3://bucket/pages", str(folder / "nowhere")).removesuffix(" --watch")
-    told = in_terminal(home, folder, f"{export.partition('=')[0]}={api}\n{here}")
+    told = in_terminal(home, folder, f"{export.partition('=')[0]}={api}\n{here}\n{schedule} --accept-yes")
     assert told.returncode == 0 and "UUID" in told.stdout, told.stdout + told.stderr
     assert asked(home, "SELECT parameters FROM flow_run WHERE parameters LIKE '%nowhere%'")
-    (folder / "pages").mkdir()
-    daily = in_terminal(home, folder, "pairmill schedule 30m --every day --source pages")
-    assert "curate/30m: every day at 02:00 UTC" in daily.stdout, daily.stderr
     with SyncPrefectClient(api) as client, temporary_settings({PREFECT_API_URL: api, PREFECT_HOME: home}):
-        (kept,) = client.read_deployment_by_name("curate/30m").schedules
-        client.update_deployment(kept.deployment_id, DeploymentUpdate(entrypoint="pairmill.former.curate"))
-        assert prepare(client, api, print) == ["curate/30m"]
-        assert client.read_deployment_by_name("curate/30m").schedules == [kept]
+        found = client.read_deployment_by_name("curate/30m")
+        client.create_deployment_schedules(found.id, [(IntervalSchedule(interval=3600), False)])  # pyright: ignore
+        client.update_deployment(found.id, DeploymentUpdate(parameters={"recipe": "30m", "lake": "own"}))
         (nightly,) = client.read_deployment_by_name("maintain/nightly").schedules
         assert nightly.parameters == {"lake": str(folder / "lake")} and nightly.active
-        assert maintain_nightly(client, str(folder / "lake")) == ""  # also one that its user has paused or changed
+        client.update_deployment_schedule(nightly.deployment_id, nightly.id, active=False)
+
+
+def what_a_user_set_is_there_again_and_a_work_pool_is_refused(home: Path, folder: Path) -> None:
+    kept = "SELECT id, active, parameters FROM deployment_schedule ORDER BY id"
+    before = asked(home, kept)
+    assert [active for _, active, _ in before].count(0) == 2 and len(before) == 4  # two lakes are maintained
+    with staying(home, folder / "lake") as (server, api):
+        assert asked(home, kept) == before
+        assert asked(home, "SELECT parameters FROM deployment WHERE parameters LIKE '%own%'")
+        done = in_terminal(home, ROOT, f"export PREFECT_API_URL={api}\n{POOLED}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert asked(home, kept) == before
+        refused = in_terminal(home, folder, f"PREFECT_API_URL={api} pairmill up --lake other")
+        assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+        assert "has 'curate/demo' in the work pool 'curate-pool'" in refused.stderr
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(120) == 0
 
 
 def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedProcess[str]:
@@ -143,7 +162,6 @@ def what_the_user_must_mend_fails_the_run_with_that_message(
     assert done.returncode == 1
     assert "curate/demo ended as Failed: source" in done.stderr and "there is no such file or folder" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "deployed" not in done.stdout  # they were up to date
     assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
 
 
