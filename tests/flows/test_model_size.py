@@ -109,7 +109,7 @@ def test_a_card_and_a_half_is_refused_in_prefect_by_the_same_words():
         ModelSize.model_validate({"gpus": 1.5})
 
 
-COMMANDS = [["run", "demo"], ["recaption", "demo"], ["run", "demo", "--retry", "bomb"]]
+COMMANDS = [["run", "demo"], ["recaption", "demo"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -127,7 +127,7 @@ def test_a_model_that_the_recipe_does_not_name_is_refused_before_a_lake_is_made(
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "page.html").write_text("<p>A red fox sleeps in the sun.</p>")
     models = [f"--set={key}={value}" for key, value in settings.items()]
-    where = ["--source", str(tmp_path / "pages")] if "--retry" not in command else []
+    where = ["--source", str(tmp_path / "pages")]
     told = refused(capsys, *command, *where, "--lake", str(tmp_path / "lake"), *models, "--model", "clap:gpus=1")
     assert "recipe 'demo' has no model 'clap'; did you mean 'clip'?" in told
     assert "--model (compute.models)" in told
