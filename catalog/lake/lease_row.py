@@ -17,7 +17,7 @@ import duckdb
 import psutil
 
 from pairmill.catalog.lake.host import host_since_boot, is_running
-from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.lake.metadata import FORMER, FORMER_TABLE, Metadata
 from pairmill.catalog.terms.error import LeaseHeld, PairmillError
 
 BEAT_SECONDS = 20.0
@@ -109,12 +109,29 @@ def hold(
         # holder's.
         with suppress(duckdb.Error, PairmillError):
             metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
+            if metadata.has(FORMER):  # another machine may have taken the lease over meanwhile
+                metadata.write(f"DELETE FROM {FORMER} WHERE token = ?", (token,))
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
     """Return the lease row, whether its holder is alive or not; None if nobody holds the lease."""
     rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
+
+
+def former_holders(metadata: Metadata) -> list[Holder]:
+    """Return the holders that lost the lease and may still write: of other machines, and not seen to end."""
+    if not metadata.has(FORMER):
+        return []
+    found = [Holder(*row) for row in metadata.read(f"SELECT {_COLUMNS} FROM {FORMER}")]
+    return [holder for holder in found if not holder.is_dead()]
+
+
+def forget_former_holders(metadata: Metadata, older_than_seconds: float) -> None:
+    """Delete the former holders whose last heartbeat, by their clock, is older than this."""
+    if metadata.has(FORMER):
+        before = (datetime.now(UTC) - timedelta(seconds=older_than_seconds)).isoformat(timespec="microseconds")
+        metadata.write(f"DELETE FROM {FORMER} WHERE heartbeat < ?", (before,))
 
 
 def show_waiting(metadata: Metadata, token: str, text: str) -> None:
@@ -165,6 +182,9 @@ def _try_take(metadata: Metadata, mine: Holder, watch: LeaseObserver) -> tuple[H
         metadata.write(f"INSERT INTO pairmill_lease (slot, {_COLUMNS}) VALUES (1, {marks})", values)
         return None, True
     if watch.is_over(before, asked):
+        if not before.is_here():  # nobody has seen it end
+            metadata.write(FORMER_TABLE)
+            metadata.write(f"INSERT INTO {FORMER} SELECT * FROM pairmill_lease")
         columns = ", ".join(f"{name} = ?" for name in _COLUMNS.split(", "))
         metadata.write(f"UPDATE pairmill_lease SET {columns} WHERE token = ?", (*astuple(mine), before.token))
         return before, True

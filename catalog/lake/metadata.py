@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR,
 waiting VARCHAR)"""
+# Holders on other machines whose lease was taken over; created with its first row, see catalog.lake.lease_row.
+FORMER = "pairmill_former_holders"
+FORMER_TABLE = f"CREATE TABLE IF NOT EXISTS {FORMER} AS SELECT * FROM pairmill_lease WHERE false"
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
 # Created with its first row, because no run needs the empty table; see catalog.write.finished.
 FINISHED = "pairmill_finished"

@@ -82,6 +82,45 @@ TABLES = {
     "synthetic_itm": "Matching scores of pictures and their fused texts.",
 }
 
+# The columns by which a removal finds its rows in a table, each with the kinds of item that it names. Tables of scores
+# are removed by the key of their declaration.
+REMOVED_BY: dict[str, dict[str, str]] = {
+    "documents": {"document_id": "document"},
+    "images": {"image_id": "image"},
+    "sentences": {"document_id": "document"},
+    "payloads": {"sha256": "picture"},
+    "links": {"document_id": "document", "url": "address"},
+    "fetches": {"sha256": "picture", "url": "address", "final_url": "address"},
+    "image_content": {"sha256": "picture"},
+    "sentence_content": {"content": "sentence"},
+    "superseded": {"document_id": "document"},
+    "duplicate_edges": {"a": "picture", "b": "picture"},
+    "image_groups": {"sha256": "picture"},
+    "sentence_edges": {"a": "sentence", "b": "sentence"},
+    "sentence_groups": {"content": "sentence"},
+    "clusters": {"key": "picture sentence"},
+    "vector_index": {"key": "picture sentence"},
+    "match_candidates": {"sha256": "picture", "content": "sentence"},
+    "quarantine": {"item": "picture image document sentence address", "payload_ref": "unit"},
+    "decisions": {"item_id": "image sentence"},
+    "judgements": {"image_id": "image", "text": "text"},
+}
+# Tables of which a removal deletes no row, by the reason.
+NOT_REMOVED: dict[str, tuple[str, ...]] = {
+    "pairs lose texts or go, by `catalog.upkeep.amended_versions`": ("pairs",),
+    "the units' addresses keep them from being read again": ("inputs", "rereads"),
+    "they keep items out, or prove what was removed": ("bans", "taken_bans", "takedowns", "amended_versions",
+                                                       "amended_pairs"),
+    "computed over all items, of which none can be read from it": (
+        "centroids", "word_counts", "word_probabilities", "noun_counts", "tag_words", "thresholds", "funnel",
+    ),
+    "about work and versions, not items": (
+        "partitions", "scorers", "runs", "run_recipes", "commits", "waves", "usage", "unbelieved_usage", "probes",
+        "exports", "datasets", "dataset_captioners", "dropped_versions", "judgement_samples", "file_digests",
+        "schema_version",
+    ),
+}  # fmt: skip
+
 # Meaning of a column wherever it stands; "table.column" where it means something else in one table.
 COLUMNS = {
     "document_id": "id of the document",

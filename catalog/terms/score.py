@@ -131,6 +131,12 @@ class Score:
         return "content" if self.of == "sentence" else "sha256"
 
     @property
+    def removed_by(self) -> dict[str, str]:
+        """The columns by which a removal finds its rows, each with the kind of item that it names."""
+        of_pair = {"content": "sentence"} if self.of == "pair" else {}
+        return {self.key: "sentence" if self.key == "content" else "picture"} | of_pair
+
+    @property
     def rule_columns(self) -> dict[str, str]:
         """The columns that rules may read: name in rules -> SQL type."""
         return {column.rule_name: column.type for column in self.columns if column.rule_name}

@@ -3,65 +3,50 @@
 Older snapshots and the files still hold the rows: `tasks.upkeep.erase` removes those.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.lake.table_meanings import REMOVED_BY
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
 from pairmill.catalog.upkeep.taken_items import named
 
-_PICTURE = "{0} IN (SELECT sha256 FROM taken_pictures)"
-_IMAGE = "{0} IN (SELECT image_id FROM taken_images)"
-_DOCUMENT = "document_id IN (SELECT document_id FROM taken_documents)"
-_SENTENCE = "{0} IN (SELECT content FROM taken_sentences)"
-_EITHER = "({0} OR {1})"
-# Condition of the rows to delete, by table. Scores are added by their declarations.
-_WHERE: dict[str, str] = {
-    "documents": _DOCUMENT,
-    "images": _IMAGE.format("image_id"),
-    "sentences": _DOCUMENT,
-    "payloads": _PICTURE.format("sha256"),
-    "image_content": _PICTURE.format("sha256"),
-    "sentence_content": _SENTENCE.format("content"),
-    "image_groups": _PICTURE.format("sha256"),
-    "duplicate_edges": _EITHER.format(_PICTURE.format("a"), _PICTURE.format("b")),
-    "sentence_groups": _SENTENCE.format("content"),
-    "sentence_edges": _EITHER.format(_SENTENCE.format("a"), _SENTENCE.format("b")),
-    "clusters": _EITHER.format(_PICTURE.format("key"), _SENTENCE.format("key")),
-    "vector_index": _SENTENCE.format("key"),
-    "match_candidates": _EITHER.format(_PICTURE.format("sha256"), _SENTENCE.format("content")),
-    "judgements": _EITHER.format(_IMAGE.format("image_id"), "text IN (SELECT text FROM taken_sentences)"),
-    "decisions": _EITHER.format(_IMAGE.format("item_id"), _SENTENCE.format("item_id")),
+# SQL for whether a column names a taken item, by the kind of item.
+_NAMES = {
+    "picture": "{0} IN (SELECT sha256 FROM taken_pictures)",
+    "image": "{0} IN (SELECT image_id FROM taken_images)",
+    "document": "{0} IN (SELECT document_id FROM taken_documents)",
+    "sentence": "{0} IN (SELECT content FROM taken_sentences)",
+    "text": "{0} IN (SELECT text FROM taken_sentences UNION ALL SELECT text FROM taken_fused)",
+    "unit": "{0} IN (SELECT unit FROM taken_units)",
 }
+_DOCUMENT = _NAMES["document"].format("document_id")
 # A fused text made from a taken sentence goes, the scores of it too; the next run makes all again.
-_FUSED = " OR (sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
-_OF_FUSED = " OR sha256 IN (SELECT sha256 FROM taken_fused)"
-# Tables whose rows name the address that was asked for.
-_ADDRESSED = {
-    "links": f"({_DOCUMENT} OR {{named}})",
-    "fetches": "(sha256 IN (SELECT sha256 FROM taken_pictures) OR {named} OR {final})",
-    "quarantine": "(item IN (SELECT sha256 FROM taken_pictures) OR item IN (SELECT image_id FROM taken_images) OR "
-    "item IN (SELECT document_id FROM taken_documents) OR item IN (SELECT content FROM taken_sentences) OR {item} OR "
-    "payload_ref IN (SELECT unit FROM taken_units))",
-}
+_FUSED = "(sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
+_OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
 
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
-    """Yield (table, condition of its taken rows)."""
-    for table, where in _WHERE.items():
+    """Yield (table, condition of its taken rows) for the lake's tables with a declaration."""
+    for table, columns in REMOVED_BY.items():
         if table in lake.tables:
-            yield table, where
+            yield table, _names_taken(columns)
     for score in scores_in(lake):
-        if score.table in lake.tables and score.table not in _WHERE:
-            where = (_PICTURE if score.key == "sha256" else _SENTENCE).format(score.key)
-            where += f" OR {_SENTENCE.format('content')}" if score.of == "pair" else ""
+        if score.table in lake.tables and score.table not in REMOVED_BY:
+            where = _names_taken(score.removed_by)
             fused = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
-            yield score.table, f"({where}{fused})"
-    texts = {"named": named("url"), "final": named("final_url"), "item": named("item")}
-    for table, where in _ADDRESSED.items():
-        if table in lake.tables:
-            yield table, where.format(**texts)
+            yield score.table, f"({where} OR {fused})" if fused else where
+
+
+def _names_taken(columns: Mapping[str, str]) -> str:
+    """Return SQL for whether one of these columns names a taken item of its kinds."""
+    found = [
+        named(column) if kind == "address" else _NAMES[kind].format(column)
+        for column, kinds in columns.items()
+        for kind in kinds.split()
+    ]
+    return f"({' OR '.join(found)})"
 
 
 def delete_rows(lake: Lake, commit: int) -> dict[str, int]:

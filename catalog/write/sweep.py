@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import forget_former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.write.file_bounds import thin
 from pairmill.catalog.write.lease import Writer
@@ -37,7 +38,8 @@ def sweep(writer: Writer, older_than_seconds: float = 86_400, snapshot_seconds: 
     before = now - timedelta(seconds=older_than_seconds)
     removed = [row[0] for row in _call(lake, "ducklake_cleanup_old_files", before)]
     removed += [row[0] for row in _call(lake, "ducklake_delete_orphaned_files", before)]
-    removed += _remove_leftovers(lake, time.time() - older_than_seconds)
+    removed += remove_leftovers(lake, time.time() - older_than_seconds)
+    forget_former_holders(lake.metadata, older_than_seconds)
     return Swept(len(expired), tuple(removed))
 
 
@@ -76,7 +78,7 @@ def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
     return lake.query(f"CALL {function}('lake', older_than => ?::TIMESTAMPTZ)", (before,))
 
 
-def _remove_leftovers(lake: Lake, before: float) -> list[str]:
+def remove_leftovers(lake: Lake, before: float) -> list[str]:
     """Remove half-written files and empty folders, because DuckLake handles *.parquet only. On S3 neither exists."""
     if lake.data_path.startswith("s3://"):
         return []

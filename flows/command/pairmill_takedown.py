@@ -16,7 +16,7 @@ from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.flows.command.signed_report import read_key, sign
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
-from pairmill.tasks.upkeep.takedown import NOT_REACHED, Takedown, preview, take_down
+from pairmill.tasks.upkeep.takedown import Takedown, preview, take_down
 
 SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -134,7 +134,7 @@ def _print(done: Takedown) -> None:
     for export in done.exports:
         _say(f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
              f"--format {export['format']} --to {export['uri']}")  # fmt: skip
-    for place in NOT_REACHED:
+    for place in done.report["not_reached"]:
         _say(f"not reached: {place}")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import former_holders
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.upkeep.stale_statistics import refresh_statistics
@@ -21,29 +22,33 @@ from pairmill.catalog.upkeep.taken_rows import PartitionFile, rename_partition
 from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
+from pairmill.catalog.write.sweep import remove_leftovers
 from pairmill.tasks.run.items.parquet_file import ParquetFile
 
 AT_ONCE = 100_000
+WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
 
 
 @dataclass(frozen=True)
 class Erased:
     """Data files that were rewritten without their deleted rows, snapshots that expired, files that were removed.
 
-    ``why`` says what could not be done, '' if all was.
+    ``why`` says what could not be done, '' if all was. ``others`` are runs of other machines that may still write:
+    unreferenced files of a day stay.
     """
 
     rewritten: int
     snapshots: int
     removed: int
     why: str
+    others: tuple[str, ...] = ()
 
 
-def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
-    """Erase all deleted rows of a lake. Readers of older snapshots must open the lake anew.
+def erase(writer: Writer) -> Erased:
+    """Erase all deleted rows of a lake, and all unreferenced files. Readers of older snapshots must open it anew.
 
-    A younger unreferenced file stays, because a worker of a former run may still write it. Rewrites each file that has
-    a deleted row: at most the whole lake, one file (512 MB) at a time. Raises LeaseLost.
+    The holder of the lease is the only one that writes, unless a machine that lost it was not seen to end. Rewrites
+    each file that has a deleted row: at most the whole lake, one file (512 MB) at a time. Raises LeaseLost.
     """
     lake = writer.lake
     rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
@@ -56,9 +61,16 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
     now = datetime.now(UTC)
     expired = _call(lake, "ducklake_expire_snapshots", now)
     removed = lake.query("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
-    removed += _call(lake, "ducklake_delete_orphaned_files", now - timedelta(seconds=orphans_older_than_seconds))
+    others = tuple(f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata))
+    if others:
+        before = now - timedelta(seconds=WRITTEN_SECONDS)
+        removed += _call(lake, "ducklake_delete_orphaned_files", before)
+    else:
+        removed += lake.query("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
+    leftovers = remove_leftovers(lake, before.timestamp() if others else float("inf"))
     refresh_statistics(writer)
-    return Erased(rewritten, len(expired), len(removed), vacuum(writer, even_if_few=True).why)
+    why = vacuum(writer, even_if_few=True).why
+    return Erased(rewritten, len(expired), len(removed) + len(leftovers), why, others)
 
 
 def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:

@@ -12,7 +12,7 @@ from pairmill.tasks.upkeep.erase import Erased, erase
 WAIT_SECONDS = 60.0
 
 
-def forget(lake: Lake, digest: str, orphans_older_than_seconds: float = 86_400) -> tuple[Forgettable, Erased]:
+def forget(lake: Lake, digest: str) -> tuple[Forgettable, Erased]:
     """Delete the rows of one scorer in one transaction, then erase their bytes; return what was there.
 
     A killed command leaves the rows deleted, and their bytes to the next maintenance.
@@ -27,4 +27,4 @@ def forget(lake: Lake, digest: str, orphans_older_than_seconds: float = 86_400) 
         lake.retrying(lambda: delete_scorer(lake, found, commit))
         for path in facts_folder(lake).glob("*"):
             path.unlink(missing_ok=True)
-        return found, erase(writer, orphans_older_than_seconds)
+        return found, erase(writer)

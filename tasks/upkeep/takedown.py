@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
+from pairmill.catalog.lake import spill
 from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.bans import bans
@@ -26,8 +27,9 @@ WAIT_SECONDS = 60.0
 NOT_REACHED = (
     "copies and backups of the lake, and earlier versions of objects where a bucket keeps them",
     "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
-    "centroids, word probabilities and models that were trained while the items were there: no item can be read from "
-    "them",
+    "centroids, counts of words and nouns, and models that were trained while the items were there: no item can be "
+    "read from them",
+    "ids, which are hashes, in bans, reports of removals, and as names of groups of near-equal items",
     "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that "
     "they may not write to",
     "logs of runs, in files and in Prefect's database",
@@ -56,7 +58,6 @@ def take_down(
     reason: str,
     reports: Path,
     hashes: tuple[int, ...] = (),
-    orphans_older_than_seconds: float = 86_400,
 ) -> Takedown:
     """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
 
@@ -75,7 +76,7 @@ def take_down(
         touched = amended_versions.touched(lake)
         _forget_judgements(lake)
         amended, rows = _delete(writer, subject, reason, hashes, touched)
-        erased = finish(writer, reports, orphans_older_than_seconds)
+        erased = finish(writer, reports)
         exports = takedown_record.exports_of(lake, touched)
         report = {
             "takedown": takedown_id,
@@ -91,16 +92,16 @@ def take_down(
                           "pairs_changed": each.pairs_changed} for each in amended],
             "exports": exports,
             "erased": asdict(erased),
-            "not_reached": list(NOT_REACHED),
+            "not_reached": not_reached(erased),
         }  # fmt: skip
         takedown_record.finish(lake, takedown_id, report)
     return Takedown(taken, tuple(amended), tuple(exports), erased, report)
 
 
-def finish(writer: Writer, reports: Path, orphans_older_than_seconds: float = 86_400) -> Erased:
+def finish(writer: Writer, reports: Path) -> Erased:
     """Remove reports, and what caches hold of banned pictures; erase the deleted rows' bytes. Raises LeaseLost."""
     _clear_caches(writer.lake, reports)
-    return erase(writer, orphans_older_than_seconds)
+    return erase(writer)
 
 
 def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
@@ -148,11 +149,18 @@ def _forget_judgements(lake: Lake) -> None:
         forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
 
 
+def not_reached(erased: Erased) -> list[str]:
+    """Return what a removal could not reach."""
+    return [*NOT_REACHED, *(f"files of the last day that {other} may still write" for other in erased.others)]
+
+
 def _clear_caches(lake: Lake, reports: Path) -> None:
-    """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
-    folder, thumbnails = cache_folder(lake, "browse"), ThumbnailCache(lake)
+    """Remove thumbnails of banned pictures, and all other files of reports, browser and cut: they are made again."""
+    folder, facts, thumbnails = cache_folder(lake, "browse"), facts_folder(lake), ThumbnailCache(lake)
     for sha256 in bans(lake)["picture"]:
         thumbnails.remove(sha256)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
-    for path in [*made, *facts_folder(lake).glob("*"), *reports.glob("*.html")]:
+    for path in [*made, *facts.glob("*"), *reports.glob("*.html")]:
         path.unlink(missing_ok=True)
+    for parent in (folder, facts.parent):
+        spill.folder(str(parent))  # removes what killed processes left there

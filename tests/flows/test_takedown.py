@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import s3fs
@@ -18,7 +19,10 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.table_meanings import NOT_REMOVED
 from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep import takedown_record
 from pairmill.catalog.upkeep.changed_versions import changed_versions, is_as_published
@@ -37,6 +41,7 @@ from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, rows
 from tests.worlds.published import SENTENCES, picture, published
 
+PROOF = "they keep items out, or prove what was removed"
 _DATA_URI = re.compile(rb"data:image/[a-z+]+;base64,([A-Za-z0-9+/=]+)")
 
 
@@ -54,6 +59,26 @@ def stored(lake: Path) -> Iterator[tuple[Path, bytes]]:
 def found_in(lake: Path, markers: list[bytes]) -> set[str]:
     """Return the names of the files that hold a marker."""
     return {path.name for path, data in stored(lake) if any(marker in data for marker in markers)}
+
+
+def vectors_of(lake: Path, table: str, column: str, key: str, ids: set[str]) -> list[bytes]:
+    """Return the vectors of these items, as fp16 and as fp32; a vector that another item has too is left out."""
+    found = rows(lake, f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL")
+    others = {vector for item, vector in found if item not in ids}
+    mine = [np.frombuffer(vector, "<f2") for item, vector in found if item in ids and vector not in others]
+    return [vector.astype(kind).tobytes() for vector in mine for kind in ("<f2", "<f4")]
+
+
+def columns_with(lake: Path, values: set[object]) -> set[str]:
+    """Return ``table.column`` of every row that has one of these values, of tables that neither ban nor prove."""
+    found = set()
+    with create_or_open(lake, read_only=True) as opened:
+        for table in sorted(opened.tables - set(NOT_REMOVED[PROOF])):
+            for row in opened.rows(f"SELECT * FROM {table}"):
+                for column, value in row.items():
+                    if isinstance(value, str | int) and value in values:
+                        found.add(f"{table}.{column}")
+    return found
 
 
 def pictures_in(lake: Path) -> Iterator[int]:
@@ -97,11 +122,31 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     ]
     mine = f"SELECT sha256 FROM images GROUP BY sha256 HAVING bool_and(document_id = '{document}')"
     found = rows(curated_copy, f"SELECT sha256, bytes, shard FROM payloads SEMI JOIN ({mine}) USING (sha256)")
-    markers = [text.encode() for text in (*texts, title)] + [data for _, data, _ in found]
+    pictures = {sha256 for sha256, _, _ in found}
+    contents = {content for (content,) in rows(curated_copy, alone)}
+    generated = (
+        f"SELECT text FROM captions SEMI JOIN ({mine}) USING (sha256) UNION SELECT synthetic_text FROM synthetic "
+        f"SEMI JOIN ({mine}) USING (sha256) EXCEPT (SELECT text FROM captions ANTI JOIN ({mine}) USING (sha256) UNION "
+        f"SELECT synthetic_text FROM synthetic ANTI JOIN ({mine}) USING (sha256))"
+    )
+    texts += [text for (text,) in rows(curated_copy, generated) if text and len(text) > 5]
+    of_pictures = vectors_of(curated_copy, "image_embedding", "image_vector", "sha256", pictures)
+    of_sentences = vectors_of(curated_copy, "sentence_embedding", "sentence_vector", "content", contents)
+    assert of_pictures and of_sentences
+    markers = [text.encode() for text in (*texts, title)] + [data for _, data, _ in found] + of_pictures + of_sentences
+    occurrences = rows(curated_copy, f"SELECT image_id FROM images WHERE document_id = '{document}'")
+    ids = {document, *pictures, *contents, *(image_id for (image_id,) in occurrences)}
+    seen = rows(curated_copy, f"SELECT phash FROM image_hash SEMI JOIN ({mine}) USING (sha256) EXCEPT "
+                f"SELECT phash FROM image_hash ANTI JOIN ({mine}) USING (sha256)")  # fmt: skip
+    values: set[object] = ids | {phash for (phash,) in seen if phash}
     with create_or_open(curated_copy) as lake:
         ThumbnailCache(lake).make({sha256: shard for sha256, _, shard in found}, "small")
+        gallery_file(lake, datasets.find(lake, "demo"))
+        assert image_vectors(lake, None)
     assert main(["report", "demo", "--lake", str(curated_copy)]) == 0
+    assert main(["export", "demo", "--to", str(tmp_path / "export"), "--lake", str(curated_copy)]) == 0
     assert len(found_in(curated_copy, markers)) > 5 and texts and found
+    assert {"vector_index.key", "image_hash.phash", "captions.sha256"} < columns_with(curated_copy, values)
     hashes = [h for _, data, _ in found if (h := perceptual_hash(data)) is not None]
 
     report, key = tmp_path / "removal.json", tmp_path / "key.pem"
@@ -114,7 +159,14 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
         re.search(r"demo@1: \d+ pairs taken out, \d+ lost a text", told) and "not reached: copies and backups" in told
     )
 
+    assert f"still holds it: {tmp_path / 'export'}" in told
     assert found_in(curated_copy, markers) == set()
+    # A group keeps its name, which is the smallest id of those that were in it.
+    assert columns_with(curated_copy, values) <= {
+        "image_groups.group_id",
+        "sentence_groups.group_id",
+        "decisions.value",
+    }
     others = rows(curated_copy, "SELECT bytes FROM payloads")
     kept = {perceptual_hash(data) for (data,) in others}
     assert not {h for h in pictures_in(curated_copy)} & (set(hashes) - kept)
@@ -245,7 +297,7 @@ def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
             "INSERT INTO documents (document_id, source, uri, shard) "
             "VALUES ('d', 's', 'https://example.org/d', 'shard-0')"
         )
-        done = take_down(lake, taken, "test", folder / "reports", orphans_older_than_seconds=0)
+        done = take_down(lake, taken, "test", folder / "reports")
         assert done.taken.sentences == len(SENTENCES) + 1 and done.erased.why == ""
         _postgres(postgres, "CHECKPOINT")
         assert held() == []

@@ -1,19 +1,24 @@
-"""After some rows are erased, queries still find all others."""
+"""After some rows are erased, queries still find all others, and no file that a killed run left is on disk."""
 
+from dataclasses import astuple
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pairmill.catalog.lake import lease_row
 from pairmill.catalog.lake.arrow import arrow_schema
+from pairmill.catalog.lake.host import host_since_boot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.upkeep.stale_statistics import refresh_statistics
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.sweep import sweep
 from pairmill.tasks.upkeep.erase import erase
+from tests.worlds.shared import opened_new
 
 # Of each type of a column: values, and a condition that the smallest one meets.
 VALUES = {
@@ -53,3 +58,26 @@ def test_a_row_is_found_after_others_of_its_file_were_erased_and_a_run_added_som
             found = lake.query(f"SELECT count(*) FROM images WHERE {column} {condition}")
             assert found == [(1,)], column
         assert lake.query("SELECT count(*) FROM images") == [(5,)]
+
+
+@pytest.mark.parametrize("host", ["this", "far"])
+def test_files_of_a_killed_run_go_at_once_unless_it_may_go_on_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 0.2)
+    with opened_new(tmp_path / "lake") as lake:
+        dead = astuple(lease_row.Holder("t", "there:1", "far", 1, 0.0, "killed", "curate", "2026", "2026"))
+        if host == "this":
+            dead = (*dead[:2], host_since_boot(), *dead[3:])  # its process 1 began at another time
+        lake.metadata.write(f"INSERT INTO pairmill_lease VALUES (1{', ?' * len(dead)})", dead)
+        folder = Path(lake.staging("payloads", "killed"))
+        left = [folder / "half.parquet", folder / "half", folder.parent / "ducklake-half.parquet"]
+        for path in left:
+            path.write_bytes(b"of a picture")
+        with lease.writing(lake, "removal", "takedown") as writer:
+            erased = erase(writer)
+        others = ("run killed on there:1",) if host == "far" else ()
+        assert erased.others == others and [path for path in left if path.exists()] == (left if others else [])
+        with lease.writing(lake, "later", "maintain") as writer:
+            sweep(writer, older_than_seconds=0)
+            assert not erase(writer).others and not any(path.exists() for path in left)
