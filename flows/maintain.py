@@ -24,7 +24,7 @@ from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
-from pairmill.tasks.upkeep.takedown import finish_unfinished
+from pairmill.tasks.upkeep.removal import finish_unfinished
 
 # An address that fails for a passing reason is fetched on this many nights at most.
 MOST_TIMES = 4

@@ -128,7 +128,7 @@ COLUMNS = {
     "sentence_id": "id of this occurrence of a sentence",
     "takedown_id": "id of the removal",
     "takedowns.reason": "why it was asked for",
-    "takedowns.report": "what was removed, where and when, as JSON; empty until the bytes are gone",
+    "takedowns.report": "what was removed, where and when, as JSON; `erased.why` is '' once the bytes are gone",
     "taken_bans.kind": "'address', 'document', 'uri' (of a document) or 'phash'",
     "taken_bans.value": "the address, host, id or perceptual hash",
     "digest_before": "digest of the version's pairs before the removal",

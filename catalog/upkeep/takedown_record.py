@@ -10,24 +10,23 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.upkeep.taken_items import Subject
 
 
-def begin(lake: Lake, takedown_id: str, reason: str, commit: int) -> None:
-    """Record a takedown whose report is still missing: until it has one, its bytes may not be erased."""
-    lake.execute("INSERT INTO takedowns VALUES (?, ?, '', ?, now())", (takedown_id, reason, commit))
+def begin(lake: Lake, takedown_id: str, commit: int, report: dict[str, Any]) -> None:
+    """Record a removal within its transaction; ``report["erased"]["why"]`` says that its bytes are not erased yet."""
+    text = json.dumps(report, sort_keys=True)
+    lake.execute("INSERT INTO takedowns VALUES (?, ?, ?, ?, now())", (takedown_id, report["reason"], text, commit))
 
 
 def finish(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
-    """Record the report of a takedown. It is done unless ``report["erased"]["why"]`` says what hindered it."""
+    """Record the report of a removal. It is done unless ``report["erased"]["why"]`` says what hindered it."""
     text = json.dumps(report, sort_keys=True)
     lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
 
 
 def unfinished(lake: Lake) -> dict[str, dict[str, Any]]:
-    """Return takedown -> its report so far, of those that were killed or hindered before all bytes were erased."""
-    if "takedowns" not in lake.tables:
-        return {}
-    hindered = "report = '' OR json_extract_string(report, '$.erased.why') <> ''"
+    """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
+    hindered = "json_extract_string(report, '$.erased.why') <> ''"
     found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
-    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
+    return {takedown_id: json.loads(report) for takedown_id, report in found}
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:

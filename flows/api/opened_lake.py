@@ -382,7 +382,7 @@ class OpenLake:
                 writes to the lake.
         """
         from pairmill.catalog.lake.opening import create_or_open
-        from pairmill.tasks.upkeep.forget import forget
+        from pairmill.tasks.upkeep.removal import forget
 
         with create_or_open(self.lake.uri) as lake:
             return forget(lake, digest)[0]

@@ -8,6 +8,7 @@ from pairmill.flows.command.shared_options import (
     add_command,
     format_option,
     lake_option,
+    removal_options,
     setting_options,
     source_option,
 )
@@ -73,11 +74,8 @@ def _takedown(commands: Any) -> None:
     command.add_argument("--like", metavar="FILE", default="", help="pictures that look like this one; lists them")
     command.add_argument("--document", action="append", default=[], metavar="ID", help="a document, by its id")
     command.add_argument("--reason", default="asked by the owner", metavar="TEXT", help="stands in the report")
-    command.add_argument("--dry-run", action="store_true", help="only say what would go")
-    command.add_argument("--yes", nargs="?", type=int, const=-1, default=None, metavar="N",
-                         help="do not ask; with --like, N is the number of pictures that it listed")  # fmt: skip
-    command.add_argument("--report", metavar="FILE", default="", help="also write the report of the removal, as JSON")
-    command.add_argument("--sign", metavar="KEY", default="", help="an Ed25519 key (PEM) that signs the report file")
+    listed = "do not ask; with --like, N is the number of pictures that it listed"
+    removal_options(command, {"nargs": "?", "type": int, "const": -1, "metavar": "N", "help": listed})
     lake_option(command)
 
 
@@ -85,10 +83,9 @@ def _forget(commands: Any) -> None:
     """Add the `forget` command."""
     command = add_command(commands, "forget", "pairmill_forget:forget",
                           "remove the scores of one scorer from a lake, after saying what they decide")  # fmt: skip
-    command.set_defaults(interrupted="stopped. If the scores are gone, `pairmill maintain` erases their bytes.")
+    command.set_defaults(interrupted="stopped. If the scores are gone, `pairmill maintain` finishes it.")
     command.add_argument("--scorer", required=True, metavar="DIGEST", help="its digest in `scorers`, or how it begins")
-    command.add_argument("--dry-run", action="store_true", help="only say what can no longer be evaluated")
-    command.add_argument("--yes", action="store_true", help="do not ask")
+    removal_options(command)
     lake_option(command)
 
 

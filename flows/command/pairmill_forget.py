@@ -1,13 +1,12 @@
 """Implement `pairmill forget`: remove the scores of one scorer, after saying what they decided."""
 
-import sys
 from argparse import Namespace
+from collections.abc import Iterator
 
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.terms.controls import visible
-from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable, datasets_made_with, forgettable
-from pairmill.tasks.upkeep.forget import forget as forget_scorer
+from pairmill.flows.command.confirmed_removal import confirmed_removal, erased
+from pairmill.tasks.upkeep.removal import forget as forget_scorer
 
 
 def forget(args: Namespace) -> int:
@@ -15,40 +14,21 @@ def forget(args: Namespace) -> int:
     check_is_lake(args.lake)
     with create_or_open(args.lake, read_only=args.dry_run) as lake:
         found = forgettable(lake, args.scorer)
-        _print(found, datasets_made_with(lake, found))
-        if args.dry_run:
-            return 0
-        if not args.yes:
-            _confirm()
-        _, erased = forget_scorer(lake, found.digest)
-    _say(f"forgotten: {erased.rewritten:,} files rewritten, {erased.removed:,} removed")
-    if erased.why:
-        _say(f"catalog not rewritten: {erased.why}. Close what reads the lake, then run `pairmill maintain`.")
-    return 0
+        going = _going(found, datasets_made_with(lake, found))
+        question = "remove these scores for good?"
+        return confirmed_removal(args, going, question, lambda: forget_scorer(lake, found.digest)[1], erased)
 
 
-def _print(found: Forgettable, again: tuple[str, ...]) -> None:
-    """Print the scorer's rows and what reads them."""
+def _going(found: Forgettable, again: tuple[str, ...]) -> Iterator[str]:
+    """Say what the scorer's rows are, and what reads them."""
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
-    _say(f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB")
+    yield f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB"
     for version, steps in found.versions:
-        lost = f"{', '.join(steps)} can no longer be evaluated" if steps else "no rule reads these scores"
-        _say(f"{version}: {lost}; its pairs and decisions stay")
+        lost = f"{', '.join(steps)} can no longer be evaluated or verified" if steps else "no rule reads these scores"
+        yield f"{version}: {lost}; its pairs and decisions stay"
     if not found.versions:
-        _say("no published version was made with it")
+        yield "no published version was made with it"
     for name in again:
-        _say(f"the next run of {name} makes these scores again, if its recipe still asks for them")
+        yield f"the next run of {name} makes these scores again, if its recipe still asks for them"
     if found.made_from_it:
-        _say(f"made from it, and kept: {', '.join(found.made_from_it)}")
-
-
-def _confirm() -> None:
-    """Ask before anything goes. Raise PairmillError for any other answer than yes."""
-    if not sys.stdin.isatty():
-        raise PairmillError("nothing was removed. Look at `--dry-run`, then add --yes.")
-    if input("remove these scores for good? ").strip().lower() not in ("y", "yes"):
-        raise PairmillError("nothing was removed.")
-
-
-def _say(text: str) -> None:
-    print(visible(text), flush=True)
+        yield f"made from it, and kept: {', '.join(found.made_from_it)}"

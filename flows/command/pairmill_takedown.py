@@ -1,10 +1,11 @@
 """Implement `pairmill takedown`: remove pictures and documents, with all that is made from them, and keep them out."""
 
-import json
 import re
-import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
@@ -13,10 +14,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep.takedown_record import near_hash
 from pairmill.catalog.upkeep.taken_items import Subject, Taken
-from pairmill.flows.command.signed_report import read_key, sign
+from pairmill.flows.command.confirmed_removal import confirmed_removal, erased
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
-from pairmill.tasks.upkeep.takedown import Takedown, preview, take_down
+from pairmill.tasks.upkeep.removal import preview, take_down
 
 SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -26,29 +27,15 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 def takedown(args: Namespace) -> int:
     """Say what goes, ask, remove it, and print what was done and what could not be reached."""
     check_is_lake(args.lake)
-    key = read_key(args.sign) if args.sign else None  # a wrong key is said before anything is removed
-    if key and not args.report:
-        raise PairmillError("--sign signs the report file: name it by --report FILE.")
     subject, hashes = _subject(args)
     with create_or_open(args.lake) as lake:
         if args.like:
             subject = _like(lake, subject, hashes[0], args)
         taken, versions = preview(lake, subject)
-        _say(_counts(taken))
-        for dataset, version in versions:
-            _say(f"amends {dataset}@{version}")
-        if args.dry_run:
-            return 0
-        _confirm(args, taken)
-        done = take_down(lake, subject, args.reason, reports_folder(args.lake), hashes)
-    _print(done)
-    if args.report:
-        text = json.dumps(done.report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        Path(args.report).write_text(text, encoding="utf-8")
-        _say(f"report: {args.report}")
-    if key:
-        _say(f"signature: {sign(key, Path(args.report))}")
-    return 0
+        going = [_counts(taken), *(f"amends {dataset}@{version}" for dataset, version in versions)]
+        question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
+        done = partial(take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
+        return confirmed_removal(args, going, question, done, _told)
 
 
 def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
@@ -90,26 +77,15 @@ def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
     """
     found = near_hash(lake, phash, NEAR_BITS)
     for sha256, url, bits in found[:SHOWN]:
-        _say(f"{sha256}  {bits} of 64 bits differ  {url}")
+        print(visible(f"{sha256}  {bits} of 64 bits differ  {url}"))
     if len(found) > SHOWN:
-        _say(f"and {len(found) - SHOWN:,} more")
+        print(f"and {len(found) - SHOWN:,} more")
     if not args.dry_run and args.yes != len(found):
         raise PairmillError(
             f"{len(found):,} pictures look like {args.like}. Look at them in `pairmill browse`, then say "
             f"--yes {len(found)}."
         )
     return Subject(subject.urls, subject.hosts, (*subject.pictures, *(row[0] for row in found)), subject.documents)
-
-
-def _confirm(args: Namespace, taken: Taken) -> None:
-    """Ask before anything goes, unless ``--yes``; raise PairmillError for any other answer than yes."""
-    if args.yes is not None:
-        return
-    if not sys.stdin.isatty():
-        raise PairmillError("nothing was removed. Look at `--dry-run`, then add --yes.")
-    question = "remove it for good? " if not taken.is_nothing else "nothing is here; ban it? "
-    if input(question).strip().lower() not in ("y", "yes"):
-        raise PairmillError("nothing was removed.")
 
 
 def _counts(taken: Taken) -> str:
@@ -120,23 +96,11 @@ def _counts(taken: Taken) -> str:
     )
 
 
-def _print(done: Takedown) -> None:
-    """Print what was done, and what is left to the user."""
-    for each in done.amended:
-        _say(f"{each.name}: {each.pairs_removed:,} pairs taken out, {each.pairs_changed:,} lost a text")
-    erased = done.erased
-    _say(
-        f"erased: {erased.rewritten:,} files rewritten, {erased.removed:,} removed, {erased.snapshots:,} snapshots "
-        "expired; reports and caches are made again when asked for"
-    )
-    if done.erased.why:
-        _say(f"catalog not rewritten: {done.erased.why}. Close what reads the lake, then run `pairmill maintain`.")
-    for export in done.exports:
-        _say(f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
-             f"--format {export['format']} --to {export['uri']}")  # fmt: skip
-    for place in done.report["not_reached"]:
-        _say(f"not reached: {place}")
-
-
-def _say(text: str) -> None:
-    print(visible(text), flush=True)
+def _told(report: dict[str, Any]) -> Iterator[str]:
+    """Say what was done, and what is left to the user."""
+    for each in report["versions"]:
+        yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
+    for export in report["exports"]:
+        yield (f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
+               f"--format {export['format']} --to {export['uri']}")  # fmt: skip
+    yield from erased(report)

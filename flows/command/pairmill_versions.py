@@ -1,23 +1,21 @@
 """Implement `pairmill tag` and `pairmill drop`: name a dataset version, and delete one."""
 
-import sys
-import uuid
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write import lease
-from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.version_names import name_version, remove_name, version_names
 from pairmill.flows.api.opened_lake import OpenLake
+from pairmill.flows.command.confirmed_removal import confirmed_removal
+from pairmill.tasks.upkeep.removal import drop as drop_version
 
 if TYPE_CHECKING:
     from pairmill.flows.api.answer_types import Dataset
-
-WAIT_SECONDS = 60.0
 
 
 def tag(args: Namespace) -> int:
@@ -37,17 +35,20 @@ def drop(args: Namespace) -> int:
     check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:
         dataset = _exactly(lake, args.dataset)
-        if not args.yes:
-            _confirm(dataset)
-        with lease.writing(lake, uuid.uuid4().hex, f"drop {dataset}", WAIT_SECONDS):
-            dataset = _exactly(lake, args.dataset)
-            stays = _stays(lake, dataset)
-            removed = drop_version(lake, dataset.name, dataset.version)
-    rows = f"{removed['pairs']:,} pairs, {removed['decisions']:,} decisions and its funnel"
-    print(visible(f"dropped {dataset}: {rows}; a later run makes a version of another number"))
-    for line in stays:
-        print(visible(f"stays: {line}"))
-    return 0
+        about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
+        going = [
+            f"{dataset}: {about}. What is dropped cannot be put back.",
+            *(f"stays: {line}" for line in _stays(lake, dataset)),
+        ]
+
+        def told(report: dict[str, Any]) -> Iterator[str]:
+            n = report["rows"]
+            rows = f"{n['pairs']:,} pairs, {n['decisions']:,} decisions and its funnel"
+            yield f"dropped {dataset}: {rows}; a later run makes a version of another number"
+
+        question, answers = f"write {dataset} to drop it:", (str(dataset).lower(),)
+        remove = partial(drop_version, lake, lambda: _exactly(lake, args.dataset))
+        return confirmed_removal(args, going, question, remove, told, answers)
 
 
 def _exactly(lake: Lake, spec: str) -> "Dataset":
@@ -64,15 +65,6 @@ def _exactly(lake: Lake, spec: str) -> "Dataset":
             f"pairmill tag {dataset} {names[0]} --remove"
         )
     return dataset
-
-
-def _confirm(dataset: "Dataset") -> None:
-    """Ask for the version's name. Raise PairmillError at any other answer."""
-    about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
-    print(visible(f"{dataset}: {about}. What is dropped cannot be put back."))
-    print(f"write {dataset} to drop it: ", end="", flush=True)
-    if sys.stdin.readline().strip() != str(dataset):
-        raise PairmillError(f"{dataset} was not dropped; --yes drops it without a question.")
 
 
 def _stays(lake: Lake, dataset: "Dataset") -> list[str]:

@@ -136,3 +136,10 @@ def export_format_option(command: argparse.ArgumentParser, more: Sequence[str] =
     command.add_argument("--format", choices=("webdataset", "parquet", "texts", *more), default="webdataset",
                          help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
                          f"texts: the same without; {about}default: webdataset")  # fmt: skip
+
+
+def removal_options(command: Any, yes: dict[str, Any] | None = None) -> None:
+    """Add the options that every removal has; ``yes`` are the arguments of ``--yes``."""
+    command.add_argument("--dry-run", action="store_true", help="only say what would go")
+    command.add_argument("--yes", **(yes or {"action": "store_true", "help": "do not ask"}))
+    command.add_argument("--report", metavar="FILE", default="", help="also write the report of the removal, as JSON")

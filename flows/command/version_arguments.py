@@ -8,6 +8,7 @@ from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
     lake_option,
+    removal_options,
     text_or_json_option,
 )
 
@@ -90,7 +91,7 @@ def _versions(commands: Any) -> None:
     tag.add_argument("--remove", action="store_true", help="remove this name of the version instead")
     drop = add_command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
     drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
-    drop.add_argument("--yes", action="store_true", help="do not ask")
+    removal_options(drop)
     for command in (export, tag, drop):
         lake_option(command)
 

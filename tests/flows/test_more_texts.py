@@ -24,7 +24,7 @@ from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
 from pairmill.flows.api.opened_lake import open_lake
 from pairmill.tasks.release.export.export import export
-from pairmill.tasks.upkeep.takedown import take_down
+from pairmill.tasks.upkeep.removal import take_down
 from tests.reference.second_cut import differences
 from tests.worlds.commands import Tell
 from tests.worlds.published import REALSYN, SENTENCES, plan_of, published
@@ -113,7 +113,7 @@ def test_a_takedown_moves_the_later_texts_up_and_the_version_still_verifies(lake
     lake.execute("UPDATE sentences SET document_id = 'gone' WHERE text = ?", (SIX[2],))
     lake.execute("INSERT INTO documents (document_id, source, uri, shard) VALUES ('gone', 's', 'u', 'shard-0')")
     done = take_down(lake, Subject(documents=("gone",)), "test", tmp_path / "reports")
-    assert [(each.name, each.pairs_changed) for each in done.amended] == [("small@1", N), ("small@2", N)]
+    assert [(each["dataset"], each["pairs_changed"]) for each in done["versions"]] == [("small@1", N), ("small@2", N)]
     left = [text for text in SIX[:5] if text != SIX[2]]
     texts = f"SELECT DISTINCT {', '.join(FIVE)}, similarity4, similarity5 FROM pairs WHERE version = "
     assert lake.query(texts + "1") == [(*left, None, 0.1, None)]

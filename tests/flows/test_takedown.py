@@ -32,7 +32,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
-from pairmill.tasks.upkeep.takedown import take_down
+from pairmill.tasks.upkeep.removal import take_down
 from tests.reference.second_cut import differences
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
@@ -149,10 +149,9 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     assert {"vector_index.key", "image_hash.phash", "captions.sha256"} < columns_with(curated_copy, values)
     hashes = [h for _, data, _ in found if (h := perceptual_hash(data)) is not None]
 
-    report, key = tmp_path / "removal.json", tmp_path / "key.pem"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    report = tmp_path / "removal.json"
     capsys.readouterr()
-    command = ["takedown", "--document", document, "--yes", "--report", str(report), "--sign", str(key)]
+    command = ["takedown", "--document", document, "--yes", "--report", str(report)]
     assert main([*command, "--lake", str(curated_copy)]) == 0
     told = capsys.readouterr().out
     assert (
@@ -172,15 +171,8 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     assert not {h for h in pictures_in(curated_copy)} & (set(hashes) - kept)
     assert main(["check", "--deep", "--lake", str(curated_copy)]) == 0
 
-    # `openssl` checks the report offline; a changed report does not pass.
-    public = tmp_path / "public.pem"
-    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
-    check = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", report, "-sigfile"]
-    assert subprocess.run([*check, f"{report}.sig"], capture_output=True, check=False).returncode == 0
     said = json.loads(report.read_text())
     assert said["documents"] == [document] and set(said["pictures"]) == {sha256 for sha256, _, _ in found}
-    report.write_text(report.read_text().replace(document, "0" * 32))
-    assert subprocess.run([*check, f"{report}.sig"], capture_output=True, check=False).returncode == 1
 
     # The same pages again, one of them changed, so that it is read anew.
     with create_or_open(curated_copy) as lake:
@@ -196,7 +188,7 @@ def test_an_amended_version_is_verified_and_any_other_change_of_it_shows(curated
     sha256, text = rows(curated_copy, "SELECT sha256, text1 FROM pairs ORDER BY image_id LIMIT 1")[0]
     with create_or_open(curated_copy) as lake:
         done = take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
-        assert [(each.name, each.pairs_removed) for each in done.amended] == [("demo@1", 1)]
+        assert [(each["dataset"], each["pairs_removed"]) for each in done["versions"]] == [("demo@1", 1)]
         dataset = datasets.find(lake, "demo@1")
         assert dataset.amended and is_as_published(lake, dataset) and differences(lake, dataset) == {}
         second = rows(curated_copy, "SELECT document_id FROM pairs ORDER BY image_id DESC LIMIT 1")[0][0]
@@ -219,10 +211,10 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
 
     with create_or_open(curated_copy) as lake:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("pairmill.tasks.upkeep.takedown.finish", killed)
+            patch.setattr("pairmill.tasks.upkeep.removal.finish", killed)
             take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
         assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
-        assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
+        assert any(line.startswith("finished 1 removals") for line in maintain_steps(lake, Limits()))
         assert not takedown_record.unfinished(lake)
         with lease.writing(lake, "run-after", "test"):
             lake.execute("INSERT INTO partitions (\"table\", partition_id, shard, scorer) VALUES ('m', 'm', 'm', 'm')")
@@ -243,15 +235,15 @@ def test_a_takedown_beside_a_reader_is_finished_when_the_reader_has_gone(curated
         )  # fmt: skip
         assert reader.stdout and reader.stdout.readline() == "reads\n"
         done = take_down(lake, Subject(documents=(document,)), "test", curated_copy / "reports")
-        assert done.erased.why and list(takedown_record.unfinished(lake)) == [done.report["takedown"]]
-        told = [line for line in maintain_steps(lake, Limits()) if "takedowns" in line]
-        assert told == [f"1 takedowns wait for the catalog's old pages: {done.erased.why}"]
+        assert done["erased"]["why"] and list(takedown_record.unfinished(lake)) == [done["takedown"]]
+        told = [line for line in maintain_steps(lake, Limits()) if "removals" in line]
+        assert told == [f"1 removals wait for the catalog's old pages: {done['erased']['why']}"]
         reader.communicate("\n")
-        assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
+        assert any(line.startswith("finished 1 removals") for line in maintain_steps(lake, Limits()))
         assert not takedown_record.unfinished(lake)
         assert found_in(curated_copy, [text.encode()]) == set()  # in the write-ahead log of the open lake neither
         ((report,),) = lake.query("SELECT report FROM takedowns")
-    assert json.loads(report) == done.report | {"erased": {**done.report["erased"], **json.loads(report)["erased"]}}
+    assert json.loads(report) == done | {"erased": {**done["erased"], **json.loads(report)["erased"]}}
 
 
 def test_pictures_that_look_like_one_are_listed_and_go_only_by_their_number(
@@ -298,7 +290,7 @@ def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
             "VALUES ('d', 's', 'https://example.org/d', 'shard-0')"
         )
         done = take_down(lake, taken, "test", folder / "reports")
-        assert done.taken.sentences == len(SENTENCES) + 1 and done.erased.why == ""
+        assert done["removed"]["sentences"] == len(SENTENCES) + 1 and done["erased"]["why"] == ""
         _postgres(postgres, "CHECKPOINT")
         assert held() == []
         assert lake.query("SELECT count(*) FROM pairs WHERE text1 IS NOT NULL") == [(0,)]
@@ -325,7 +317,7 @@ def _holds(data: bytes, text: bytes, picture_bytes: bytes) -> bool:
 def test_a_run_at_work_is_waited_for_and_a_preview_changes_nothing(
     curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pairmill.tasks.upkeep.takedown.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("pairmill.tasks.upkeep.removal.WAIT_SECONDS", 0.1)
     before = rows(curated_copy, "SELECT count(*), bit_xor(hash(p)) FROM pairs p")
     named = ["takedown", "--url", str(pages()) + "/", "--lake", str(curated_copy)]
     assert main([*named, "--dry-run"]) == 0

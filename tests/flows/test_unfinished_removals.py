@@ -16,7 +16,7 @@ N, TAKEN, OTHER = 6, 4, 2
 # The function in which a removal is killed, by the state in which it leaves the lake.
 KILLED_IN = {
     "committed": "catalog.upkeep.taken_rows.delete_rows",
-    "deleted": "tasks.upkeep.takedown.finish",
+    "deleted": "tasks.upkeep.removal.finish",
     "rewritten": "tasks.upkeep.erase._call",
     "swept": "tasks.upkeep.erase.refresh_statistics",
 }

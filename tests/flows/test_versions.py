@@ -42,6 +42,13 @@ def lake(tmp_path: Path) -> Path:
     return copied(made_once("two-versions", make), tmp_path / "lake")
 
 
+class Terminal(io.StringIO):
+    """Standard input that a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 1
     told = capsys.readouterr().err
@@ -133,10 +140,12 @@ def test_only_the_very_version_is_dropped_and_only_when_it_is_confirmed(
     assert "first run: pairmill tag small@1 release-1 --remove" in refused(capsys, "drop", "small@1", "--yes", *at)
     assert "has no version 3; its newest is small@2" in refused(capsys, "drop", "small@3", "--yes", *at)
     for answer in ("y\n", "small\n", "small@1\n", ""):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-        assert "small@2 was not dropped" in refused(capsys, "drop", "small@2", *at)
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        assert "nothing was removed" in refused(capsys, "drop", "small@2", *at)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("small@2\n"))  # a file that nobody typed
+    assert "nothing was removed" in refused(capsys, "drop", "small@2", *at)
     assert [version for version, _ in versions(lake)] == [1, 2]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("small@2\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("small@2\n"))
     assert "dropped small@2" in tell("drop", "small@2", *at)
     assert [version for version, _ in versions(lake)] == [1]
 
