@@ -24,9 +24,9 @@ def finish(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
 
 def unfinished(lake: Lake) -> dict[str, dict[str, Any]]:
     """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
-    hindered = "json_extract_string(report, '$.erased.why') <> ''"
+    hindered = "coalesce(json_extract_string(nullif(report, ''), '$.erased.why'), 'no report') <> ''"
     found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
-    return {takedown_id: json.loads(report) for takedown_id, report in found}
+    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:
