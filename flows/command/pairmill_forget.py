@@ -24,7 +24,7 @@ def _going(found: Forgettable, again: tuple[str, ...]) -> Iterator[str]:
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
     yield f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB"
     for version, steps in found.versions:
-        lost = f"{', '.join(steps)} can no longer be evaluated or verified" if steps else "no rule reads these scores"
+        lost = f"{', '.join(steps)} can no longer be evaluated" if steps else "no rule reads these scores"
         yield f"{version}: {lost}; its pairs and decisions stay"
     if not found.versions:
         yield "no published version was made with it"

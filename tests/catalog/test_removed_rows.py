@@ -38,7 +38,8 @@ def test_a_row_goes_by_each_column_that_names_a_taken_item_and_all_others_stay(t
         # The taken document with its picture, one occurrence, and a sentence of its own.
         made = {"documents": [{"document_id": "d", "uri": "page", "unit": "u"}],
                 "images": [{"image_id": "i", "document_id": "d", "sha256": "p", "url": URL}],
-                "sentences": [{"document_id": "d", "content": "c", "text": "a taken text"}]}  # fmt: skip
+                "sentences": [{"document_id": "d", "content": "c", "text": "a taken text"}],
+                "sentence_content": [{"content": "c", "text": "a taken text"}]}  # fmt: skip
         for table, of in declared.items():
             texts = [name for name, kind in columns(table).items() if kind == "VARCHAR"]
             other = dict.fromkeys(texts, "other")
