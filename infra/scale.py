@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,18 @@ class Assumed:
 ASSUMED = {
     "kilobytes a picture": Assumed(100, "web photographs of 0.7 megapixels, as the benches make them"),
     "share of pictures that pass the cheap rules": Assumed(0.6, "100 px, 3:1, one of each exact copy; no figure known"),
-    "TFLOP/s of one H200 in bf16": Assumed(
-        344, "2,125 pictures/s of ViT-L-14 (162 GFLOP each) by ops/models on one, random weights, 2026-11-20"
+    "TFLOP/s of EVA02-E-14-plus on an H200": Assumed(
+        540,
+        "its operations, timed one by one at the card's measured ceilings: not yet measured on a card. "
+        "That sum gives ViT-L-14 2,376 pictures/s, 2,327 were measured",
     ),
+    "TFLOP of a picture, ViT-L-14": Assumed(0.162, "304 million parameters, 257 tokens, attention included"),
     "TFLOP of a picture, EVA02-E-14-plus": Assumed(2.24, "4.35 billion parameters x 257 tokens x 2"),
     "TFLOP of a sentence": Assumed(0.028, "0.7 billion parameters x 20 tokens, cut at the batch's longest, x 2"),
     "TFLOP of a sentence, GPT-2 large": Assumed(0.039, "0.77 billion parameters x 25 tokens x 2"),
     "concentration of pass rates": Assumed(10, "how alike the pictures of a cluster are judged; see the waves below"),
     "ms to open a file and read its footer": Assumed(5, "local disk, cached; S3 takes 30 to 100"),
+    "ms to commit a file": Assumed(6, "SQLite, in transactions of many files"),
 }
 
 
@@ -113,8 +118,11 @@ def stages() -> list[Stage]:
     return [
         Stage("ingest (a copy of every picture)", DOCUMENTS, 2 * pictures_tb, ingest + split, 0, 1.2, 6 * shards, "-"),
         Stage("pixel scores, hash", eligible, pictures_tb, scored, 0, 0.6, 2 * shards, "-"),
-        Stage("CLIP vectors of pictures", eligible, eligible * vector, 0,
-              gpu_hours(eligible, "TFLOP of a picture, EVA02-E-14-plus"), 12, shards, "-"),
+        Stage("CLIP vectors of pictures, read again", eligible,
+              eligible * (vector + assumed("kilobytes a picture") / 1e9),
+              eligible / (on_a_card("clip_stage", "ViT-L-14 from JPEG bytes, 2 feeders") / 2) / HOUR,
+              gpu_hours(eligible, "TFLOP of a picture, EVA02-E-14-plus",
+                        assumed("TFLOP/s of EVA02-E-14-plus on an H200")), 12, shards, "-"),
         Stage("sentence flags", SENTENCES, SENTENCES * 150 / 1e12,
               SENTENCES / rate("sentences", "sentences to flags", "sentences/CPU s") / HOUR, 0, 0.5, shards, "-"),
         Stage("words counted, corpus entropy", SENTENCES, 2 * SENTENCES * 150 / 1e12,
@@ -122,12 +130,12 @@ def stages() -> list[Stage]:
         Stage("parse (complexity, action)", GOOD, GOOD * 150 / 1e12,
               GOOD / rate("sentences", "sentences to complexity", "sentences/CPU s") / HOUR, 0, 1.0, shards, "-"),
         Stage("perplexity, GPT-2 large", GOOD, GOOD * 150 / 1e12, 0,
-              gpu_hours(GOOD, "TFLOP of a sentence, GPT-2 large"), 5, shards, "-"),
+              gpu_hours(GOOD, "TFLOP of a sentence, GPT-2 large", vit_rate()), 5, shards, "-"),
         Stage("near-equal sentences", SENTENCES, 17 * 8 * SENTENCES / 1e12,
               SENTENCES / rate("near_sentences", "near-equal pairs of 270", "sentences/CPU s") / HOUR, 0, 35, shards,
               "16 bands sorted"),
         Stage("CLIP vectors of sentences", sentences, sentences * vector, 0,
-              gpu_hours(sentences, "TFLOP of a sentence"), 4, shards, "-"),
+              gpu_hours(sentences, "TFLOP of a sentence", vit_rate()), 4, shards, "-"),
         Stage("train centroids", 64 * sum(CLUSTERS.values()), 64 * CLUSTERS["sentence"] * vector, training(), 0,
               training_gb(), len(CLUSTERS), "-"),
         Stage("assign to clusters", searched + eligible, (2 * searched + eligible) * vector,
@@ -138,13 +146,13 @@ def stages() -> list[Stage]:
     ]  # fmt: skip
 
 
-def gpu_hours(n: float, each: str) -> float:
-    """Return the H200-hours of ``n`` operations of the assumed TFLOP."""
-    return n * assumed(each) / assumed("TFLOP/s of one H200 in bf16") / HOUR
+def gpu_hours(n: float, each: str, rate: float) -> float:
+    """Return the hours of ``n`` operations of the assumed TFLOP on an H200 that does ``rate`` TFLOP/s."""
+    return n * assumed(each) / rate / HOUR
 
 
-def texts(n: float, row: str) -> float:
-    """Return the H200-hours to generate ``n`` texts at the rate measured by ``row`` of the GPU benches.
+def on_a_card(row: str, what: str, of: str = "value") -> float:
+    """Return a measure of a row of the GPU benches, taken on an H200; ``of`` 'bound': its bound.
 
     Raises:
         SystemExit: The row was not measured, or on another card.
@@ -152,7 +160,12 @@ def texts(n: float, row: str) -> float:
     found = json.loads(GPU_RESULTS.read_text(encoding="utf-8")).get(row, {})
     if "H200" not in found.get("device", ""):
         raise SystemExit(f"{GPU_RESULTS.name} has no row '{row}' of an H200; run python -m infra.bench.gpu_all there")
-    return n / found["measures"][0]["value"] / HOUR
+    return next(measure[of] for measure in found["measures"] if measure["what"] == what)
+
+
+def vit_rate() -> float:
+    """Return the TFLOP/s of ViT-L-14 alone on an H200; GPT-2 large and EVA's text tower are assumed to have it too."""
+    return on_a_card("clip_stage", "ViT-L-14 from JPEG bytes", "bound") * assumed("TFLOP of a picture, ViT-L-14")
 
 
 def assigning(n: float) -> float:
@@ -255,20 +268,35 @@ def retrieval() -> str:
 
 
 def recipe_table() -> str:
-    """Return the table of captions, fused texts and sums by recipe; days on 64 cores and 8 GPUs, stages in sequence."""
+    """Return the table of texts and sums by recipe, and of days on 64 cores and 8 GPUs.
+
+    What feeds a GPU has CPU-hours but no days: feeders work beside it.
+    """
     found = stages()
     cpu, gpu = sum(s.cpu_hours for s in found), sum(s.gpu_hours for s in found)
-    lines = ["| recipe | captioned | H200-hours of captions | of fused texts | all CPU-hours | all H200-hours | "
-             "days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    files, beside = sum(s.files for s in found), sum(s.cpu_hours for s in found if s.gpu_hours)
+    lines = ["| recipe | captioned | H200-hours of captions | of fused texts | hours of one process | all CPU-hours | "
+             "all H200-hours | days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     for name, (pairs, cap) in RECIPES.items():
-        n = pairs * described_for_one(cap)
-        captions, fused = texts(n, "run_smolvlm"), texts(n, "run_fuser")
-        whole = gpu + captions + fused
+        n, waves = asked(pairs, cap)
+        captions = n / on_a_card("run_smolvlm", "captions from JPEG bytes") / HOUR
+        fused = n / on_a_card("run_fuser", "fused texts") / HOUR
+        fed = n / rate("feeders", "pictures for a captioner, 1 thread, the device's thread idle", "img/s") / HOUR
+        fed += 8 * n / on_a_card("run_fuser", "fused texts, prepared alone") / HOUR
+        alone, whole = in_one_process(files, waves), gpu + captions + fused
         lines.append(
-            f"| `{name}` | {_n(n)} | {captions:,.0f} | {fused:,.0f} | {cpu:,.0f} | {whole:,.0f} | "
-            f"{(cpu / 64 + whole / 8) / 24:,.1f} |"
+            f"| `{name}` | {_n(n)} | {captions:,.0f} | {fused:,.0f} | {alone:,.1f} | {cpu + fed:,.0f} | {whole:,.0f} | "
+            f"{((cpu - beside) / 64 + whole / 8 + alone) / 24:,.1f} |"
         )
     return "\n".join(lines)
+
+
+def in_one_process(files: float, waves: int) -> float:
+    """Return the hours of the flow's process: commits, two cuts with facts, a re-cut a wave, publishing."""
+    waiting = files * assumed("ms to commit a file") / 1e3
+    known = {name: seconds[0] for name, _, _, *seconds in catalog_seconds()}
+    wave = known["re-cut"] + known["work list"]
+    return (waiting + 2 * known["cut of new rows"] + waves * wave + known["publish"]) / HOUR
 
 
 def simulated() -> dict[str, Any]:
@@ -279,11 +307,11 @@ def simulated() -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def described_for_one(cap: int) -> float:
-    """Return the pictures that get a generated text for each kept one, by the policy of the fewest waves."""
-    asked = ("doubling", cap, assumed("concentration of pass rates"))
-    row = next(row for row in simulated()["rows"] if (row["policy"], row["cap"], row["concentration"]) == asked)
-    return row["share"] * DESCRIBED / row["kept"]
+def asked(pairs: float, cap: int) -> tuple[float, int]:
+    """Return the pictures that get a generated text until ``pairs`` are kept, and the waves, by the fewest waves."""
+    policy = ("doubling", cap, assumed("concentration of pass rates"))
+    row = next(row for row in simulated()["rows"] if (row["policy"], row["cap"], row["concentration"]) == policy)
+    return pairs * row["share"] * DESCRIBED / row["kept"], row["waves"]
 
 
 def waves_table() -> str:
@@ -313,19 +341,25 @@ def fit_line(fit: dict[str, float]) -> str:
     )
 
 
-def catalog_table() -> str:
-    """Return the table of measured catalog seconds, scaled in proportion to the images.
+def catalog_seconds() -> Iterator[tuple[str, float, float, float, float]]:
+    """Yield name, measured images and seconds, and the seconds in proportion at IMAGES and 1e9 images.
 
     DuckDB's joins and sorts spill, so time grows in proportion.
     """
-    rows = json.loads((ROOT / "bench/results/catalog.json").read_text(encoding="utf-8"))["rows"]
-    lines = ["| catalog | measured at | s | at 336 M images, in proportion | at 1 B |", "|---|--:|--:|--:|--:|"]
-    for row in rows:
+    for row in json.loads((ROOT / "bench/results/catalog.json").read_text(encoding="utf-8"))["rows"]:
         name, comma, size = row["what"].partition(", ")
         if comma and size.endswith(" images") and name in ("work list", "cut of new rows", "re-cut", "publish"):
             n = float(size.removesuffix(" images"))
-            seconds = [row["ours"] * to / n for to in (IMAGES, 1e9)]
-            lines.append(f"| {name} | {_n(n)} | {row['ours']:,.1f} | {seconds[0]:,.0f} | {seconds[1]:,.0f} |")
+            yield name, n, row["ours"], row["ours"] * IMAGES / n, row["ours"] * 1e9 / n
+
+
+def catalog_table() -> str:
+    """Return the table of catalog seconds."""
+    lines = ["| catalog | measured at | s | at 336 M images, in proportion | at 1 B |", "|---|--:|--:|--:|--:|"]
+    lines += [
+        f"| {name} | {_n(n)} | {seen:,.1f} | {full:,.0f} | {more:,.0f} |"
+        for name, n, seen, full, more in catalog_seconds()
+    ]
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ from pairmill.ops.models.device.remembered import remembered
 from pairmill.ops.models.device.run_notes import note
 from pairmill.ops.models.generate.batch_part import BatchPart
 from pairmill.ops.models.generate.batching import padded_batches, prefill_parts, refill_groups, similar_length_batches
+from pairmill.ops.models.generate.packed_windows import pack_windows, unpack_windows
 from pairmill.ops.models.generate.refilled_answers import RefilledSlots
 from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_captured
 from pairmill.ops.models.generation import Generation
@@ -109,13 +110,22 @@ class Answerer:
 
         compile_parts(self.model)
         decoder = Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
-        if why := why_not_capturable(self.model) or self._trial(decoder):
+        if why := why_not_capturable(self.model) or self._trials(decoder):
             self._note_slow(why)
             return None
         note(f"{type(self.model).__name__}: decoding is captured; on a trial its answers were those of generate")
         return decoder
 
-    def _trial(self, decoder: Decoder) -> str:
+    def _trials(self, decoder: Decoder) -> str:
+        """Try the decoder, at first with all windows of a vision tower in one call; return '' or why it fails."""
+        if pack_windows(self.model):
+            if not (why := self._trial(decoder, "windows packed")):
+                return ""
+            unpack_windows(self.model)
+            note(f"{type(self.model).__name__}: its vision tower attends window by window, which is slower: {why}")
+        return self._trial(decoder)
+
+    def _trial(self, decoder: Decoder, *how: str) -> str:
         """Return '' if the decoder answers prompts as ``generate`` does, else why not. Cached for card and versions."""
 
         def find() -> str:
@@ -129,7 +139,7 @@ class Answerer:
                 return first_line(error)
 
         versions = (torch.__version__, transformers.__version__, str(TRIAL_VERSION))
-        key = (self.name, torch.cuda.get_device_name(), *versions)
+        key = (self.name, torch.cuda.get_device_name(), *versions, *how)
         return remembered("captured.json", key, find, lambda value: isinstance(value, str))
 
     def generate(self, parts: Sequence[BatchPart], max_tokens: int, place: Place | None = None) -> torch.Tensor:
