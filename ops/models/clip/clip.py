@@ -85,8 +85,9 @@ class Clip:
         """
 
         def run(rows: int) -> None:
-            tokens = self._loaded.tokenizer([" ".join(f"word{n}" for n in range(20))] * rows)
-            self._loaded.embed_tokens(tokens).cpu()
+            from pairmill.ops.models.clip.clip_loaded import USUAL_SENTENCE  # imports torch, as in _loaded
+
+            self._loaded.embed_tokens(self._loaded.tokenizer([USUAL_SENTENCE] * rows)).cpu()
 
         measured_batch_size(self.spec, f"{self.precision} sentences", self.batch_size, run)
 

@@ -10,14 +10,17 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from pairmill.ops.models.clip.compiled_towers import compile_towers
 from pairmill.ops.models.clip.text_tower import TextTower
-from pairmill.ops.models.device.device import device, dtype, exact_inference, text_batches
+from pairmill.ops.models.device.device import device, dtype, exact_inference, text_batches, token_batches
 from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.device.row_batches import RowBatches
 from pairmill.ops.models.model_digest import ModelError, resolve, split_open_clip
 
 # Tokenize this many batches of sentences together and sort them by length, so that a batch has similar lengths.
 TEXT_BATCHES = 16
+# A sentence of 20 words, of which a GPU's batches are measured: others have as many tokens, not as many sentences.
+USUAL_SENTENCE = " ".join(f"word{n}" for n in range(20))
 
 
 class LoadedClip:
@@ -35,6 +38,7 @@ class LoadedClip:
         self.mean = torch.tensor(settings["mean"], device=self.device).view(3, 1, 1) * 255
         self.scale = 1 / (torch.tensor(settings["std"], device=self.device).view(3, 1, 1) * 255)
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
+        self.usual_tokens = int(self.text.ends(tokenizer([USUAL_SENTENCE]))[0]) + 1
 
     def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> RowBatches:
         """Resize images (h, w, 3) uint8 to the model's side s and stack them to batches (n, 3, s, s) uint8.
@@ -49,13 +53,20 @@ class LoadedClip:
         return RowBatches(len(pictures), found)
 
     def prepare_sentences(self, texts: list[str], batch_size: int) -> RowBatches:
-        """Tokenize sentences into batches of similar length."""
+        """Tokenize sentences into batches of similar length; on a GPU, of the tokens of ``batch_size`` usual sentences.
+
+        The rows of a batch are padded to its longest sentence, unless the tower always reads its full context.
+        """
         found = []
         chunk = TEXT_BATCHES * batch_size
         for start in range(0, len(texts), chunk):
             tokens = self.tokenizer(texts[start : start + chunk])
-            for rows in text_batches(self.text.ends(tokens).tolist(), batch_size):
-                found.append(([start + row for row in rows], tokens[rows]))
+            lengths = (self.text.ends(tokens) + 1).tolist()
+            if self.device.type == "cuda" and self.text.is_truncatable:
+                batches = token_batches(lengths, batch_size * self.usual_tokens)
+            else:
+                batches = text_batches(lengths, batch_size)
+            found += [([start + row for row in rows], tokens[rows]) for rows in batches]
         return RowBatches(len(texts), found)
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
@@ -90,6 +101,12 @@ class LoadedClip:
         with exact_inference():
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
+    def embed_examples(self) -> torch.Tensor:
+        """Embed two pictures of noise and two sentences as (4, d) float32, for a trial."""
+        side, seed = self.image_size, torch.Generator().manual_seed(0)
+        noise = torch.randint(0, 256, (2, 3, side, side), dtype=torch.uint8, generator=seed)
+        return torch.cat([self.embed_images(noise), self.embed_tokens(self.tokenizer(["a dog", USUAL_SENTENCE]))])
+
 
 @once
 def load(spec: str, precision: str) -> LoadedClip:
@@ -108,7 +125,10 @@ def _load(spec: str, precision: str) -> LoadedClip:
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # a damaged checkpoint, a config of another model, a missing tokenizer
         raise ModelError(f"model '{spec}' does not load: {error}; check its config and weights") from error
-    return LoadedClip(placed(model.eval(), spec, kind), tokenizer, kind)
+    loaded = LoadedClip(placed(model.eval(), spec, kind), tokenizer, kind)
+    if loaded.device.type == "cuda":  # on a CPU results repeat exactly, on any machine
+        compile_towers(loaded.model, loaded.embed_examples)
+    return loaded
 
 
 @once

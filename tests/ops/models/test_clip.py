@@ -11,6 +11,8 @@ from PIL import Image
 from pairmill.ops.models.clip import clip_loaded
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.clip.clip_tower import ClipTower
+from pairmill.ops.models.clip.compiled_towers import compile_towers
+from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.model_digest import ModelError
 from tests.worlds.golden import check_golden
 from tests.worlds.tiny import save_clip
@@ -209,3 +211,88 @@ def test_golden_values_of_this_version(spec: str):
     clip = Clip(spec)
     vectors = {"images": clip.embed_images(pictures(5)), "texts": clip.embed_texts(SENTENCES)}
     check_golden("clip", clip.version, {name: np.round(rows[:, :6], 5) for name, rows in vectors.items()})
+
+
+def test_batches_of_a_gpu_have_as_many_tokens_whatever_the_sentences(spec: str, monkeypatch: pytest.MonkeyPatch):
+    loaded = clip_loaded._load(spec, "fp32")
+    texts = [" ".join(["red"] * (1 + n % 7)) for n in range(150)] + SENTENCES
+    plain = loaded.prepare_sentences(texts, 4)
+    monkeypatch.setattr(loaded, "device", torch.device("cuda"))
+    ready = loaded.prepare_sentences(texts, 4)
+    sizes = [len(rows) * int(loaded.text.ends(tokens).max() + 1) for rows, tokens in ready.batches]
+    assert max(sizes) <= 4 * loaded.usual_tokens and len(ready.batches) < len(plain.batches) / 2
+    assert sorted(row for rows, _ in ready.batches for row in rows) == list(range(len(texts)))
+    found, expected = (
+        each.launched(loaded.embed_tokens).fetched(np.float32, loaded.dimension) for each in (ready, plain)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    monkeypatch.setattr(loaded.text, "is_truncatable", False)
+    assert all(len(rows) <= 4 for rows, _ in loaded.prepare_sentences(texts, 4).batches)
+
+
+def traced(call: Any, **_: Any) -> Any:
+    """Compile without code of the machine: the graph is traced, its operations run one by one."""
+    return COMPILE(call, backend="eager", dynamic=True, fullgraph=True)
+
+
+COMPILE: Any = torch.compile
+
+
+@pytest.fixture(params=["open_clip", "eva"])
+def loaded(request: pytest.FixtureRequest, spec: str) -> clip_loaded.LoadedClip:
+    """A CLIP that no other test has loaded; with two blocks of EVA02-E-14-plus's kind behind its picture tower."""
+    made = clip_loaded._load(spec, "fp32")
+    if request.param == "eva":
+        from timm.models.eva import EvaBlockPostNorm
+
+        blocks = [EvaBlockPostNorm(16, 2).eval() for _ in range(2)]
+        made.model.visual = torch.nn.Sequential(made.model.visual, torch.nn.Unflatten(0, (-1, 1)), *blocks)
+        made.model.visual.append(torch.nn.Flatten(0, 1))
+    return made
+
+
+def vectors(loaded: clip_loaded.LoadedClip, n: int) -> np.ndarray:
+    shown = loaded.prepare_pictures(pictures(n), n).launched(loaded.embed_images).fetched(np.float32, 16)
+    told = loaded.prepare_sentences(SENTENCES * n, 4).launched(loaded.embed_tokens).fetched(np.float32, 16)
+    return np.vstack([shown, told])
+
+
+def test_compiled_towers_give_the_same_vectors_by_one_graph_for_all_blocks_and_shapes(
+    loaded: clip_loaded.LoadedClip, monkeypatch: pytest.MonkeyPatch
+):
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setattr(torch, "compile", traced)
+    torch._dynamo.reset()
+    counters.clear()
+    run_notes.take()
+    before = [vectors(loaded, n) for n in (5, 3)]
+    compile_towers(loaded.model, loaded.embed_examples)
+    assert run_notes.take() == ()
+    graphs = counters["stats"]["unique_graphs"]
+    assert 0 < graphs <= 3 and not counters["graph_break"]
+    for n, plain in zip((5, 3), before, strict=True):
+        np.testing.assert_allclose(vectors(loaded, n), plain, atol=1e-5)
+    assert counters["stats"]["unique_graphs"] <= graphs + 1, "further shapes have no graph of their own"
+
+
+@pytest.mark.parametrize(("change", "why"), [(None, "no compiler"), (2.0, "other vectors, of cosine")])
+def test_towers_that_do_not_compile_or_change_are_left_as_they_are(
+    change: float | None, why: str, spec: str, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(call: Any, **_: Any) -> Any:
+        def run(hidden: torch.Tensor, *given: Any, **how: Any) -> torch.Tensor:
+            if change is None:
+                raise RuntimeError("no compiler")
+            return call(hidden, *given, **how) + change * torch.randn(hidden.shape)
+
+        return run
+
+    loaded = clip_loaded._load(spec, "fp32")
+    before = vectors(loaded, 5)
+    monkeypatch.setattr(torch, "compile", broken)
+    run_notes.take()
+    compile_towers(loaded.model, loaded.embed_examples)
+    (said,) = run_notes.take()
+    assert why in said and "CLIP runs uncompiled" in said
+    np.testing.assert_array_equal(vectors(loaded, 5), before)
