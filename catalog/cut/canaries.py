@@ -21,7 +21,6 @@ from pairmill.catalog.pending.eligible import passed
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Stage
 
-KIND = "canary"  # of the rows of `funnel` that count wrong texts; beside 'image' and 'sentence'
 CANARIES = 200
 # Pictures considered for each canary, because several may be of one duplicate group.
 _ALIKE = 10

@@ -16,6 +16,7 @@ from pairmill.catalog.cut import canaries
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.table_meanings import CANARY
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
@@ -57,7 +58,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
             return Published(name, version, n_pairs, digest, False)
     version = highest_version(lake, name) + 1
     tried = canaries.tried_rules(lake, plan)
-    funnel += [(canaries.KIND, each.rule, each.canaries, each.rejected) for each in tried]
+    funnel += [(CANARY, each.rule, each.canaries, each.rejected) for each in tried]
     commit = begin()
 
     def write() -> None:
@@ -118,7 +119,7 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
     """
     steps = (
         "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
-        f"AND kind <> '{canaries.KIND}' ORDER BY position"
+        f"AND kind <> '{CANARY}' ORDER BY position"
     )
     if lake.query(steps, (name, version)) != funnel:
         return False

@@ -6,6 +6,7 @@ Columns of scores are declared beside their op (`catalog.terms.scores`) and not 
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.declared import declared
 
+CANARY = "canary"  # kind of the rows of `funnel` that count wrong texts; beside 'image' and 'sentence'
 TABLES = {
     "documents": "One row per document: a page, a record, or a picture that stands alone.",
     "images": "One row per occurrence of a picture in a document.",

@@ -109,10 +109,7 @@ def test_a_card_and_a_half_is_refused_in_prefect_by_the_same_words():
         ModelSize.model_validate({"gpus": 1.5})
 
 
-COMMANDS = [["run", "demo"], ["recaption", "demo"]]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [["run", "demo"], ["recaption", "demo"]])
 def test_a_model_whose_sizes_stand_apart_is_refused(capsys, tmp_path: Path, command: list[str]):
     twice = ["--model", "clip:gpus=1", "--model", "clip:feeders=2"]
     told = refused(capsys, *command, "--lake", str(tmp_path / "lake"), *twice)
@@ -120,15 +117,14 @@ def test_a_model_whose_sizes_stand_apart_is_refused(capsys, tmp_path: Path, comm
     assert not (tmp_path / "lake").exists()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 def test_a_model_that_the_recipe_does_not_name_is_refused_before_a_lake_is_made(
-    capsys, tmp_path: Path, settings: dict[str, str], command: list[str]
+    capsys, tmp_path: Path, settings: dict[str, str]
 ):
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "page.html").write_text("<p>A red fox sleeps in the sun.</p>")
     models = [f"--set={key}={value}" for key, value in settings.items()]
     where = ["--source", str(tmp_path / "pages")]
-    told = refused(capsys, *command, *where, "--lake", str(tmp_path / "lake"), *models, "--model", "clap:gpus=1")
+    told = refused(capsys, "run", "demo", *where, "--lake", str(tmp_path / "lake"), *models, "--model", "clap:gpus=1")
     assert "recipe 'demo' has no model 'clap'; did you mean 'clip'?" in told
     assert "--model (compute.models)" in told
     assert not (tmp_path / "lake").exists()

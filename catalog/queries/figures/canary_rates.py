@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
 
-from pairmill.catalog.cut.canaries import KIND
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.table_meanings import CANARY
 from pairmill.catalog.queries.datasets import Dataset
 
 CONFIDENCE = 0.95
@@ -53,7 +53,7 @@ def canary_rates(lake: Lake, dataset: Dataset) -> list[CanaryRate]:
     """Return the rate of each rule on pairs; [] for a version without canaries."""
     of_version = "dataset = ? AND version = ? AND kind = ?"
     sql = f"SELECT rule, n_in, n_in - n_dropped FROM funnel WHERE {of_version} ORDER BY position"
-    return [canary_rate(*row) for row in lake.query(sql, (dataset.name, dataset.version, KIND))]
+    return [canary_rate(*row) for row in lake.query(sql, (dataset.name, dataset.version, CANARY))]
 
 
 MOST_LABELS = 100_000
