@@ -122,7 +122,7 @@ def test_judgements_are_written_while_a_run_holds_the_lease_and_registered_once_
             send(pages, path, position=0, verdict="mismatch")
             assert "mismatch 1" in text(pages.page(path))
         before = judged_samples(opened)
-        with session_on(opened, plan_of(3, IMAGE_RULES, True, True), Compute(), "fetch"):
+        with session_on(opened, plan_of(3, IMAGE_RULES, True, True), Compute(), "maintain"):
             pass
         with lease.writing(opened, "later", "curate small") as writer:
             assert register_judgements(writer) == 0
