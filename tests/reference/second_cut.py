@@ -22,7 +22,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.eligible import AFTER_ALL, image_rows, sentence_rows
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.recipe.parts import Association
-from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
@@ -129,7 +129,8 @@ def _plan(lake: Lake, dataset: Dataset) -> Plan:
         (dataset.name, dataset.version),
     )
     for place, scorer, similarity in captioners:
-        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity)
+        for table, digest in zip(CAPTION_TABLES, (scorer, similarity), strict=True):
+            plan = plan.with_scorer(plan.of_captioner(table, place), digest)
     return plan
 
 

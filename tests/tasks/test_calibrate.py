@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -91,6 +92,18 @@ def test_rules_are_set_in_order_each_over_what_the_one_before_leaves(tmp_path: P
     assert [row[2:] for row in frozen] == [(5.0, 20, 6), (8.0, 14, 6)]  # 5 to 11 words: 9, 10, 11 are at most half
     assert embedded == sorted(sentence(n) for n in range(20) if 3 <= n % 10 <= 6)
     assert len(held.notes) == 2
+
+
+def test_words_counted_anew_give_another_number_and_the_run_says_so(tmp_path: Path):
+    lake, source = tmp_path / "lake", pages(tmp_path / "pages", range(20))
+    _, embedded, frozen = run(lake, source, recipe(ENTROPY))
+    values = dict(held_entropies(lake))
+    assert frozen[0][3:] == (20, 10) and frozen[0][2] == np.sort(list(values.values()))[10]
+    assert embedded == sorted(text for text, value in values.items() if value >= frozen[0][2])
+    held, _, other = run(lake, pages(source, range(20, 60)), recipe(ENTROPY))  # more than `words.refresh_at` times
+    assert len(other) == 2 and other[0] == frozen[0] and other[1][2] != frozen[0][2] and other[1][3] == 60
+    (note,) = (each for each in held.notes if "easy" in each)
+    assert f"was set anew, because its score is another (it was {frozen[0][2]:.9g})" in note
 
 
 def held_entropies(lake: Path) -> list[tuple]:
