@@ -268,7 +268,7 @@ def retrieval() -> str:
 
 
 def recipe_table() -> str:
-    """Return the table of texts and sums by recipe, and of days on 64 cores and 8 GPUs.
+    """Format the Markdown table of each recipe: pictures captioned, CPU- and GPU-hours, days on 64 cores and 8 H200.
 
     What feeds a GPU has CPU-hours but no days: feeders work beside it.
     """

@@ -44,3 +44,21 @@ def test_the_architecture_has_one_line_for_every_room_and_stays_short():
     assert sorted(named) == sorted(rooms) and len(text.encode()) <= 18_000
     paths = re.findall(r"`((?:flows|tasks|ops|catalog|tests|infra)/[\w/.]+)`", text)
     assert len(paths) > 60 and [path for path in paths if not (ROOT / path).exists()] == []
+
+
+VERBS = "SELECT|INSERT INTO|DELETE FROM|UPDATE|CREATE (?:OR REPLACE|TEMP|TABLE|VIEW)|DROP|CALL|COPY|WITH \\w+ AS"
+
+
+def test_flows_and_tasks_hold_no_sql():
+    found, seen = [], 0
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and re.match(rf"\s*(?:{VERBS}) \S", node.value)
+            ):
+                seen += 1
+                if path.relative_to(ROOT).parts[0] in ("flows", "tasks"):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert seen > 100 and found == []

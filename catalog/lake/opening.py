@@ -193,7 +193,10 @@ def bring_up_to_date(lake: Lake) -> None:
 
 
 def _version_for_reader(lake: Lake) -> schema.SchemaVersion:
-    """Return the version, after waiting for a running migration. Raise PairmillError if there are no tables."""
+    """Read the schema version of a lake; wait up to WAIT_SECONDS while another process migrates it.
+
+    Raises PairmillError if the lake has no tables yet.
+    """
     deadline = time.monotonic() + WAIT_SECONDS
     while (found := schema.version(lake)).migrations < schema.NEWEST and time.monotonic() < deadline:
         holder = holder_of(lake.metadata)

@@ -53,13 +53,13 @@ def digest(plan: Plan, kind: str, check: Check) -> str:
 
 
 def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
-    """Return the frozen threshold for a `digest`; None if there is none."""
+    """Return the threshold stored under the key `digest`; None if no run has measured it yet."""
     sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
     return next((FrozenThreshold(*row) for row in lake.query(sql, (digest,))), None)
 
 
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
-    """Return the last threshold of the same rule and share by any scorers, or None."""
+    """Return the newest stored threshold of the same rule and share, by any scorers; None without one."""
     sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
     asked, share = _asked(check)
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)

@@ -123,5 +123,5 @@ def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]
 
 
 def mean_seconds(lake: Lake, table: str, scorer: str) -> float | None:
-    """Return the mean seconds of one generated text of ``table`` by ``scorer``; None without rows."""
+    """Return the mean generation time of a text in ``table``, in seconds; None if ``scorer`` has no rows there."""
     return lake.query(f"SELECT avg(seconds) FROM {table} WHERE scorer = ?", (scorer,))[0][0]

@@ -82,6 +82,11 @@ def select(lake: Lake, subject: Subject) -> Taken:
     return Taken(*(lake.query(f"SELECT count(*) FROM {name}")[0][0] for name in TABLES))
 
 
+def selected(lake: Lake, table: str, column: str) -> set[str]:
+    """Return the values of a column of one of TABLES, which `select` has created."""
+    return {value for (value,) in lake.query(f"SELECT {column} FROM {table}")}
+
+
 def _select_sentences(lake: Lake) -> None:
     """Create ``taken_sentences`` and ``taken_fused``."""
     here = "document_id IN (SELECT document_id FROM taken_documents)"

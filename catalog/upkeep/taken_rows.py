@@ -5,12 +5,22 @@ Older snapshots and the files still hold the rows: `tasks.upkeep.erase` removes 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import REMOVED_BY
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
 from pairmill.catalog.upkeep.taken_items import named
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pairmill.catalog.write.lease import Writer
+
+AT_ONCE = 100_000  # rows of a rewritten file in memory
 
 # SQL for whether a column names a taken item, by the kind of item.
 _NAMES = {
@@ -122,7 +132,35 @@ class PartitionFile:
     bytes: int
 
 
-def rename_partition(lake: Lake, table: str, path: str, file: PartitionFile) -> None:
+def rows_left(lake: Lake, table: str, path: str) -> "Iterator[pa.Table]":
+    """Yield the rows of a data file that are not deleted, in their order, AT_ONCE at a time."""
+    import pyarrow as pa
+
+    schema = arrow_schema(table)
+    columns, here = ", ".join(f'"{name}"' for name in schema.names), _of_file(lake, path)
+    for batch in lake.blocks(f"SELECT {columns} FROM {table} WHERE {here} ORDER BY rowid", rows=AT_ONCE):
+        yield pa.Table.from_batches([batch]).cast(schema)
+
+
+def replace_file(writer: "Writer", table: str, path: str, file: PartitionFile) -> None:
+    """Register ``file`` in place of the data file at ``path``, in one transaction. Raises LeaseLost."""
+    lake = writer.lake
+
+    def body() -> None:
+        writer.check()
+        lake.execute(f"DELETE FROM {table} WHERE {_of_file(lake, path)}")
+        lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, [lake.data_path + file.path]))
+        _rename_partition(lake, table, path, file)
+
+    lake.retrying(body)
+
+
+def _of_file(lake: Lake, path: str) -> str:
+    """Return SQL for whether a row is of the data file at ``path``."""
+    return f"filename = {quoted(lake.data_path + path)}"
+
+
+def _rename_partition(lake: Lake, table: str, path: str, file: PartitionFile) -> None:
     """Record that a partition's file was replaced by one of the rows that are left, within a transaction.
 
     Rows that were subtracted from the partition's group by a record of their own are subtracted from the partition.

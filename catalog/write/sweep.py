@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +15,8 @@ from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted
 
 SNAPSHOT_SECONDS = 7 * 86_400
 SMALL_BYTES = 1_000_000
+# An age for `sweep` that spares no file: an hour ahead, whatever the clocks of this machine and of the metadata say.
+ANY_AGE = -3600
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,27 @@ class Swept:
     files: tuple[str, ...]
 
 
-def sweep(writer: Writer, older_than_seconds: float = 86_400, snapshot_seconds: float = SNAPSHOT_SECONDS) -> Swept:
-    """Expire snapshots older than ``snapshot_seconds``, then remove unreferenced files older than the other age.
+def sweep(
+    writer: Writer,
+    older_than_seconds: float = 86_400,
+    snapshot_seconds: float = SNAPSHOT_SECONDS,
+    replaced_seconds: float | None = None,
+) -> Swept:
+    """Expire snapshots older than ``snapshot_seconds``, then remove unreferenced files older than the other ages.
 
-    Unreferenced files are left by killed runs, compaction and takedowns. The lease excludes other writers; the minimum
-    age protects files that a worker of a former lease holder may still write. Raises LeaseLost.
+    Killed runs, compaction and takedowns leave unreferenced files. The lease excludes other writers; the minimum age
+    protects files that a worker of a former lease holder may still write. No worker writes a file that an expired
+    snapshot named: ``replaced_seconds`` is the age of these, by default the same. Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
     now = datetime.now(UTC)
     expired = _call(lake, "ducklake_expire_snapshots", now - timedelta(seconds=snapshot_seconds))
     before = now - timedelta(seconds=older_than_seconds)
-    removed = [row[0] for row in _call(lake, "ducklake_cleanup_old_files", before)]
+    replaced = before if replaced_seconds is None else now - timedelta(seconds=replaced_seconds)
+    removed = [row[0] for row in _call(lake, "ducklake_cleanup_old_files", replaced)]
     removed += [row[0] for row in _call(lake, "ducklake_delete_orphaned_files", before)]
-    removed += remove_leftovers(lake, time.time() - older_than_seconds)
+    removed += _remove_leftovers(lake, time.time() - older_than_seconds)
     forget_former_holders(lake.metadata, older_than_seconds)
     return Swept(len(expired), tuple(removed))
 
@@ -52,9 +61,7 @@ def checkpoint(writer: Writer) -> None:
     later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
     """
     lake = writer.lake
-    for table in BOOKKEEPING:
-        writer.check()
-        lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
+    flush_inlined(writer, BOOKKEEPING)
     drop_emptied(writer)
     merged = lake.tables.difference(READ_BY_PATH)
     for table, paths in with_deleted_rows(lake, merged, SMALL_BYTES):
@@ -62,6 +69,13 @@ def checkpoint(writer: Writer) -> None:
     for table in sorted(merged):
         _merge(writer, table, "" if table in BOOKKEEPING else f", max_file_size => {SMALL_BYTES}")
     thin(lake)
+
+
+def flush_inlined(writer: Writer, tables: Iterable[str]) -> None:
+    """Write the rows of ``tables`` that the metadata database holds to Parquet. Raises LeaseLost."""
+    for table in tables:
+        writer.check()
+        writer.lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
 
 
 def _merge(writer: Writer, table: str, limit: str) -> None:
@@ -78,7 +92,7 @@ def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
     return lake.query(f"CALL {function}('lake', older_than => ?::TIMESTAMPTZ)", (before,))
 
 
-def remove_leftovers(lake: Lake, before: float) -> list[str]:
+def _remove_leftovers(lake: Lake, before: float) -> list[str]:
     """Remove half-written files and empty folders, because DuckLake handles *.parquet only. On S3 neither exists."""
     if lake.data_path.startswith("s3://"):
         return []

@@ -20,7 +20,7 @@ def forget(args: Namespace) -> int:
 
 
 def _going(found: Forgettable, again: tuple[str, ...]) -> Iterator[str]:
-    """Say what the scorer's rows are, and what reads them."""
+    """Yield lines that say what goes: rows by table, versions that read them, recipes that make them again."""
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
     yield f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB"
     for version, steps in found.versions:

@@ -75,7 +75,7 @@ def maintain_nightly(client: "SyncPrefectClient", lake: str) -> str:
 
 
 def _read(client: "SyncPrefectClient", name: str) -> "DeploymentResponse | None":
-    """Return a deployment of the server, None if the server lacks it."""
+    """Look up a deployment by FLOW/NAME on the Prefect server; None if it is not registered."""
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -8,24 +8,17 @@ keeps to plan queries. Every step may be killed and done again.
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa
-
-from pairmill.catalog.lake.arrow import arrow_schema
-from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import former_holders
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.upkeep.stale_statistics import refresh_statistics
-from pairmill.catalog.upkeep.taken_rows import PartitionFile, rename_partition
+from pairmill.catalog.upkeep.taken_rows import PartitionFile, replace_file, rows_left
 from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
-from pairmill.catalog.write.sweep import remove_leftovers
+from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.tasks.run.items.parquet_file import ParquetFile
 
-AT_ONCE = 100_000
 WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
 
 
@@ -53,24 +46,13 @@ def erase(writer: Writer) -> Erased:
     lake = writer.lake
     rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
     own = lake.tables.intersection(BOOKKEEPING)  # last: to rewrite the others changes `partitions`
-    for table in sorted(own):
-        writer.check()
-        lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
+    flush_inlined(writer, sorted(own))
     rewritten += _rewrite_all(writer, own)
-    writer.check()
-    now = datetime.now(UTC)
-    expired = _call(lake, "ducklake_expire_snapshots", now)
-    removed = lake.query("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
     others = tuple(f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata))
-    if others:
-        before = now - timedelta(seconds=WRITTEN_SECONDS)
-        removed += _call(lake, "ducklake_delete_orphaned_files", before)
-    else:
-        removed += lake.query("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
-    leftovers = remove_leftovers(lake, before.timestamp() if others else float("inf"))
+    swept = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
     refresh_statistics(writer)
     why = vacuum(writer, even_if_few=True).why
-    return Erased(rewritten, len(expired), len(removed) + len(leftovers), why, others)
+    return Erased(rewritten, swept.snapshots, len(swept.files), why, others)
 
 
 def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
@@ -91,25 +73,10 @@ def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
 def _replace(writer: Writer, table: str, path: str) -> None:
     """Replace a file that workers open by its path with one of the rows that are left."""
     lake, kept = writer.lake, 0
-    here = f"filename = {quoted(lake.data_path + path)}"
-    schema = arrow_schema(table)
     file = ParquetFile(f"{lake.data_path}main/{table}/{writer.run_id}/rewritten-{uuid.uuid4().hex}.parquet")
-    columns = ", ".join(f'"{name}"' for name in schema.names)
-    for batch in lake.blocks(f"SELECT {columns} FROM {table} WHERE {here} ORDER BY rowid", rows=AT_ONCE):
-        file.write(pa.Table.from_batches([batch]).cast(schema))
-        kept += batch.num_rows
+    for rows in rows_left(lake, table, path):
+        file.write(rows)
+        kept += rows.num_rows
     new, size, digest = file.close()
-
-    def body() -> None:
-        writer.check()
-        lake.execute(f"DELETE FROM {table} WHERE {here}")
-        lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, [new]))
-        rename_partition(lake, table, path, PartitionFile(new.removeprefix(lake.data_path), kept, size))
-
-    lake.retrying(body)
+    replace_file(writer, table, path, PartitionFile(new.removeprefix(lake.data_path), kept, size))
     lake.checksums.add({new.removeprefix(lake.data_path): digest})
-
-
-def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
-    """Call a DuckLake maintenance function for everything older than ``before`` and return its rows."""
-    return lake.query(f"CALL {function}('lake', older_than => ?::TIMESTAMPTZ)", (before,))

@@ -65,8 +65,8 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
             return {
                 "asked": {name: list(value) for name, value in asdict(subject).items()},
                 "removed": asdict(taken),
-                "pictures": sorted(sha256 for (sha256,) in lake.query("SELECT sha256 FROM taken_pictures")),
-                "documents": sorted(key for (key,) in lake.query("SELECT document_id FROM taken_documents")),
+                "pictures": sorted(taken_items.selected(lake, "taken_pictures", "sha256")),
+                "documents": sorted(taken_items.selected(lake, "taken_documents", "document_id")),
                 "rows": taken_rows.delete_rows(lake, commit),
                 "versions": [{"dataset": each.name, "pairs_removed": each.pairs_removed,
                               "pairs_changed": each.pairs_changed} for each in amended],
@@ -163,8 +163,8 @@ def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECO
 
 def _forget_judgements(lake: Lake) -> None:
     """Remove the logged judgements of taken images and texts."""
-    images = {image for (image,) in lake.query("SELECT image_id FROM taken_images")}
-    texts = {text for (text,) in lake.query("SELECT text FROM taken_sentences")}
+    images = taken_items.selected(lake, "taken_images", "image_id")
+    texts = taken_items.selected(lake, "taken_sentences", "text")
     if images or texts:
         forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
 

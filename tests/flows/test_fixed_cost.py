@@ -30,7 +30,8 @@ def test_a_run_over_a_copied_lake_and_one_with_another_cap_ask_little(
     assert statements <= 250 and metadata <= 130 and commits <= 6, (statements, metadata, commits)
     other_cap = settings | {"balance.cap": "2"}
     statements, metadata, commits = counted(tmp_path / "counts", pages, curated_copy, other_cap)
-    assert statements <= 278 and metadata <= 240 and commits <= 7, (statements, metadata, commits)
+    # Every step lists its pending work again: `recut` publishes another cap without that.
+    assert statements <= 417 and metadata <= 220 and commits <= 6, (statements, metadata, commits)
 
 
 @pytest.mark.slow

@@ -72,7 +72,8 @@ def test_the_identity_of_a_fused_text_is_what_it_was_for_a_model_that_sees(setti
     scorer = identity.fuse_scorer(recipe, ("a", "b", "c"))
     given = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision", "side"})
     status = generation_status.VERSION
-    assert scorer.settings == {**given, "decode": Decode().version, "filling": fuse.VERSION, "status": status}
+    versions = {"decode": Decode().version, "filling": fuse.VERSION, "status": status, "unsupported": 1}
+    assert scorer.settings == {**given, **versions}
     assert (scorer.version, scorer.model) == (1, model_digest(settings["models.captioner"]))
 
 
@@ -80,7 +81,7 @@ def test_the_side_and_the_decoder_are_nothing_to_a_model_of_texts_alone(by_text:
     recipe, wider = load_recipe("demo", by_text), load_recipe("demo", by_text | {"fuse.side": "96"})
     scorer = identity.fuse_scorer(recipe, ())
     assert scorer.digest == identity.fuse_scorer(wider, ()).digest
-    assert set(scorer.settings) == {"prompt", "max_tokens", "precision", "filling", "status"}
+    assert set(scorer.settings) == {"prompt", "max_tokens", "precision", "filling", "status", "unsupported"}
     assert scorer.version == LanguageModel("hf:none").version
     assert identity.fuser(recipe) == LanguageModel(by_text["models.writer"], "fp32", 64)
 

@@ -73,11 +73,12 @@ def test_an_error_is_a_line_of_the_log(tmp_path: Path):
 
 def test_each_line_of_a_run_names_run_and_step(pages: Path, tmp_path: Path):
     lake = tmp_path / "lake"
-    status, lines = pairmill("fetch", "demo", "--source", str(pages), "--lake", str(lake))
+    status, lines = pairmill("run", "demo", "--source", str(pages), "--lake", str(lake))
     assert status == 0
     [(run,)] = rows(lake, "SELECT run_id FROM runs")
     steps = [(line["run"], line["stage"], line["level"]) for line in lines if "items" in line["message"]]
-    assert steps == [(run, "ingest", "INFO")] * 2
+    assert steps[:2] == [(run, "ingest", "INFO")] * 2
+    assert {(at, level) for at, _, level in steps} == {(run, "INFO")} and all(stage for _, stage, _ in steps)
 
 
 def test_what_a_worker_writes_by_any_means_is_a_line(tmp_path: Path):

@@ -59,8 +59,6 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
     tools, answers = asyncio.run(asked(curated, QUESTIONS + attacks))
 
     assert sorted(tools) == [
-        "calibrate",
-        "clusters",
         "datasets",
         "diff",
         "funnel",

@@ -145,7 +145,7 @@ def test_no_command_prints_or_stores_a_planted_secret_however_it_fails(
     reading = [(*command, *here) for command in (("status",), ("doctor", "demo"), ("quarantine",),
                ("sql", "SELECT * FROM runs"), ("sql", "SELECT * FROM run_recipes"))]  # fmt: skip
     sets = [f"--set={key}={value}" for key, value in recipe.items()]
-    good = ("fetch", "demo", "--source", variables["LIST"], *here, "--allow-address=127.0.0.1/32", *sets)
+    good = ("run", "demo", "--source", variables["LIST"], *here, "--allow-address=127.0.0.1/32", *sets)
     assert run(log, variables, "-c", COMMANDS, json.dumps([good, *failing, *reading])) == 0
     text = log.read_text()
     statuses = re.findall(r"^status (\d)", text, re.MULTILINE)

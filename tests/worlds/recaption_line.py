@@ -1,4 +1,6 @@
-"""Run the recipe captions and kill it (SIGKILL): ``python -m tests.worlds.recaption_line LAKE SOURCE DONE IN_FIRST``.
+"""Run the recipe `captions` and kill this process by SIGKILL in the middle.
+
+``python -m tests.worlds.recaption_line LAKE SOURCE DONE IN_FIRST``.
 
 It kills itself after DONE committed work items of the first captions (IN_FIRST is True), or of the others.
 """

@@ -76,7 +76,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drift:
-    """The spread of one measure over the pairs of both versions."""
+    """Distribution of one measure (a similarity, a length in words) over the pairs of each version."""
 
     measure: str
     before: Spread
@@ -132,7 +132,9 @@ def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
 
 
 def differences(lake: Lake, before: Dataset, after: Dataset, images: int, most: int = 2**31) -> tuple[Difference, ...]:
-    """Return the ``most`` largest differences with ``images`` of each: gained, lost, changed; each largest first.
+    """Count pairs that differ, by kind and cause: the ``most`` largest counts, each with up to ``images`` images.
+
+    Sorted by kind (gained, lost, changed), then by count, largest first.
 
     The pairs of both versions are joined once. At 30M pairs that spills some 20 GB to disk.
     """
@@ -140,7 +142,7 @@ def differences(lake: Lake, before: Dataset, after: Dataset, images: int, most: 
 
 
 def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
-    """Return the ``image_id`` of every image of one kind and cause."""
+    """Return the column ``image_id`` of all images whose pairs differ by this ``kind`` and ``cause`` (`Difference`)."""
     of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
     return lake.table(f"SELECT item_id AS image_id FROM ({_changed(before, after)}) WHERE {of_cause}")
 
@@ -229,7 +231,7 @@ def _why(kind: str, cause: str, before: dict[str, str], after: dict[str, str]) -
 
 
 def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ...]:
-    """Count gained and lost pairs by the values of each of GROUPS."""
+    """Count gained and lost pairs by source, domain, language and cluster; return the LARGEST counts of each."""
     columns = f"image_id AS item_id, document_id, cluster, {_DOMAIN} AS domain"
     sides = " UNION ALL ".join(
         f"(SELECT kind, {columns} FROM pairs p JOIN diff_pairs d ON d.item_id = p.image_id AND d.kind = '{kind}' "

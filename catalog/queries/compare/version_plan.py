@@ -11,7 +11,7 @@ from pairmill.catalog.recipe.plan import Check, Plan
 
 
 def cut_plan(lake: Lake, dataset: Dataset) -> Plan:
-    """Return the plan that the version was cut by, with the scorers that fill a table which several scorers fill."""
+    """Compile the plan that published the version, with its own digests for tables that several scorers share."""
     plan = plan_of(lake, dataset)
     rows = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
     return replace(plan, scorers={**plan.scorers, **{name: digest for name, digest in rows if name in SCORERS}})
@@ -55,5 +55,5 @@ def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:
 
 
 def stored_scorers(lake: Lake, dataset: Dataset) -> dict[str, str]:
-    """Return the digests of the version's scorers by name."""
+    """Return name -> digest of the scorers that the version was cut by."""
     return dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))

@@ -1,4 +1,4 @@
-"""Confine a user's SQL to reading the lake: no other file or table is read, no file is written, no host is contacted.
+"""Refuse SQL that does more than read the lake's own tables: other files, other tables, writes, network.
 
 DuckDB's own limits apply to its file functions, but not to those of its extensions (`sqlite_scan` opens any file,
 `postgres_scan` any server, DuckLake's `ducklake_cleanup_old_files` deletes), and a readable folder is also writable. So
