@@ -1,7 +1,7 @@
 """Declare the sections of a recipe that select: rules, duplicates, association and balance, as typed settings.
 
-Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the
-sections for generated texts, `parts_of_reading.py` those for reading and decoding.
+Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the sections for generated texts,
+`parts_of_reading.py` those for reading and decoding.
 
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
