@@ -170,7 +170,7 @@ def captions_recipe(recipe: Recipe) -> Recipe:
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
     first = recipe.captioners[0]
-    taken = {name: getattr(recipe, name) for name in ("seed", "ingest", "fetch")}
+    taken = {name: getattr(recipe, name) for name in ("seed", "ingest", "fetch", "decoding")}
     taken |= {"models": {first.model: recipe.models[first.model]}, "captioners": [first]}
     return load("captions", None, RECIPES).model_copy(update=taken)
 

@@ -14,6 +14,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.captioned import Spent
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.caption_rate import duration, figures
+from pairmill.flows.run.settings import captions_recipe, load_recipe
 from pairmill.tasks.generate import caption
 from pairmill.tasks.run.session import Session
 from tests.worlds.commands import Tell
@@ -112,6 +113,12 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
     assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
     scored = "SELECT DISTINCT \"table\" FROM partitions WHERE scorer <> '' ORDER BY 1"
     assert rows(lake, scored) == [("captions",)], "nothing but captions is paid for"
+
+
+@pytest.mark.parametrize("models", ["recipe", "demo"])
+def test_the_recipe_by_its_own_name_has_the_digest_of_the_command(models: str):
+    recipe = load_recipe("captions", {}, models)
+    assert captions_recipe(recipe).digest() == recipe.digest()
 
 
 def test_the_recipe_makes_the_same_captions_by_its_own_name(captioned: Path, photos: Path, tmp_path: Path, tell: Tell):

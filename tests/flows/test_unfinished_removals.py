@@ -17,7 +17,7 @@ N, TAKEN, OTHER = 6, 4, 2
 KILLED_IN = {
     "committed": "catalog.upkeep.taken_rows.delete_rows",
     "deleted": "tasks.upkeep.removal.finish",
-    "rewritten": "tasks.upkeep.erase._call",
+    "rewritten": "tasks.upkeep.erase.sweep",
     "swept": "tasks.upkeep.erase.refresh_statistics",
 }
 KEYS = {"documents": "document_id", "images": "image_id", "payloads": "sha256", "image_quality": "sha256",
@@ -76,7 +76,6 @@ def command(name: str, lake: Path) -> list[str]:
         "another": ["takedown", "--document", DOCUMENTS[OTHER], "--yes"],
         "forget": ["forget", "--scorer", rows(lake, "SELECT max(scorer) FROM tags")[0][0], "--yes"],
         "drop": ["drop", "small@1", "--yes"],
-        "recut": ["recut", "small", "--set", "balance.cap=2"],
         "import-scores": ["import-scores", str(lake.parent / "scores.parquet"), "--key", "sha256", "--name", "beauty"],
         "maintain": ["maintain"],
         "check": ["check", "--deep"],
@@ -87,13 +86,13 @@ def command(name: str, lake: Path) -> list[str]:
 
 
 COMMANDS = (
-    "the same", "another", "forget", "drop", "recut", "import-scores", "maintain", "check", "repair", "lose rows",
+    "the same", "another", "forget", "drop", "import-scores", "maintain", "check", "repair", "lose rows",
 )  # fmt: skip
 OFTEN = {("repair", "deleted"), ("repair", "swept"), ("another", "rewritten"), ("check", "deleted")}
 
 
 @pytest.mark.parametrize(("name", "state"), [
-    pytest.param(name, state, marks=() if (name, state) in OFTEN else pytest.mark.slow)  # all: 40 times 7 CPU s
+    pytest.param(name, state, marks=() if (name, state) in OFTEN else pytest.mark.slow)  # all: 36 times 7 CPU s
     for name in COMMANDS for state in KILLED_IN
 ])  # fmt: skip
 def test_after_a_killed_removal_a_command_loses_nothing_else_and_the_removal_is_finished(
