@@ -33,7 +33,6 @@ def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, nam
     No statement may use both attachments: if another process closed the lake meanwhile, one attachment would wait for
     the other's lock.
     """
-    connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
     snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
     _attach(connection, location, name, [*_READER, f"SNAPSHOT_VERSION {snapshot}"])
 
@@ -48,6 +47,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str
     """ATTACH the lake as ``name`` with ``options`` and USE it."""
     source = f"postgres:{location.metadata}" if location.on_postgres else f"sqlite:{location.metadata}"
     options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true", *options]
+    connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")  # of an attempt that met a lock
     connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS {name} ({', '.join(options)})")
     connection.execute(f"USE {name}")
 

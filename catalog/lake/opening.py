@@ -12,6 +12,7 @@ import duckdb
 
 from pairmill.catalog.lake import comments, empty, half_written, schema, score_tables, seal, snapshot, spill
 from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
+from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.durable import make_folder
 from pairmill.catalog.lake.lake import Lake
@@ -151,9 +152,14 @@ def _check_snapshot(metadata: Metadata, location: Location, at: int) -> None:
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool, at: int | None = None) -> None:
-    """Attach the lake. Raise NewerLake or PairmillError if its DuckLake format does not fit this DuckDB."""
+    """Attach the lake; retry while another process opens or closes it. Raise NewerLake or PairmillError.
+
+    SQLite locks readers out while the last user of a catalog merges its write-ahead log into the file.
+    """
     try:
-        attach(connection, location, read_only, at)
+        retry_while_busy(
+            lambda: attach(connection, location, read_only, at), location.uri, is_inside=False, doublings=6
+        )
     except duckdb.InvalidInputException as error:
         raise _format_version_error(error, location.uri) or error from error
 

@@ -5,11 +5,13 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
-from pairmill.catalog.lake import busy_retry, empty, schema
+from pairmill.catalog.lake import busy_retry, empty, opening, schema
+from pairmill.catalog.lake.attach import attach
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.digest import file_stamp
 from pairmill.catalog.lake.lake import Lake
@@ -199,6 +201,25 @@ def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
         with pytest.raises(PairmillError, match=r"busy for 0 s.*pairmill status"):
             lake.retrying(locked)
         assert lake.query("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_who_opens_a_lake_waits_for_the_lock_of_who_closes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_only: bool
+) -> None:
+    """SQLite refuses for moments that no test can hit; so the second statement of an attachment meets a lock here."""
+    opened_new(tmp_path / "lake").close()
+    refusals = iter([True, True, False])
+
+    def refused_twice(*arguments: Any) -> None:
+        attach(*arguments)
+        if next(refusals):
+            raise duckdb.Error("Failed to query most recent snapshot for DuckLake: database is locked")
+
+    monkeypatch.setattr(opening, "attach", refused_twice)
+    with create_or_open(tmp_path / "lake", read_only=read_only) as lake:
+        assert lake.query("SELECT count(*) FROM images") == [(0,)]
+    assert not list(refusals)
 
 
 @pytest.mark.parametrize("left", [None, b""])
