@@ -11,17 +11,17 @@ from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
-from pairmill.catalog.pending.imported_scores import with_imported
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.version_plan import cut_plan, fates_by_both, stored_scorers
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.queries.losses.missing_scores import MissingScore, missing_scores, missing_texts
-from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import refuse_other_scorers
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.write import runs
+from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.lease import writing
 
 # Settings that only the cut reads. Any other setting may change a score.

@@ -2,8 +2,8 @@
 
 The order is fixed: early rules, exact duplicates, the best surviving member of each duplicate group, a sentence that
 passes the rules, the rules on generated texts, the cap of each cluster, texts. After the cap, only a prefix of each
-cluster's order matters, so the other images need no generated texts (:mod:`catalog.cut.wanted`). Only this order gives
-the same dataset as full generation. Images past a full cluster are dropped by ``balance``, whatever is known of them.
+cluster's order matters, so the other images need no generated texts (`catalog.cut.late_cut`). Only this order gives the
+same dataset as full generation. Images past a full cluster are dropped by ``balance``, whatever is known of them.
 
 The result is in temporary views of this connection:
 
@@ -27,9 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut import facts
-from pairmill.catalog.cut.cap import balance
 from pairmill.catalog.cut.facts_tables import image_checks
-from pairmill.catalog.cut.late import judge
+from pairmill.catalog.cut.late_cut import balance, judge
 from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed

@@ -26,8 +26,8 @@ from pairmill.catalog.pending.eligible import best_candidates, current_scores
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.imported import imported_in
 from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.scores import imported_in
 
 # Inputs of the facts for every plan, besides scores: tables, and scorers by the table that they fill.
 TABLES = ("documents", "images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content",

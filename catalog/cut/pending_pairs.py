@@ -9,10 +9,9 @@ from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.texts import NOBODY, group_keepers
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import rows_by_text
+from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.pending.worklist import by_rounds, payload_paths
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score

@@ -23,7 +23,7 @@ from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
-from pairmill.catalog.write.dropped_versions import highest_version
+from pairmill.catalog.write.version_names import highest_version
 
 # Scores of generated texts in ``pairs``, each the only column of its table; NULL if the recipe does not compute it.
 PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")

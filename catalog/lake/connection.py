@@ -11,9 +11,8 @@ import duckdb
 
 from pairmill.catalog.lake.digest import file_digest, file_stamp
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.whole_file import whole_file
+from pairmill.catalog.terms.whole_file import cache_home, whole_file
 
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
 
@@ -100,4 +99,4 @@ def _remember(file: str, stamp: str) -> None:
 
 def _memory() -> Path:
     """Return the file that lists the extension files whose digests were verified."""
-    return machine_cache.folder() / "extensions.json"
+    return cache_home() / "extensions.json"

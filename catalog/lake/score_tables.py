@@ -6,8 +6,8 @@ from pairmill.catalog.lake import schema, snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.imported import PREFIX, imported_in
 from pairmill.catalog.terms.score import Column, Score
+from pairmill.catalog.terms.scores import IMPORTED, imported_in
 
 Columns = dict[str, str]
 # DuckLake's names of the types that scores have.
@@ -70,7 +70,7 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     for table, columns in sorted(_held(lake).items()):
         of = "image" if "sha256" in columns else "sentence"
         key = "sha256" if of == "image" else "content"
-        if table in known or table.startswith(PREFIX) or table in schema.released():
+        if table in known or table.startswith(IMPORTED) or table in schema.released():
             continue
         if not {key, "shard", "scorer", "commit"} <= columns.keys():
             continue

@@ -1,5 +1,6 @@
-"""Find new source units, and assign each distinct image and sentence to one home shard."""
+"""Find new source units, assign each distinct image and sentence to one home shard, and read what is banned."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -7,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending import superseded
 
 # A listed file: uri, size, etag, kind (a format, or a reason for not reading the file), detail (of a reason, or None).
@@ -170,3 +172,41 @@ def _new(source: str, key: str, columns: str) -> str:
 
 
 _ORDER = {"images": "image_id", "sentences": "sentence_id"}
+
+
+def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
+    """Return the banned values by kind: 'picture' and 'document' (ids), 'uri', 'address' or 'phash'.
+
+    They are held in memory by every worker: 100 bytes each, so a million of them is the most that is sensible.
+    """
+    sql = "SELECT 'picture' AS kind, sha256 AS value FROM bans UNION ALL SELECT kind, value FROM taken_bans"
+    found: dict[str, set[str]] = defaultdict(set)
+    for kind, value in lake.query(sql):
+        found[kind].add(value)
+    return defaultdict(frozenset, {kind: frozenset(values) for kind, values in found.items()})
+
+
+_SEEN_ELSEWHERE = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
+
+
+def referenced_by_run(run_id: str) -> str:
+    """Return the SQL condition for the locations that a run ingested by reference."""
+    return f'p.bytes IS NULL AND p."commit" IN (SELECT "commit" FROM commits WHERE run_id = {quoted(run_id)})'
+
+
+def found_missing() -> str:
+    """Return the SQL condition for all locations of images that a stage found missing."""
+    return "sha256 IN (SELECT item FROM quarantine WHERE reason = 'missing' AND stage NOT IN ('ingest', 'fetch'))"
+
+
+def shared_homes(lake: Lake, among: str) -> list[str]:
+    """Return the home shards of images that other shards contain too; ``among`` is one of the conditions above."""
+    return [shard for (shard,) in lake.query(f"SELECT DISTINCT c.shard {_SEEN_ELSEWHERE} {among} ORDER BY ALL")]
+
+
+def locations_elsewhere(lake: Lake, among: str, home: str) -> pa.Table:
+    """Read rows for the ``payloads`` of shard ``home``: the locations of its images in other shards, each once."""
+    return lake.table(
+        f'SELECT sha256, p.bytes, p.uri, p."offset", p.length {_SEEN_ELSEWHERE} c.shard = {quoted(home)} AND {among} '
+        'QUALIFY row_number() OVER (PARTITION BY sha256, p.uri, p."offset" ORDER BY p.shard) = 1 ORDER BY ALL'
+    )

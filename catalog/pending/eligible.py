@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import chosen_captions
-from pairmill.catalog.pending.scored_rows import scored_rows
+from pairmill.catalog.pending.chosen_captions import scored_rows
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.recipe.plan import READABLE, Check, Plan, ScoreColumns
 from pairmill.catalog.terms.score import Stage

@@ -13,9 +13,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import items_before_rule
-from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.predicate import normal_form
+from pairmill.catalog.recipe.thresholds import compared
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.score import Stage
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import captioner_rows
+from pairmill.catalog.pending.chosen_captions import captioner_rows, text_digest
 from pairmill.catalog.pending.eligible import current_scores, value_of
-from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Stage
 

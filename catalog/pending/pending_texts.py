@@ -6,11 +6,11 @@ All functions yield rounds of work items (worklist.ROUND keys), at least one rou
 from collections.abc import Iterator, Sequence
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.eligible import current_scores, image_rows, matches
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.pending.worklist import by_rounds, payload_paths
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage

@@ -11,8 +11,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import demo_weights
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.dropped_versions import dropped_at
-from pairmill.catalog.write.version_names import version_names
+from pairmill.catalog.write.version_names import dropped_at, version_names
 
 if TYPE_CHECKING:
     import pyarrow as pa  # 0.1 CPU s

@@ -22,9 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
 from pairmill.catalog.recipe.predicate import columns_of
-from pairmill.catalog.terms import imported
+from pairmill.catalog.recipe.thresholds import THRESHOLD, compared, filled
+from pairmill.catalog.terms import scores
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
 from pairmill.catalog.terms.text_columns import MOST as MOST_TEXTS
@@ -39,7 +39,7 @@ ADVANCED: dict[str, JsonValue] = {"advanced": True}
 NONE = "none"  # a section or setting that is turned off, as users write it
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 ScorerDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
-ImportedName = Annotated[str, Field(pattern=imported.NAME)]
+ImportedName = Annotated[str, Field(pattern=scores.IMPORTED_NAME)]
 
 
 def _model_spec(spec: str) -> str:
@@ -320,3 +320,37 @@ class Balance(Settings):
         le=MOST,
         description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all.",
     )
+
+
+CONTAMINATION = "contamination"  # the name of the rule that the section makes
+
+
+class Contamination(Settings):
+    """Drop pictures that are near to a benchmark's, by a rule named `contamination`."""
+
+    sets: list[str] = Field(
+        min_length=1,
+        description="Folders of benchmark pictures, on every machine that works.",
+        json_schema_extra=ADVANCED,
+    )
+    phash: int = Field(
+        4,
+        ge=0,
+        le=16,
+        description="Differing bits of 64 up to which a perceptual hash is a copy's.",
+        json_schema_extra=ADVANCED,
+    )
+    cosine: float | None = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Cosine of CLIP's vectors from which a picture is too near; null: hashes alone.",
+        json_schema_extra=ADVANCED,
+    )
+
+    @property
+    def rule(self) -> Rule:
+        """The rule on images: a picture is dropped at a small distance or a large cosine, or without a value."""
+        keep = f"benchmark_bits > {self.phash}"
+        keep += "" if self.cosine is None else f" AND benchmark_cosine < {self.cosine!r}"
+        return Rule.model_construct(name=CONTAMINATION, keep=keep)

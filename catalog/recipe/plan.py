@@ -10,13 +10,12 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from pairmill.catalog.recipe import predicate
-from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.recipe import Recipe, Rule
+from pairmill.catalog.recipe.thresholds import compared
 from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.catalog.terms.imported import imported_score
 from pairmill.catalog.terms.score import Score, Stage
-from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
+from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE, imported_score
 
 CAPTION_TABLES = ("captions", "caption_similarity")  # a scorer of each captioner fills both
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")

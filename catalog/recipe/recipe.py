@@ -1,4 +1,4 @@
-"""Load and validate a recipe: a YAML file, by name or path, with overrides by dotted keys."""
+"""Load and validate a recipe: a YAML file, by name or path, with overrides by dotted keys. Write its JSON schema."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pairmill.catalog.lake.yaml_text import parsed
-from pairmill.catalog.recipe.contamination import Contamination
-from pairmill.catalog.recipe.extension import extended
-from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
+from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extended, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
     ADVANCED,
+    NONE,
     Association,
     Balance,
+    Contamination,
     Duplicates,
     ImportedName,
     ModelSpec,
@@ -269,3 +269,44 @@ def _as_source(name: str) -> str:
         return ""
     kind = "folder" if place.is_dir() else "file"
     return f"this is a {kind}, which a run reads by --source; name a recipe before it, such as: folder --source {name}"
+
+
+def refuse_other_scorers(recipe: Recipe, current: Mapping[str, str]) -> None:
+    """Check the rules' `scorers` against the digests of ``current`` by name; names of no current scorer pass.
+
+    Raises:
+        BadRecipe: A rule's threshold is that of another scorer.
+    """
+    for rule in (*recipe.images, *recipe.sentences, *recipe.candidates):
+        for name, digest in (rule.scorers or {}).items():
+            if name in current and not current[name].startswith(digest):
+                raise BadRecipe(
+                    f"recipe '{recipe.name}', rule '{rule.name}': its threshold was calibrated on scores by {name} "
+                    f"{digest[:8]}, and this run has {current[name][:8]}, another model or setting. Run with a loose "
+                    f"threshold and without the rule's `scorers`, then calibrate it anew: pairmill calibrate "
+                    f"{recipe.name} {rule.name}"
+                )
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def recipe_schema() -> dict[str, Any]:
+    """Return the schema. A file that extends a recipe needs only a name, and may set a part of each section.
+
+    `association`, `duplicates` and `balance.cap` also take 'none'; a rule whose `keep` is null is taken out of the
+    extended recipe.
+    """
+    schema = Recipe.model_json_schema()
+    alone = schema["required"]
+    about = "Name or path of a recipe whose settings are taken over where this file has none."
+    schema["properties"] = {EXTENDS: {"type": "string", "description": about}, **schema["properties"]}
+    cap = schema["$defs"]["Balance"]["properties"]["cap"]
+    cap["anyOf"] = [each for each in cap["anyOf"] if each.get("type") != "null"] + [{"const": NONE}]
+    for name in ("association", "duplicates"):
+        section = schema["properties"][name]
+        section["anyOf"] = [{"$ref": section.pop("$ref")}, {"const": NONE}]
+    schema["$defs"]["Rule"]["properties"]["keep"]["type"] = ["string", "boolean", "null"]
+    del schema["required"]
+    extends = {"required": [EXTENDS]}
+    return {"$schema": DIALECT, **schema, "if": extends, "then": {"required": ["name"]}, "else": {"required": alone}}

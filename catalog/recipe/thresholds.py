@@ -1,14 +1,18 @@
-"""Extract the thresholds of a rule, so that they can be drawn over a histogram of the values.
+"""Extract the thresholds of a rule, to draw them over a histogram of the values, and parse calibrated rules.
 
 A rule's predicate is free SQL. Only plain comparisons with a constant, BETWEEN, and ANDs of these have a threshold on a
 number line. For any other rule, the numeric columns are shown without one.
+
+The threshold of a calibrated rule is set by the share of items to drop. The rule is one comparison of a score with
+``{threshold}`` by >= or <=, so an item at the threshold passes, and a threshold that equals one of the values never
+drops more than the requested share, however many items have that value.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pairmill.catalog.recipe.predicate import constant, parsed, written
+from pairmill.catalog.recipe.predicate import columns_of, constant, parsed, written
 from pairmill.catalog.terms.error import BadPredicate
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
@@ -161,3 +165,52 @@ def _columns(node: Any) -> tuple[str, ...]:
 def _number(node: dict[str, Any]) -> float | None:
     """Evaluate an expression without columns; None if it has columns or is not a number."""
     return None if _columns(node) else constant(node)
+
+
+THRESHOLD = "{threshold}"
+EXAMPLE = "corpus_entropy >= {threshold}"
+_KEEPS_HIGH = {"COMPARE_GREATERTHANOREQUALTO": True, "COMPARE_LESSTHANOREQUALTO": False}
+_STRICT = {"COMPARE_GREATERTHAN", "COMPARE_LESSTHAN"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The score side of a calibrated comparison: ``expression`` is SQL over score columns.
+
+    With ``keeps_high``, items below the threshold are dropped; otherwise items above the threshold.
+    """
+
+    expression: str
+    keeps_high: bool
+
+
+def filled(keep: str, threshold: float | None) -> str:
+    """Substitute a threshold for ``{threshold}`` in a predicate; None becomes NULL, which no item passes.
+
+    A calibrated rule lacks a threshold only if no item has a value to calibrate on.
+    """
+    number = "CAST(NULL AS DOUBLE)" if threshold is None else f"({threshold!r})" if threshold < 0 else repr(threshold)
+    return keep.replace(THRESHOLD, number)
+
+
+def compared(rule_name: str, keep: str) -> Compared:
+    """Return the expression that a predicate compares with its threshold.
+
+    Raises:
+        BadPredicate: The predicate is not one >= or <= with the threshold alone on one side and a score on the other.
+    """
+    node = parsed(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
+    if node["class"] != "COMPARISON" or keep.count(THRESHOLD) != 1:
+        remedy = "write what else it asks for as rules of its own"
+    elif node["type"] in _STRICT:
+        remedy = "an item at the threshold passes: write >= or <="
+    else:
+        remedy = "put {threshold} alone on one side and a score on the other"
+        for side, other, turned in (("right", "left", False), ("left", "right", True)):
+            if node[side].get("column_names") == [THRESHOLD] and node["type"] in _KEEPS_HIGH:
+                expression = written(node[other])
+                if columns_of(rule_name, expression):
+                    return Compared(expression, _KEEPS_HIGH[node["type"]] is not turned)
+    raise BadPredicate(
+        f"rule '{rule_name}': `calibrate` sets the number of one comparison, such as `{EXAMPLE}`; {remedy}."
+    )

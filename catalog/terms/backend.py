@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 
+from pairmill.catalog.terms.declared import foreign
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.foreign import foreign
 
 GROUP = "pairmill.backends"
 # Prefixes of models that generate no text.

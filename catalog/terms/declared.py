@@ -1,11 +1,12 @@
-"""Collect every score that this installation declares: Pairmill's own and those of other packages."""
+"""Collect every score that this installation declares, and load other packages' entry points of any group."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.foreign import foreign
 from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage, of_generated_texts
 from pairmill.catalog.terms.scores import OWN
 
@@ -125,3 +126,42 @@ def _check_unique(score: Score, what: str, names: Iterable[str], others: list[tu
                 f"the packages '{score.package}' and '{twice[0].package}' both declare the {what} '{name}' (scores "
                 f"'{score.name}' and '{twice[0].name}'). Uninstall one of them."
             )
+
+
+T = TypeVar("T")
+
+
+def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Iterator[tuple[str, T]]:
+    """Yield the package and the declaration of each entry point of ``group``, sorted by package and name.
+
+    Args:
+        group: The entry point group, such as 'pairmill.scorers'.
+        what: The declared thing, for messages: 'score'.
+        checked: Returns a loaded object as a declaration. Its second argument is 'PACKAGE.MODULE:NAME'. It raises
+            ValueError with a clause that says what is wrong.
+
+    Raises:
+        PairmillError: A declaration cannot be imported, or ``checked`` refuses it.
+    """
+    for point in sorted(entry_points(group=group), key=lambda point: (_package_of(point), point.name)):
+        try:
+            declaration = checked(_loaded(point, what), point.value)
+        except ValueError as error:
+            raise PairmillError(f"package '{_package_of(point)}': {error}. Update or uninstall it.") from error
+        yield _package_of(point), declaration
+
+
+def _package_of(point: EntryPoint) -> str:
+    """Return the name of the package that declares an entry point; '?' if unknown."""
+    return point.dist.name if point.dist else "?"
+
+
+def _loaded(point: EntryPoint, what: str) -> object:
+    """Import the object of an entry point. Raise PairmillError if that fails."""
+    try:
+        return point.load()
+    except Exception as error:
+        raise PairmillError(
+            f"package '{_package_of(point)}' declares the {what} '{point.name}' as {point.value}, which cannot be "
+            f"imported: {type(error).__name__}: {error}. Update or uninstall it."
+        ) from error

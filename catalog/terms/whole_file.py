@@ -1,7 +1,8 @@
-"""Write a file so that it appears complete under its name, or not at all."""
+"""Write a file so that it appears whole under its name, or not at all; locate and lock the caches of a machine."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,3 +26,25 @@ def whole_file(path: str | Path, is_synced: bool = False) -> Iterator[Path]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def cache_home() -> Path:
+    """Return the folder of this user's caches, which may not exist yet.
+
+    It is ``$XDG_CACHE_HOME/pairmill``, or ``~/.cache/pairmill`` if that variable is not set.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold an exclusive lock on the file ``lock`` during the body. If it cannot be opened, run the body without it."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = lock.open("w")
+    except OSError:
+        yield
+        return
+    with held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

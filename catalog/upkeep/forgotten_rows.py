@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.pending.discount import FORGOTTEN, discount
+from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import scores_of
 from pairmill.catalog.upkeep.lost_rows import HOMES, OF_ALL_ROWS
 from pairmill.catalog.upkeep.recorded_files import ROWS_LEFT, whole_rows

@@ -12,7 +12,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import REMOVED_BY
-from pairmill.catalog.pending.discount import FORGOTTEN, discount
+from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.upkeep.taken_items import named
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import duckdb
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.declared import declared, is_free
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.imported import NAME, imported_score
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Score
+from pairmill.catalog.terms.scores import IMPORTED, IMPORTED_NAME, imported_score
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
 
@@ -98,7 +99,7 @@ def newest_import(lake: Lake, table: str) -> str:
 
 def _declaration(name: str) -> Score:
     """Return the declaration of the imported score ``name``. Raise PairmillError if it is no name, or is taken."""
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(IMPORTED_NAME, name):
         raise PairmillError(f"--name {name!r}: a score's name has small letters, digits and underscores, 53 at most.")
     if not is_free(name, declared()):
         raise PairmillError(f"--name {name}: rules read another value under this name; choose another.")
@@ -204,3 +205,21 @@ def _digest(file: Path) -> str:
 def _escaped(column: str) -> str:
     """Return a column's name for double quotes in SQL."""
     return column.replace('"', '""')
+
+
+def with_imported(lake: Lake, plan: Plan) -> Plan:
+    """Return the plan with the scorers of the newest imports.
+
+    Raises:
+        BadRecipe: The recipe names a score that was never imported into the lake.
+    """
+    for table in [score.table for score in plan.scores if score.table.startswith(IMPORTED)]:
+        scorer = newest_import(lake, table)
+        if not scorer:
+            name = table.removeprefix(IMPORTED)
+            raise BadRecipe(
+                f"recipe '{plan.recipe.name}', imported: lake '{lake.uri}' has no scores '{name}'; import them: "
+                f"pairmill import-scores FILE.parquet --name {name} --lake {lake.uri}"
+            )
+        plan = plan.with_scorer(table, scorer)
+    return plan

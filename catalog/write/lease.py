@@ -6,9 +6,11 @@ DuckLake transactions that insert need not conflict. And a heartbeat must be fre
 snapshot, 4,320 a day.
 """
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import duckdb
@@ -16,9 +18,10 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.schema import BOOKKEEPING, LOOKED_UP
 from pairmill.catalog.terms.error import LeaseLost, PairmillError
 from pairmill.catalog.write.commit import Committed, Manifest, commit
-from pairmill.catalog.write.file_bounds import thin
 from pairmill.catalog.write.scorer import Scorer, register
 
 # Committed files after which a long run deletes useless bounds of their columns; a quarter more each time, as it reads
@@ -83,7 +86,7 @@ class Writer:
         return new
 
     def thin(self) -> None:
-        """Delete unused column bounds of files if any were committed since the last call (catalog.write.file_bounds).
+        """Delete unused column bounds of files if any were committed since the last call (catalog.write.lease).
 
         On a full disk, or with a busy catalog, they stay until the next call.
         """
@@ -160,3 +163,112 @@ def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) ->
             writer.thin()
         finally:
             lake.guard = lake.settled = lambda: None
+
+
+# Columns that have one value in a file of a worker, or neighbouring ones.
+PRUNED_BY = ("shard", "scorer", "dataset", "version", "uri")
+# No SQL reads this table's rows: workers open its files by their paths.
+_NEVER_QUERIED = "vector_index"
+
+
+def thin(lake: Lake) -> None:
+    """Delete the column bounds of workers' files, except for PRUNED_BY, and all bounds of files of older snapshots.
+
+    Reads all bounds: 5 ms for 3,000, 2 s for 1M. The rows, the snapshots and the bounds of whole tables stay as they
+    are. Safe at any time; the holder of the lease does it after commits.
+    """
+    others = ", ".join(map(quoted, (*BOOKKEEPING, *LOOKED_UP)))
+    columns = (
+        "SELECT table_id, column_id FROM ducklake_column JOIN ducklake_table USING (table_id) "
+        f"WHERE table_name NOT IN ({others}) "
+        f"AND (table_name = '{_NEVER_QUERIED}' OR column_name NOT IN ({', '.join(map(quoted, PRUNED_BY))}))"
+    )
+    ended = "SELECT data_file_id FROM ducklake_data_file WHERE end_snapshot IS NOT NULL"
+    useless = f"(table_id, column_id) IN ({columns}) OR data_file_id IN ({ended})"
+    lake.metadata.write(f"DELETE FROM ducklake_file_column_stats WHERE {useless}")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals of a stream: new ``partitions``, already committed ones (``known``), rows, bytes and seconds of all."""
+
+    partitions: int = 0
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    known: int = 0
+
+
+def commit_stream(
+    writer: Writer,
+    results: Iterable[Manifest | Sequence[Manifest]],
+    max_files: int = 200,
+    max_seconds: float = 5.0,
+) -> Totals:
+    """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them; return the totals.
+
+    A result may be a sequence of manifests (the tables that one shard wrote), which share a transaction. Finished
+    results are committed even if the iterator raises, and on time if it stalls. Raises what `Writer.commit` raises.
+    """
+    pending = _Pending(writer, max_files)
+    stop = threading.Event()
+    clock = threading.Thread(target=pending.tick, args=(stop, max_seconds), name="commit", daemon=True)
+    clock.start()
+    try:
+        for result in results:
+            pending.add([result] if isinstance(result, Manifest) else list(result))
+    finally:
+        stop.set()
+        clock.join()
+        pending.flush()
+    return pending.totals
+
+
+class _Pending:
+    """Finished results waiting for their commit, shared by the reading thread and the timer thread."""
+
+    def __init__(self, writer: Writer, max_files: int) -> None:
+        self.totals = Totals()
+        self._writer = writer
+        self._max_files = max_files
+        self._waiting: list[Manifest] = []
+        self._since = 0.0
+        self._lock = threading.RLock()
+        self._error: Exception | None = None
+
+    def add(self, manifests: list[Manifest]) -> None:
+        """Queue results; commit all once ``max_files`` are queued. Re-raise the timer thread's error, if any."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._since = self._since if self._waiting else time.monotonic()
+            self._waiting += manifests
+            if len(self._waiting) >= self._max_files:
+                self.flush()
+
+    def flush(self) -> None:
+        """Commit all queued results and add them to ``totals``."""
+        with self._lock:
+            manifests = self._waiting
+            if not manifests:
+                return
+            new = self._writer.commit(manifests)  # on failure all stay queued, for the last attempt at the end
+            old, self._waiting = self.totals, []
+            self.totals = Totals(
+                old.partitions + new,
+                old.rows + sum(m.rows for m in manifests),
+                old.bytes + sum(m.bytes for m in manifests),
+                old.seconds + sum(m.seconds for m in manifests),
+                old.known + len(manifests) - new,
+            )
+
+    def tick(self, stop: threading.Event, max_seconds: float) -> None:
+        """Commit whenever a result has waited ``max_seconds``, until ``stop`` is set; runs in the timer thread."""
+        while not stop.wait(min(0.5, max_seconds)):
+            with self._lock:
+                if self._waiting and time.monotonic() - self._since >= max_seconds:
+                    try:
+                        self.flush()
+                    except Exception as error:
+                        self._error = error
+                        return

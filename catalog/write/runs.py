@@ -14,7 +14,6 @@ from pairmill.catalog.terms.secrets import hidden
 if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe  # imports pydantic, which a list of runs does not need
 
-
 # SQL: a text as the line before the notes of a run's row.
 _BEFORE_NOTES = "concat_ws(chr(10), nullif(?, ''), nullif(detail, ''))"
 _NOTE = "note: "
@@ -159,3 +158,21 @@ def record_threshold(lake: Lake, row: Sequence) -> None:
     """Write a row of ``thresholds`` (`catalog.pending.frozen_thresholds.row`)."""
     marks = ", ".join("?" * len(row))
     lake.retrying(lambda: lake.execute(f"INSERT INTO thresholds VALUES ({marks})", row))
+
+
+def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
+    """Return a model's answers to its first probe, by the model's digest; () if it was never probed."""
+    found = lake.query('SELECT answers FROM probes WHERE model = ? ORDER BY "at" LIMIT 1', (model,))
+    return tuple(found[0][0]) if found else ()
+
+
+def record_probe(
+    lake: Lake, run_id: str, model: str, endpoint: str, server: str, answers: tuple[str, ...], agreement: float
+) -> None:
+    """Store one endpoint's answers, their agreement (0 to 1) with the first answers, and the ``server`` software."""
+    lake.retrying(
+        lambda: lake.execute(
+            "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, now())",
+            (run_id, model, endpoint, server, list(answers), round(agreement, 4)),
+        )
+    )

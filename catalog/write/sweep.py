@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import forget_former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
-from pairmill.catalog.write.file_bounds import thin
-from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.lease import Writer, thin
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 
 SNAPSHOT_SECONDS = 7 * 86_400

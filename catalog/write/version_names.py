@@ -1,7 +1,8 @@
-"""Name dataset versions: `release-1` for version 3, so that NAME@release-1 means it wherever NAME@3 does.
+"""Name dataset versions, and drop them.
 
-The names are a table of the metadata database, like the lease: a version can be named while a run holds the lease, and
-the names are part of every copy of the catalog.
+With `release-1` for version 3, NAME@release-1 means it wherever NAME@3 does. The names are a table of the metadata
+database, like the lease: a version can be named while a run holds the lease, and the names are part of every copy of
+the catalog.
 """
 
 import re
@@ -60,3 +61,49 @@ def remove_name(lake: Lake, dataset: str, version: int, name: str) -> None:
     if name not in names:
         raise PairmillError(f"{dataset}@{version} has no name '{name}'; it has {', '.join(names) or 'none'}.")
     lake.metadata.write(f"DELETE FROM {VERSION_NAMES} WHERE dataset = {quoted(dataset)} AND name = {quoted(name)}")
+
+
+# Tables with the rows of versions, by their columns of name and version; `datasets` last.
+_OF_VERSIONS = {
+    "pairs": ("dataset", "version"),
+    "decisions": ("dataset", "version"),
+    "funnel": ("dataset", "version"),
+    "dataset_captioners": ("dataset", "version"),
+    "datasets": ("name", "version"),
+}
+
+
+def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
+    """Delete a version's rows in one transaction; return the number of rows by table. The caller holds the lease.
+
+    Scores, documents and exports stay. DuckLake's snapshots of before keep the rows until they expire.
+    """
+
+    def body() -> dict[str, int]:
+        lake.execute(
+            "INSERT INTO dropped_versions SELECT name, version, content_digest, n_pairs, created_at, now() "
+            "FROM datasets WHERE name = ? AND version = ?",
+            (name, version),
+        )
+        found = {}
+        for table, (of_name, of_version) in _OF_VERSIONS.items():
+            where = f"{of_name} = ? AND {of_version} = ?"
+            found[table] = lake.query(f"SELECT count(*) FROM {table} WHERE {where}", (name, version))[0][0]
+            if found[table]:
+                lake.execute(f"DELETE FROM {table} WHERE {where}", (name, version))
+        return found
+
+    return lake.retrying(body)
+
+
+def dropped_at(lake: Lake, name: str, version: int) -> str:
+    """Return the day on which a version was dropped, '' if it was not."""
+    sql = "SELECT dropped_at FROM dropped_versions WHERE name = ? AND version = ?"
+    rows = lake.query(sql, (name, version))
+    return f"{rows[0][0]:%Y-%m-%d}" if rows else ""
+
+
+def highest_version(lake: Lake, name: str) -> int:
+    """Return the highest number that a version of the dataset has or had, 0 if none."""
+    numbers = " UNION ALL ".join(f"SELECT version FROM {t} WHERE name = ?" for t in ("datasets", "dropped_versions"))
+    return lake.query(f"SELECT coalesce(max(version), 0) FROM ({numbers})", (name, name))[0][0]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from pairmill.catalog.recipe.extension import EXTENDS
-from pairmill.catalog.recipe.json_schema import recipe_schema
-from pairmill.catalog.recipe.recipe import find_file, load, settings_of
+from pairmill.catalog.recipe.overrides import EXTENDS
+from pairmill.catalog.recipe.recipe import find_file, load, recipe_schema, settings_of
 from pairmill.flows.run.settings import RECIPES
 
 

@@ -14,9 +14,8 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.controls import visible
-from pairmill.catalog.terms.whole_file import whole_file
+from pairmill.catalog.terms.whole_file import cache_home, whole_file
 from pairmill.flows.pages.charts import bars
 
 FOLDER = Path(__file__).resolve().parent
@@ -80,7 +79,7 @@ def _compiled_templates() -> jinja2.BytecodeCache | None:
     Compiling takes 8 % of the CPU time of a small report. Jinja checks the template's text; the environment's options
     stand in this file, whose digest is part of the names.
     """
-    folder = machine_cache.folder() / "templates"
+    folder = cache_home() / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

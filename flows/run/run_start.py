@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.pending.imported_scores import with_imported
 from pairmill.catalog.pending.quarantine import check_reason
-from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
 from pairmill.catalog.write import runs
-from pairmill.catalog.write.judgements import register_judgements
+from pairmill.catalog.write.import_scores import with_imported
+from pairmill.catalog.write.judgement_log import register_judgements
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.run.model_size import check_sizes
@@ -138,7 +137,7 @@ def session_on(
         session.spending.limits = compute.limits()
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
-        register_judgements(writer)
+        register_judgements(writer.lake)
         if json_log.is_asked():
             session.observe(LogLines(run_id))
         recorded = runs.recorded(lake, run_id, flow, plan.recipe, shown)

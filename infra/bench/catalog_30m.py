@@ -23,7 +23,7 @@ from infra.bench.catalog import Notes, limit, opened, run
 from infra.bench.made_lake import LACKING, SHARD, add, add_homes, add_similarities, plan_30m
 from infra.bench.made_tables import TABLES
 from infra.bench.measure import Row, parser
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
@@ -97,7 +97,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
     """
     plan, wave = plan_30m(), 0
     cut(lake, plan)
-    while wanted.unknown(lake):
+    while late_cut.count_unknown(lake):
         wave += 1
         _wave(lake, plan, wave, number, note)
         note("cut behind a wave", lambda: cut(lake, plan))
@@ -106,7 +106,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
 
 def _wave(lake: Lake, plan: Plan, wave: int, number: int, note: Note) -> None:
     """Run one wave: request texts, list captions, write them, list fused texts, write them."""
-    note("ask for a wave's texts", lambda: wanted.select_wave(lake, plan, wave))
+    note("ask for a wave's texts", lambda: late_cut.select_wave(lake, plan, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
     note("list a wave's captions", lambda: rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))))
     made_texts.caption(lake, f"{number}-{wave}", number)
@@ -153,8 +153,8 @@ def _survey(lake: Lake, plan: Plan) -> None:
     work_lists(lake, plan)
     rows_of(pending_similarity(lake, plan))
     cut(lake, plan)
-    if wanted.unknown(lake):
-        wanted.select_wave(lake, plan, 1)
+    if late_cut.count_unknown(lake):
+        late_cut.select_wave(lake, plan, 1)
 
 
 def new_pages(lake: Lake, n: int, note: Note) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from infra.bench.made_lake import write
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.generated import fusion_digest
-from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.write.commit import commit
 
 CAPTION = """SELECT sha256, 'main' AS captioner, 'a picture that shows ' || left(sha256, 12) AS text,

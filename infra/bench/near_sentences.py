@@ -18,7 +18,7 @@ import scipy.sparse
 from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, ratio
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.near_sentences import candidates
+from pairmill.catalog.pending.duplicate_edges import near_candidates
 from pairmill.ops.text.minhash import BANDS, SentenceSignature, grams, jaccard
 from pairmill.ops.whole.neighbours import near_in_order
 
@@ -49,7 +49,7 @@ def sentences(n: int, seed: int = 0) -> list[str]:
 def near(lake: Lake) -> set[tuple[str, str]]:
     """Find the near-equal pairs of a lake's signed sentences, as the pipeline does."""
     found = set()
-    for block in candidates(lake, "signed", -1, JACCARD, BANDS, near_in_order):
+    for block in near_candidates(lake, "signed", -1, JACCARD, BANDS, near_in_order):
         left, right = block["left"].to_pylist(), block["right"].to_pylist()
         for row in np.flatnonzero(jaccard(left, right) >= JACCARD):
             found.add((left[row], right[row]))

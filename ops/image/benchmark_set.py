@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from pairmill.catalog.terms import machine_cache
 from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.whole_file import alone, cache_home
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 
@@ -116,8 +116,8 @@ def cached(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
 
     One process computes it while the others wait. Where the cache cannot be written, each computes it for itself.
     """
-    file = machine_cache.folder() / "benchmarks" / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
-    with machine_cache.alone(file.with_suffix(".lock")):
+    file = cache_home() / "benchmarks" / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
+    with alone(file.with_suffix(".lock")):
         if not file.exists():
             made, unfinished = compute(), file.with_suffix(".unfinished.npy")
             try:

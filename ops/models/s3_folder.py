@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from pairmill.catalog.terms import machine_cache
+from pairmill.catalog.terms.whole_file import alone, cache_home
 from pairmill.ops.models.model_error import ModelError
 
 S3 = "s3://"
@@ -44,7 +44,7 @@ class S3Folder:
     def copy(self) -> Path:
         """The folder of this machine's copy; it may not exist yet."""
         name = hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
-        return machine_cache.folder() / "models" / name
+        return cache_home() / "models" / name
 
 
 @cache
@@ -59,7 +59,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
     found = listed(spec, uri, patterns)
     if found.copy.is_dir():
         return found.copy
-    with machine_cache.alone(found.copy.with_suffix(".lock")):
+    with alone(found.copy.with_suffix(".lock")):
         if not found.copy.is_dir():
             _copied(spec, found, patterns)
     return found.copy

@@ -12,8 +12,8 @@ from functools import cache
 from pkgutil import iter_modules
 from typing import Any, cast
 
+from pairmill.catalog.terms.declared import foreign
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.foreign import foreign
 from pairmill.ops.read import formats as own
 from pairmill.ops.read.document import Format
 

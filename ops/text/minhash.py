@@ -3,9 +3,9 @@
 A sentence is the set of its character 3-grams, after the normalisation of its content id. Under a random order (a hash)
 of all 3-grams, two sentences share their first 3-gram with a probability equal to their Jaccard similarity J (Broder
 1997). A band holds eight such minima, one byte of each. Two sentences agree in a band's first r bytes with a
-probability of about J^r, so r grows with the number of sentences (see `catalog.pending.near_sentences`). Of 16 bands at
-least one agrees in 4 bytes for 99.98 % of the pairs at J = 0.8, in 6 bytes for 99.2 %, in 8 for 94.7 %; in 8 bytes for
-99.99 % of the pairs at J = 0.9.
+probability of about J^r, so r grows with the number of sentences (see `catalog.pending.duplicate_edges`). Of 16 bands
+at least one agrees in 4 bytes for 99.98 % of the pairs at J = 0.8, in 6 bytes for 99.2 %, in 8 for 94.7 %; in 8 bytes
+for 99.99 % of the pairs at J = 0.9.
 
 Measured on 14,923 sentences of software manuals, 3,057 of them planted near copies (a letter, a word, a number, a
 prefix, the end), with 4,015 pairs at J >= 0.8 by exhaustive comparison: 75 to 81 % of these pairs share a semantic

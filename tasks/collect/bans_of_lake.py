@@ -1,7 +1,7 @@
 """Collect a lake's ban list for the jobs that read pages and fetch pictures."""
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.bans import bans
+from pairmill.catalog.pending.contents import bans
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fetch.refusal import Banned
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending import contents, other_locations, quarantine
+from pairmill.catalog.pending import contents, quarantine
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
@@ -98,7 +98,7 @@ def _index_new(session: Session, shards: int) -> None:
     """
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
-        remember(session, other_locations.of_run(session.writer.run_id))
+        remember(session, contents.referenced_by_run(session.writer.run_id))
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pairmill.catalog.pending import contents, other_locations, quarantine
+from pairmill.catalog.pending import contents, quarantine
 from pairmill.catalog.pending.quarantine import Units
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import open_source, row_of
@@ -23,7 +23,7 @@ def retry_quarantined(session: Session, reason: str) -> int:
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     n += fetch_again(session, reason)
     if reason == "missing":
-        remember(session, other_locations.of_missing())
+        remember(session, contents.found_missing())
     return n + quarantine.reopen(session.lake, reason, lambda: session.begin("retry").commit)
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pairmill.catalog.pending.answer_cache import split_by_cached_answer
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import sorted_by_payload
-from pairmill.catalog.write.probes import first_answers, record
+from pairmill.catalog.write.runs import first_answers, record_probe
 from pairmill.ops.models.generation import Answering
 from pairmill.ops.models.http.chat_client import ChatClient, EndpointSilent
 from pairmill.ops.models.http.http_model import HttpModel
@@ -100,7 +100,7 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
                 continue
             first = first or answers
             run_id, server, agrees = session.writer.run_id, client.server(endpoint), agreement(answers, first)
-            record(session.lake, run_id, spec.digest, endpoint.url, server, answers, agrees)
+            record_probe(session.lake, run_id, spec.digest, endpoint.url, server, answers, agrees)
             check(f"model 'http:{spec.name}' at {endpoint.url}", answers, first)
     finally:
         client.close()

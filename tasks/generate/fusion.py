@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pairmill.catalog.cut.late import judge
+from pairmill.catalog.cut.late_cut import judge
 from pairmill.catalog.pending.answer_cache import same_request_scorers
 from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.pending.item import WorkItem

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.pending import tag_words, training
+from pairmill.catalog.pending import training, word_counts
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.tag_words import Vocabulary
 from pairmill.catalog.pending.training import IMAGES
+from pairmill.catalog.pending.word_counts import Vocabulary
 from pairmill.catalog.recipe.parts_of_texts import Tags
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.write.scorer import Scorer
@@ -57,7 +57,7 @@ def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
         return own
     nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
     scorer = _scorer(tags, plan, nouns)
-    found = tag_words.frozen_words(session.lake, scorer.digest)
+    found = word_counts.frozen_words(session.lake, scorer.digest)
     n = training.eligible(session.lake, plan, IMAGES)
     if found is not None and n <= session.recipe.association.retrain_at * found.pictures:
         # A dataset version lists all of its scorers, those of earlier runs included.
@@ -84,7 +84,7 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
     nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
     scorer = _scorer(tags, plan, nouns)
     n = training.eligible(session.lake, plan, IMAGES)
-    before = tag_words.frozen_words(session.lake, scorer.digest)
+    before = word_counts.frozen_words(session.lake, scorer.digest)
     counts = _mined(session, nouns) if nouns else Counter()
     if not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
         return None
@@ -94,7 +94,7 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
             "kept was tagged again, and what follows from that was done again.",
             once=True,
         )
-    return tag_words.frozen_words(session.lake, scorer.digest)
+    return word_counts.frozen_words(session.lake, scorer.digest)
 
 
 def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
@@ -117,13 +117,13 @@ def _mined(session: Session, nouns: Scorer) -> Counter[str]:
     items: list[WorkItem] = []
 
     def count() -> None:
-        items.extend(tag_words.sample_items(session.lake, session.plan, SENTENCES, SENTENCES_AN_ITEM))
+        items.extend(word_counts.sample_items(session.lake, session.plan, SENTENCES, SENTENCES_AN_ITEM))
         digest = session.use("noun_counts", nouns)
-        waiting = tag_words.uncounted(session.lake, digest, items)
+        waiting = word_counts.uncounted(session.lake, digest, items)
         session.work(MINE, waiting, CountNouns(NounPhrases(parser(session.recipe)), digest))
 
     session.compute(MINE, n, count)
-    return merge_plurals(tag_words.counted(session.lake, nouns.digest, items, FEWEST_SENTENCES))
+    return merge_plurals(word_counts.counted(session.lake, nouns.digest, items, FEWEST_SENTENCES))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Waves: request generated texts only for images that may still be kept, until no unknown text matters."""
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.pending.chosen_captions import asked_share
 from pairmill.catalog.pending.generated import mean_seconds, without_unset_thresholds
@@ -31,17 +31,17 @@ def next_wave(session: Session) -> bool:
     cut(session.lake, plan)
     before = session.plan
     # A threshold is measured on all images that would be kept without it, so that a killed run finds the same one.
-    if not wanted.unknown(session.lake):
+    if not late_cut.count_unknown(session.lake):
         calibrate_late(session)
     if session.plan is not before:
         plan = without_unset_thresholds(session.plan)
         cut(session.lake, plan)
     if session.waves:
         _keep_record(session)
-    if not wanted.unknown(session.lake):
+    if not late_cut.count_unknown(session.lake):
         session.cut = plan
         return False
-    asked = wanted.select_wave(session.lake, session.plan, session.waves + 1, first_lacking(session))
+    asked = late_cut.select_wave(session.lake, session.plan, session.waves + 1, first_lacking(session))
     session.waves += 1  # only now: a step that fails above is retried and must request this wave again
     session.compute(WAVE, asked, lambda: None)
     return True
@@ -49,7 +49,7 @@ def next_wave(session: Session) -> bool:
 
 def cost(session: Session) -> str:
     """Describe the cost of the requested wave, estimated from the seconds of captions and fused texts so far."""
-    asked = wanted.requested(session.lake)
+    asked = late_cut.count_requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"
     each = asked_share(session.plan)
     shares = {session.plan.of_captioner("captions", place): each for place in range(len(session.recipe.captioners))}
@@ -67,7 +67,7 @@ def _seconds_each(session: Session, key: str) -> float | None:
 
 def _keep_record(session: Session) -> None:
     """Write the outcome of the previous wave to ``waves``. Idempotent, because the step may be retried."""
-    seen = wanted.seen(session.lake)
+    seen = late_cut.read_outcome(session.lake)
     if not seen.known:
         raise RuntimeError(f"wave {session.waves} requested texts for {seen.asked:,} pictures, and none was committed")
     commit = session.begin(WAVE).commit

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.pending import assignment, training
+from pairmill.catalog.pending import training, worklist
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, Kind, Trained
 from pairmill.catalog.terms.ids import text_id
@@ -175,7 +175,7 @@ def assigned_by(
 
 def assign(session: Session, kind: Kind, name: str, digest: str, job: Job) -> None:
     """Run ``job`` over the vectors of ``kind`` that the scorer ``digest`` has not assigned yet."""
-    waiting = assignment.pending_assignment(session.lake, session.plan, kind, digest)
+    waiting = worklist.pending_assignment(session.lake, session.plan, kind, digest)
     session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, job)
 
 

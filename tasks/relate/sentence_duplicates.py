@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pairmill.catalog.pending import duplicate_edges, index_ranges, near_sentences
+from pairmill.catalog.pending import duplicate_edges, index_ranges
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import SENTENCES
 from pairmill.catalog.recipe.parts import SentenceDuplicates
@@ -50,7 +50,7 @@ def group_sentences(session: Session) -> None:
 def find_perceptual(session: Session, settings: SentenceDuplicates) -> None:
     """Find edges between sentences whose character 3-grams have a Jaccard similarity of at least ``settings.jaccard``.
 
-    Runs in this process; `catalog.pending.near_sentences` describes the search and its limits. Candidate pairs are
+    Runs in this process; `catalog.pending.duplicate_edges` describes the search and its limits. Candidate pairs are
     compared exactly, 20,000 a second.
     """
     table = SENTENCE_SIGNATURE.table
@@ -68,7 +68,7 @@ def _near_equal(session: Session, signed: str, done: int, jaccard: float, digest
     """Yield the edges of each block of compared pairs, after an empty part that records the comparison."""
     nobody = pa.array([], pa.string())
     yield edges(TEXTS.edges, nobody, nobody, minhash.jaccard([], []), "perceptual", digest)
-    for block in near_sentences.candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):
+    for block in duplicate_edges.near_candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):
         likeness = minhash.jaccard(block["left"].to_pylist(), block["right"].to_pylist())
         near = (likeness >= jaccard).nonzero()[0]
         a, b = (block[end].take(near) for end in ("a", "b"))

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.bound_rules import refuse_other_scorers
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.commit import Manifest
-from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.lease import Writer, commit_stream
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.cluster.fleets import Fleets
 from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.place.budget import Budget

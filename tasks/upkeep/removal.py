@@ -11,7 +11,7 @@ from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake import spill
 from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.bans import bans
+from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.compare.forgotten_scores import STEP
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id
@@ -19,9 +19,9 @@ from pairmill.catalog.upkeep import amended_versions, takedown_record, taken_ite
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable, delete_scorer, forgettable
 from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.catalog.write import lease
-from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.version_names import drop_version
 from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from pairmill.tasks.upkeep.erase import Erased, erase
 

@@ -8,7 +8,7 @@ import pytest
 from infra.bench import catalog_30m, made_lake
 from infra.bench.catalog_30m import linked, new_pages, rows_of, unmeasured, waves, work_lists
 from infra.bench.made_lake import fill, plan_30m
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
@@ -46,7 +46,7 @@ def dropped(lake: Lake) -> dict[str, int]:
 def test_each_rule_of_30m_drops_some_and_waves_end_when_every_text_that_matters_is_there(finished: tuple[Lake, int]):
     lake, took = finished
     plan = plan_30m()
-    assert took >= 2 and wanted.unknown(lake) == 0
+    assert took >= 2 and late_cut.count_unknown(lake) == 0
     assert rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))) == 0
     assert rows_of(pending_fusion(lake, plan)) == 0
     found = dropped(lake)
@@ -68,7 +68,7 @@ def test_new_pages_are_pending_until_they_are_scored(finished: tuple[Lake, int])
     new = [lake.query(sql)[0][0] for sql in (pictures, sentences)]
     assert min(new) > 0 and seen["work lists of 1 % of new pages"] == sum(new)
     assert work_lists(lake, plan_30m()) == 0
-    assert wanted.unknown(lake) == 0 and sum(dropped(lake).values()) == N + N // 100
+    assert late_cut.count_unknown(lake) == 0 and sum(dropped(lake).values()) == N + N // 100
 
 
 def test_a_copy_leaves_the_filled_lake_as_it_was(filled: Path, finished: tuple[Lake, int]):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.frozen_thresholds import digest, frozen, measured, rounded, row, unset
-from pairmill.catalog.recipe.calibration import Compared, compared
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, validated
+from pairmill.catalog.recipe.thresholds import Compared, compared
 from pairmill.catalog.terms.error import BadPredicate, BadRecipe
 from pairmill.catalog.terms.score import Stage
 from tests.examples import examples

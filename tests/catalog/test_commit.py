@@ -15,7 +15,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import LeaseLost, PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest, Usage, commit
-from pairmill.catalog.write.stream import commit_stream
+from pairmill.catalog.write.lease import commit_stream
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
 

@@ -6,8 +6,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pairmill.catalog.recipe.json_schema import recipe_schema
-from pairmill.catalog.recipe.recipe import Recipe, load
+from pairmill.catalog.recipe.recipe import Recipe, load, recipe_schema
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.settings import RECIPES
 

@@ -14,7 +14,7 @@ from pairmill.catalog.pending.index_ranges import merged_paths
 from pairmill.catalog.write import lease, rewritten
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.finished import state
-from pairmill.catalog.write.stream import commit_stream
+from pairmill.catalog.write.lease import commit_stream
 from pairmill.catalog.write.sweep import checkpoint, sweep
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import worklist
-from pairmill.catalog.pending.assignment import grouped
 from pairmill.catalog.pending.eligible import current_scores, sentence_rows, surviving_sentences
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import pending_images, pending_sentences, rounds
+from pairmill.catalog.pending.worklist import merge_small_items, pending_images, pending_sentences, rounds
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Stage
@@ -76,7 +75,7 @@ def test_rounds_hold_every_shard_once_in_order_and_no_more_rows_than_they_may(si
 @given(sizes=st.lists(st.integers(1, 9), max_size=20), most=st.integers(0, 20))
 def test_grouped_items_hold_every_key_and_file_once_in_order(sizes: list[int], most: int):
     items = [WorkItem(str(n), tuple(f"{n}.{i}" for i in range(size)), (f"{n}.p",)) for n, size in enumerate(sizes)]
-    found = grouped(items, most)
+    found = merge_small_items(items, most)
     assert [key for item in found for key in item.keys] == [key for item in items for key in item.keys]
     assert [path for item in found for path in item.paths] == [path for item in items for path in item.paths]
     assert len({item.shard for item in found}) == len(found)

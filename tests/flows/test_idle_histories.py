@@ -14,10 +14,9 @@ import pytest
 from hypothesis import settings as profile
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.sweep import checkpoint
-from pairmill.catalog.write.version_names import name_version
+from pairmill.catalog.write.version_names import drop_version, name_version
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.display import Display
 from pairmill.flows.run import nothing_to_do

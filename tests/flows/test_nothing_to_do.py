@@ -17,11 +17,10 @@ from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import finished
-from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.finished import Finished, save
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.sweep import checkpoint
-from pairmill.catalog.write.version_names import name_version
+from pairmill.catalog.write.version_names import drop_version, name_version
 from pairmill.flows.run import nothing_to_do, run_inputs
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats

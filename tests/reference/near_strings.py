@@ -1,4 +1,4 @@
-"""Slow twin of ops/text/minhash.py and catalog/pending/near_sentences.py: the 3-grams of every pair."""
+"""Slow twin of ops/text/minhash.py and catalog/pending/duplicate_edges.py: the 3-grams of every pair."""
 
 from itertools import combinations
 

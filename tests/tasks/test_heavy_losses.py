@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find, funnel
@@ -37,9 +37,9 @@ def test_without_a_cap_every_picture_that_passes_is_kept_and_its_texts_are_wante
     with create_or_open(tmp_path / "lake") as opened:
         assert "balance" not in {step.rule for step in funnel(opened, find(opened, "small"))}
         cut(opened, plan)
-        assert wanted.select_wave(opened, plan, 1) == 0
+        assert late_cut.select_wave(opened, plan, 1) == 0
         opened.execute("UPDATE cut_capped SET state = NULL")
-        assert wanted.select_wave(opened, plan, 1) == 12
+        assert late_cut.select_wave(opened, plan, 1) == 12
 
 
 def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairmill.catalog.pending import near_sentences
+from pairmill.catalog.pending import duplicate_edges
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.run.survey import survey
@@ -146,9 +146,9 @@ def test_edges_and_groups_are_those_of_the_slow_twins(tmp_path: Path):
 
 def test_sorted_in_parts_and_blocks_they_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     texts = varied(random.Random(5), 80)
-    monkeypatch.setattr(near_sentences, "AT_ONCE", 7)
-    monkeypatch.setattr(near_sentences, "BLOCK", 5)
-    monkeypatch.setattr(near_sentences, "PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(duplicate_edges, "AT_ONCE", 7)
+    monkeypatch.setattr(duplicate_edges, "BLOCK", 5)
+    monkeypatch.setattr(duplicate_edges, "PAIRS_AT_ONCE", 3)
     found = run(tmp_path / "lake", write(tmp_path / "pages", texts))
     assert len(found.perceptual) > 10 and found.perceptual == near_strings(set(found.places))
 
@@ -195,7 +195,7 @@ def test_a_group_over_the_limit_is_cut_tighter_and_reported(tmp_path: Path):
 
 
 def test_more_copies_than_a_window_are_one_group(tmp_path: Path):
-    texts = [f"{' '.join(WORDS * 3)} {n:03}." for n in range(4 * near_sentences.WINDOW)]
+    texts = [f"{' '.join(WORDS * 3)} {n:03}." for n in range(4 * duplicate_edges.WINDOW)]
     found = run(tmp_path / "lake", write(tmp_path / "pages", texts), cosine=1.0)
     assert found.perceptual <= near_strings(set(found.places))
     assert found.groups == {frozenset(found.places)}
@@ -203,9 +203,9 @@ def test_more_copies_than_a_window_are_one_group(tmp_path: Path):
 
 @pytest.mark.parametrize(("n", "expected"), [(0, 4), (99_999, 4), (1_000_000, 6), (10**8, 8), (10**10, 8)])
 def test_more_bytes_must_agree_the_more_sentences_there_are(n: int, expected: int):
-    assert near_sentences.leading_bytes(n) == expected
+    assert duplicate_edges.leading_bytes(n) == expected
 
 
 def test_sketches_of_near_copies_are_near_enough():
     """By 64 bits of which (1 - J) / 2 differ: 16 of 64 at a Jaccard similarity of 0.8, all but one in 30,000 pairs."""
-    assert [near_sentences.furthest(jaccard) for jaccard in (1.0, 0.8, 0.5)] == [0, 16, 30]
+    assert [duplicate_edges.furthest(jaccard) for jaccard in (1.0, 0.8, 0.5)] == [0, 16, 30]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.answer_cache import split_by_cached_answer
@@ -35,7 +35,7 @@ def plan(sentences: str) -> Plan:
 
 def pending(writer: Writer, rule: str) -> list[WorkItem]:
     cut(writer.lake, plan(rule))
-    wanted.select_wave(writer.lake, plan(rule), 1)
+    late_cut.select_wave(writer.lake, plan(rule), 1)
     return [item for items in pending_fusion(writer.lake, plan(rule)) for item in items]
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from pairmill.catalog.cut.late import judge
+from pairmill.catalog.cut.late_cut import judge
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.recipe.plan import Plan, compile_plan

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from PIL import Image
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import Published, publish
 from pairmill.catalog.lake.lake import Lake
@@ -110,7 +110,7 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
     ``columns`` may be longer than the number of images.
     """
     cut(lake, plan)
-    wanted.select_wave(lake, plan, 1)
+    late_cut.select_wave(lake, plan, 1)
     made = fusion_digest("coalesce(c.text, '')", "coalesce(t.tags, [])", "w.sentence")
     rows = lake.query(
         f"SELECT w.sha256, {made} FROM wave_asked w LEFT JOIN {current_scores(plan, 'captions', 'sha256')} c "

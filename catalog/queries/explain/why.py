@@ -17,7 +17,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.imported import imported_in
+from pairmill.catalog.terms.scores import imported_in
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"

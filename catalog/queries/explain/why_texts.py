@@ -2,8 +2,7 @@
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.chosen_captions import captioner_rows, chosen_rows, rows_by_text
-from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.pending.chosen_captions import captioner_rows, chosen_rows, rows_by_text, text_digest
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why import (
     Facts,

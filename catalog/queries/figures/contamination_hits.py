@@ -6,7 +6,7 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.recipe.contamination import NAME
+from pairmill.catalog.recipe.parts import CONTAMINATION
 from pairmill.catalog.recipe.plan import Plan
 
 SHOWN = 6  # of each set
@@ -47,7 +47,7 @@ def contamination_hits(lake: Lake, dataset: Dataset, plan: Plan) -> list[SetHits
         "CASE WHEN h.benchmark_bits <= ? THEN h.benchmark_copy ELSE near END AS file FROM decisions d "
         f"JOIN images i ON i.image_id = d.item_id JOIN image_content c ON c.sha256 = i.sha256 "
         f"JOIN (SELECT * FROM benchmark_hash WHERE scorer = '{plan.scorer('benchmark_hash')}') h "
-        f"ON h.sha256 = i.sha256 {joined} WHERE d.dataset = ? AND d.version = ? AND d.dropped_by = '{NAME}' "
+        f"ON h.sha256 = i.sha256 {joined} WHERE d.dataset = ? AND d.version = ? AND d.dropped_by = '{CONTAMINATION}' "
         "GROUP BY ALL ORDER BY bits, cosine DESC, i.sha256",
         (section.phash, dataset.name, dataset.version),
     )

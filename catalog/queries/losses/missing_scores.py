@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.pending_pairs import pending_candidates
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
@@ -52,7 +52,7 @@ def _missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
 
 def missing_texts(lake: Lake, plan: Plan) -> list[MissingScore]:
     """Count the images that the last cut may keep and that lack generated texts; return [] if there are none."""
-    n = wanted.unknown(lake)
+    n = late_cut.count_unknown(lake)
     tables = ["captions"] * bool(plan.recipe.captioners) + ["synthetic"] * (plan.recipe.fuse is not None)
     seconds = [_seconds(lake, table, n) for table in tables]
     known = [each for each in seconds if each is not None]

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pairmill.catalog.terms import machine_cache
-from pairmill.catalog.terms.whole_file import whole_file
+from pairmill.catalog.terms.whole_file import alone, cache_home, whole_file
 
 Found = TypeVar("Found")
 
@@ -21,10 +20,10 @@ def remembered(name: str, key: tuple[str, ...], find: Callable[[], Found], is_va
     the others wait for a file lock and then read its result. An unreadable cache file counts as empty, and so does a
     value that is not valid. A folder that cannot be written is ignored.
     """
-    entry, file = " ".join(key), machine_cache.folder() / name
+    entry, file = " ".join(key), cache_home() / name
     if entry in (known := _known(file, is_valid)):
         return known[entry]
-    with machine_cache.alone(file.with_suffix(".lock")):
+    with alone(file.with_suffix(".lock")):
         if entry in (known := _known(file, is_valid)):
             return known[entry]
         found = find()

@@ -14,7 +14,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.judge.sample_draw import images_of, judged_samples
 from pairmill.catalog.write import lease
-from pairmill.catalog.write.judgements import register_judgements
+from pairmill.catalog.write.judgement_log import register_judgements
 from pairmill.flows.browse.judge_routes import user_name
 from pairmill.flows.run.run_start import session_on
 from pairmill.flows.run.settings import Compute
@@ -125,7 +125,7 @@ def test_judgements_are_written_while_a_run_holds_the_lease_and_registered_once_
         with session_on(opened, plan_of(3, IMAGE_RULES, True, True), Compute(), "maintain"):
             pass
         with lease.writing(opened, "later", "curate small") as writer:
-            assert register_judgements(writer) == 0
+            assert register_judgements(writer.lake) == 0
         counted = "SELECT verdict, count(*) FROM judgements JOIN judgement_samples USING (sample_id) GROUP BY 1"
         assert opened.query(counted) == [("mismatch", 1)]
         assert judged_samples(opened) == before
@@ -141,7 +141,7 @@ def test_a_line_that_is_torn_or_not_valid_does_not_count_and_stops_no_run(judged
     with file.open("a") as opened:
         opened.write('{"line": "judgement", "verdict": "match"}\n{"line": "judgement", "verd')
     with create_or_open(lake) as opened, lease.writing(opened, "run", "test") as writer:
-        assert register_judgements(writer) == 2
+        assert register_judgements(writer.lake) == 2
     page = pages.gallery("/judge?dataset=small@1")
     assert f"{file}, line 3" in text(page.find_class("fault")[0]) and len(page.find_class("fault")) == 1
 

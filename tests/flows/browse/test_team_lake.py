@@ -10,7 +10,7 @@ from PIL import Image
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.judge.sample_draw import judged_samples
 from pairmill.catalog.write import lease
-from pairmill.catalog.write.judgements import register_judgements
+from pairmill.catalog.write.judgement_log import register_judgements
 from tests.worlds.browsed import ORIGIN, browsed, ids, rows, text
 from tests.worlds.data_bucket import bucket as bucket
 from tests.worlds.elsewhere import postgres as postgres
@@ -44,7 +44,7 @@ def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
         assert len(logged) == 3  # S3 cannot append: an object for the sample and for each judgement
     with create_or_open(team) as lake:
         with lease.writing(lake, "next", "curate small") as writer:
-            assert register_judgements(writer) == 3
+            assert register_judgements(writer.lake) == 3
         assert judged_samples(lake)[0].verdicts == {"match": 2}
 
 
@@ -60,7 +60,7 @@ def test_a_lake_with_metadata_in_postgres_is_browsed_and_judged(postgres: str, t
         given = {"position": 0, "verdict": "mismatch"}
         assert pages.client.post(path, data=given, headers={"Origin": ORIGIN}).status_code == 200
     with create_or_open(folder) as lake, lease.writing(lake, "next", "curate small") as writer:
-        assert register_judgements(writer) == 2
+        assert register_judgements(writer.lake) == 2
         assert lake.query("SELECT verdict FROM judgements") == [("mismatch",)]
 
 

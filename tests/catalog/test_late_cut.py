@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
@@ -36,9 +36,9 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
     for wave in range(1, 200):
         cut(lake, plan)
-        if not wanted.unknown(lake):
+        if not late_cut.count_unknown(lake):
             return wave - 1
-        assert wanted.select_wave(lake, plan, wave) > 0
+        assert late_cut.select_wave(lake, plan, wave) > 0
         if generator.random.random() < kill:
             generator.work(
                 generator.random.randint(0, len(generator.stages())), generator.random.choice((0.0, 0.3, 1.0))
@@ -86,7 +86,7 @@ def test_waves_give_what_generating_everything_gives(
     rules.refill(lake, images, words, GENERATED)
     everything = Generator(lake, made, images, seed)
     cut(lake, made)
-    wanted.select_wave(lake, plan(asked, *choice, cap=ALL), 1)
+    late_cut.select_wave(lake, plan(asked, *choice, cap=ALL), 1)
     everything.work()
     cut(lake, made)
     of_everything, n_texts = decided(lake), generated(lake)
@@ -139,7 +139,7 @@ def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path, wave: int
             f"place, CASE WHEN n % 1000 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 1000 + 1], '', 'pair') END "
             f"AS state, n % 1000 >= {cap} + {cap} * (1 - {list(shares)}[n // 1000 + 1]) AS past FROM range(2000) t(n)"
         )
-        sql = f"SELECT n // 1000, count(*) FROM ({wanted.in_reach(lake, plan(LATE, cap=cap), wave)}) GROUP BY ALL"
+        sql = f"SELECT n // 1000, count(*) FROM ({late_cut.in_reach(lake, plan(LATE, cap=cap), wave)}) GROUP BY ALL"
         asked = dict(lake.query(sql))
     for cluster, share in enumerate(shares):
         lacking = times * cap * (1 - share) / share

@@ -1,9 +1,10 @@
-"""Select images for text generation in waves: only images that may still rank within the cap of their cluster.
+"""End a cut: apply the rules on generated texts, cap the clusters, and select the images whose texts are needed next.
 
-A cut counts every image with unknown texts as passing. The unknown images within the cap get their texts generated;
-some then fail, others move up, and the next wave selects these, until none within the cap is unknown. The kept images
-and all decisions then equal those of generating every text: all images up to the last kept one of each cluster are
-known, and the rest is dropped by `balance` either way.
+A cluster keeps at most so many images, those with the smallest sha256(sha256 || seed). An image counts as passing while
+it is unknown whether it passes the rules on generated texts. The unknown images within the cap get their texts
+generated in waves; some then fail, others move up, and the next wave selects these, until none within the cap is
+unknown. The kept images and all decisions then equal those of generating every text: all images up to the last kept one
+of each cluster are known, and the rest is dropped by `balance` either way.
 
 To need few waves, a wave selects more: enough to fill each cluster at the pass rate so far, and from the third wave on
 an excess of 1, 3, 7, ... images per missing image. By simulation, 4 or 5 waves then generate 1 to 5 % more texts than
@@ -12,11 +13,14 @@ needed, where generating none too many would take up to 113 waves (infra/SCALE.m
 
 from dataclasses import dataclass
 
-from pairmill.catalog.cut.cap import BEFORE
-from pairmill.catalog.cut.late import sentences
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.generated import states, with_first_text
 from pairmill.catalog.recipe.plan import Plan
 
+# SQL window over the images of a cluster in hash order. In a lake of 10M images, the chance that two of these 64-bit
+# hashes are equal within a cluster is 10^-9.
+DRAWN = "PARTITION BY cluster ORDER BY draw"
+BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 # Weight of the pass rate over all clusters, as a number of pseudo-images added to the cluster's own known images.
 PRIOR = 10
 # Rates are integers in thousandths, so that a sum is the same in any order.
@@ -24,6 +28,64 @@ WHOLE = 1000
 # Lower bound of a rate, so that a wave selects tens of images per missing image at most. A rule that drops nearly all
 # images is likely a mistake: `waves` shows it before every image is processed.
 LEAST = 100
+
+
+def balance(lake: Lake, plan: Plan) -> None:
+    """Rank the images of each cluster into table ``cut_capped``, and mark those past the recipe's cap.
+
+    Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
+    rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not
+    depend on the number of generated texts. ``past``: the cluster was full before this image; always false without a
+    cluster.
+    """
+    if with_first_text(plan):
+        late, passed = "state, value", f"count(*) FILTER (coalesce(state, '') = '') OVER ({DRAWN} {BEFORE})"
+        images = "cut_survivors LEFT JOIN cut_late USING (n)"
+    else:
+        late, passed, images = "'' AS state, '' AS value", f"row_number() OVER ({DRAWN}) - 1", "cut_survivors"
+    ranked = (
+        f"SELECT n, cluster, draw, {late}, row_number() OVER ({DRAWN}) AS place, "
+        f"count(*) OVER (PARTITION BY cluster) AS size, {passed} AS passed FROM {images}"
+    )
+    cap = plan.recipe.balance.cap
+    past = "false" if cap is None else f"cluster IS NOT NULL AND passed >= {cap}"
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked})"
+    )
+
+
+def judge(lake: Lake, plan: Plan) -> None:
+    """Create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)`` that have generated texts.
+
+    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown. The table is empty
+    for a recipe that generates no text.
+    """
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_late (n UINTEGER, state VARCHAR, value VARCHAR)")
+    if not (begun := with_first_text(plan)):
+        return
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT s.n FROM cut_survivors s "
+        f"JOIN facts.images f ON f.rowid = s.n SEMI JOIN {begun} b ON b.sha256 = f.sha256"
+    )
+    among = (
+        "(SELECT b.n, f.*, coalesce(t.text, '') AS sentence FROM cut_begun b JOIN facts.images f ON f.rowid = b.n "
+        f"LEFT JOIN ({fusion_sentences(plan, 'cut_begun')}) t ON t.n = b.n)"
+    )
+    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, among)}")
+    lake.execute("DROP TABLE cut_begun")
+
+
+def fusion_sentences(plan: Plan, among: str) -> str:
+    """Return SQL for (n, text): the best passing candidate, if any, of each image of ``among(n)``, which fusion uses.
+
+    Empty if the recipe does not fuse, because the query reads all texts of a lake.
+    """
+    if not plan.recipe.fuse:
+        return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
+    return (
+        f"SELECT b.n, c.text FROM cut_survivors b SEMI JOIN {among} a ON a.n = b.n "
+        "JOIN facts.contents k ON k.rowid = b.best JOIN sentence_content c ON facts.key_of(c.content) = k.key"
+    )
 
 
 @dataclass(frozen=True)
@@ -40,17 +102,17 @@ class WaveOutcome:
     kept: int
 
 
-def unknown(lake: Lake) -> int:
+def count_unknown(lake: Lake) -> int:
     """Count the images within the cap of the last cut whose generated texts are unknown."""
     return lake.query("SELECT count(*) FROM cut_capped WHERE state IS NULL AND NOT past")[0][0]
 
 
-def requested(lake: Lake) -> int:
+def count_requested(lake: Lake) -> int:
     """Count the images of ``wave_asked``."""
     return lake.query("SELECT count(*) FROM wave_asked")[0][0]
 
 
-def seen(lake: Lake) -> WaveOutcome:
+def read_outcome(lake: Lake) -> WaveOutcome:
     """Return the outcome, by the last cut, for the images of ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
     return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
@@ -69,10 +131,10 @@ def select_wave(lake: Lake, plan: Plan, wave: int, most: int = 0) -> int:
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "
-        f"LEFT JOIN ({sentences(plan, 'wave_wanted')}) t ON t.n = w.n"
+        f"LEFT JOIN ({fusion_sentences(plan, 'wave_wanted')}) t ON t.n = w.n"
     )
     lake.execute("DROP TABLE wave_wanted")
-    return requested(lake)
+    return count_requested(lake)
 
 
 def in_reach(lake: Lake, plan: Plan, wave: int) -> str:
