@@ -6,7 +6,7 @@ Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the se
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     PlainSerializer,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -34,8 +33,11 @@ from pairmill.catalog.terms.text_columns import RELEASED
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Share = Annotated[float, Field(gt=0, le=1)]
+T = TypeVar("T")
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
-ADVANCED: dict[str, JsonValue] = {"advanced": True}
+Advanced = Annotated[T, Field(json_schema_extra={"advanced": True})]
 NONE = "none"  # a section or setting that is turned off, as users write it
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 ScorerDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
@@ -86,17 +88,11 @@ class Calibrate(Settings):
     The threshold is computed once, over the items that reach the rule, and then frozen in the lake.
     """
 
-    drop: float = Field(
-        gt=0,
-        lt=1,
-        description="Largest share to drop; less only if values are equal.",
-        json_schema_extra=ADVANCED,
-    )
-    threshold: float | None = Field(
+    drop: Advanced[float] = Field(gt=0, lt=1, description="Largest share to drop; less only if values are equal.")
+    threshold: Advanced[float | None] = Field(
         None,
         allow_inf_nan=False,
         description="The calibrated number, which a version's recipe records. If set, `drop` is ignored.",
-        json_schema_extra=ADVANCED,
     )
 
 
@@ -105,16 +101,13 @@ class Rule(Settings):
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
-    calibrate: Calibrate | None = Field(
-        None,
-        description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`.",
-        json_schema_extra=ADVANCED,
+    calibrate: Advanced[Calibrate | None] = Field(
+        None, description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`."
     )
-    scorers: dict[str, ScorerDigest] | None = Field(
+    scorers: Advanced[dict[str, ScorerDigest] | None] = Field(
         None,
         description="Digests, by name, of the scorers that the number was calibrated on: a run with others is refused. "
         "`pairmill calibrate` prints them.",
-        json_schema_extra=ADVANCED,
     )
 
     @property
@@ -154,14 +147,8 @@ class Rule(Settings):
         return self
 
 
-MaxGroup = Annotated[
-    int,
-    Field(
-        ge=2,
-        le=MOST,
-        description="A larger group is cut again by tighter edges, and reported.",
-        json_schema_extra=ADVANCED,
-    ),
+MaxGroup = Advanced[
+    Annotated[int, Field(ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported.")]
 ]
 
 
@@ -171,30 +158,16 @@ class Duplicates(Settings):
     `duplicates: none` compares no images; then `phash` and `cosine` are None.
     """
 
-    clusters: int = Field(
-        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
-    )
-    per_cluster: int = Field(
-        40,
-        ge=1,
-        le=MOST,
-        description="Pictures to a cluster, or more where there are too few clusters.",
-        json_schema_extra=ADVANCED,
+    clusters: Count = Field(1_000_000, description="Clusters of pictures, fewer when there are few pictures.")
+    per_cluster: Advanced[Count] = Field(
+        40, description="Pictures to a cluster, or more where there are too few clusters."
     )
     phash: int | None = Field(
         4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes; null: none are compared."
     )
-    cosine: float | None = Field(
-        0.96, gt=0, le=1, description="Smallest cosine of two image embeddings; null: none are compared."
-    )
+    cosine: Share | None = Field(0.96, description="Smallest cosine of two image embeddings; null: none are compared.")
     max_group: MaxGroup = 1000
-    probes: int = Field(
-        2,
-        ge=1,
-        le=MOST,
-        description="Nearest image clusters searched for near copies of a picture.",
-        json_schema_extra=ADVANCED,
-    )
+    probes: Advanced[Count] = Field(2, description="Nearest image clusters searched for near copies of a picture.")
 
     @model_validator(mode="before")
     @classmethod
@@ -218,8 +191,8 @@ class SentenceDuplicates(Settings):
     jaccard: float = Field(
         0.8, ge=0.5, le=1, description="Smallest share of character 3-grams that two sentences have in common."
     )
-    cosine: float | None = Field(
-        0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
+    cosine: Share | None = Field(
+        0.95, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
     )
     max_group: MaxGroup = 1000
 
@@ -230,13 +203,11 @@ class Association(Settings):
     `association: none` retrieves none and scores no sentence; then `top_k` and `at_least` are 0.
     """
 
-    clusters: int = Field(
-        2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
+    clusters: Count = Field(2_000_000, description="Sentence clusters; fewer when there are few sentences.")
+    per_cluster: Count = Field(
+        420, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
     )
-    per_cluster: int = Field(
-        420, ge=1, le=MOST, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
-    )
-    probes: int = Field(1, ge=1, le=MOST, description="Nearest sentence clusters searched for each picture.")
+    probes: Count = Field(1, description="Nearest sentence clusters searched for each picture.")
     recall: float | None = Field(
         None,
         gt=0,
@@ -244,12 +215,11 @@ class Association(Settings):
         description="In the place of probes: the fewest probes that find this share of the exact top_k, measured on "
         "a sample of the lake's own pictures.",
     )
-    rank_by: str | None = Field(
+    rank_by: Advanced[str | None] = Field(
         None,
         pattern=r"^[a-z][a-z0-9_]{0,62}$",
         description="A score of pairs, such as itm_score, by which a picture's retrieved sentences are ranked in the "
         "place of their cosines.",
-        json_schema_extra=ADVANCED,
     )
     top_k: int = Field(
         RELEASED,
@@ -257,22 +227,18 @@ class Association(Settings):
         le=MOST_TEXTS,
         description="Sentences a picture gets at most: text1 to text3, up to text5 with 5. RealSyn tries 1 to 5.",
     )
-    at_least: int = Field(
+    at_least: Advanced[int] = Field(
         1,
         ge=0,
         le=MOST_TEXTS,
         description="Sentences a picture must get, else it is dropped: 3 as in RealSyn, whose pictures all have three; "
         "0 keeps pictures without any.",
-        json_schema_extra=ADVANCED,
     )
     max_uses: int | None = Field(
         None, ge=1, le=MOST, description="Pictures that may share one sentence; none: any number, as in RealSyn."
     )
-    retrain_at: float = Field(
-        2.0,
-        gt=1,
-        description="Clusters are trained anew once there are this many times the rows of their training.",
-        json_schema_extra=ADVANCED,
+    retrain_at: Advanced[float] = Field(
+        2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
     )
 
     @model_validator(mode="before")
@@ -308,11 +274,9 @@ class Balance(Settings):
     `cap: none` drops no image and trains no clusters; then ``cap`` is None.
     """
 
-    clusters: int = Field(
-        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
-    )
-    per_cluster: int = Field(
-        168, ge=1, le=MOST, description="Pictures to a cluster, or more; RealSyn's 198 million in 1 million are 198."
+    clusters: Count = Field(1_000_000, description="Clusters of pictures, fewer when there are few pictures.")
+    per_cluster: Count = Field(
+        168, description="Pictures to a cluster, or more; RealSyn's 198 million in 1 million are 198."
     )
     cap: Cap = Field(
         USUAL_CAP,
@@ -328,24 +292,14 @@ CONTAMINATION = "contamination"  # the name of the rule that the section makes
 class Contamination(Settings):
     """Drop pictures that are near to a benchmark's, by a rule named `contamination`."""
 
-    sets: list[str] = Field(
-        min_length=1,
-        description="Folders of benchmark pictures, on every machine that works.",
-        json_schema_extra=ADVANCED,
+    sets: Advanced[list[str]] = Field(
+        min_length=1, description="Folders of benchmark pictures, on every machine that works."
     )
-    phash: int = Field(
-        4,
-        ge=0,
-        le=16,
-        description="Differing bits of 64 up to which a perceptual hash is a copy's.",
-        json_schema_extra=ADVANCED,
+    phash: Advanced[int] = Field(
+        4, ge=0, le=16, description="Differing bits of 64 up to which a perceptual hash is a copy's."
     )
-    cosine: float | None = Field(
-        0.95,
-        gt=0,
-        le=1,
-        description="Cosine of CLIP's vectors from which a picture is too near; null: hashes alone.",
-        json_schema_extra=ADVANCED,
+    cosine: Advanced[Share | None] = Field(
+        0.95, description="Cosine of CLIP's vectors from which a picture is too near; null: hashes alone."
     )
 
     @property
@@ -354,3 +308,66 @@ class Contamination(Settings):
         keep = f"benchmark_bits > {self.phash}"
         keep += "" if self.cosine is None else f" AND benchmark_cosine < {self.cosine!r}"
         return Rule.model_construct(name=CONTAMINATION, keep=keep)
+
+
+class Words(Settings):
+    """Settings of the word probabilities of the lake that ``corpus_entropy`` is computed with."""
+
+    refresh_at: Advanced[float] = Field(
+        2.0, gt=1, description="Words are counted anew once there are this many times the sentences counted."
+    )
+
+
+class Ingest(Settings):
+    """Settings for reading sources into rows."""
+
+    documents_per_shard: Count = Field(1000, description="Documents per shard, the unit of work and of resuming.")
+    language: Advanced[str] = Field(
+        "en", min_length=2, max_length=8, description="For splitting texts into sentences; changed, all is read again."
+    )
+    case: Advanced[Literal["keep", "lower"]] = Field(
+        "keep", description="lower: sentences in lower case, as RealSyn released its own; changed, all is read again."
+    )
+    max_pixels: Advanced[Count] = Field(
+        100_000_000, description="A larger picture is quarantined as a bomb, undecoded."
+    )
+    max_bytes: Advanced[Count] = Field(50_000_000, description="A larger file is quarantined as too_large.")
+    payload: Advanced[Literal["copy", "reference"]] = Field(
+        "copy",
+        description="reference leaves pictures in the source's own files and plain tars, which must then last as long "
+        "as the lake; what is packed, in a table or on the web is copied.",
+    )
+
+
+class Fetch(Settings):
+    """Settings for fetching images that documents only link to.
+
+    Limits change the speed, never which images are fetched.
+    """
+
+    connections: int = Field(64, ge=1, le=10_000, description="Connections at once, of all workers together.")
+    per_host: int = Field(8, ge=1, le=1000, description="Connections at once to one host, of all workers together.")
+    seconds: float = Field(20.0, gt=0, le=600, description="For one attempt at an address, its redirects included.")
+    retries: int = Field(2, ge=0, le=10, description="More attempts after time-outs, lost connections, 429 and 5xx.")
+    banned: Advanced[list[str] | str] = Field(
+        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one per line."
+    )
+
+
+class Decoding(Settings):
+    """Settings for decoding images, once for all image scorers."""
+
+    side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels: what CLIP takes.")
+    mode: Advanced[Literal["exact", "scaled"]] = Field(
+        "exact", description="scaled reduces JPEGs while decoding: faster."
+    )
+
+
+class ClipSettings(Settings):
+    """Settings for computing CLIP embeddings."""
+
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16 is two to five times as fast on CPUs with bf16 instructions, three times slower on others.",
+    )
+    batch_size: Advanced[Count] = Field(64, description="Placement: it changes the speed, not the digest.")

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairmill.catalog.recipe.parts import ADVANCED, MOST, Name, Settings
+from pairmill.catalog.recipe.parts import Advanced, Count, Name, Settings
 
 USUAL_ENCODING = "jpeg-90"  # an image of 448 pixels takes about 50 kB; PNG takes 300 kB
 CHOSEN_BY = "caption_similarity"
@@ -31,22 +31,20 @@ class Pictures(Settings):
         le=64,
         description="Most pieces that a picture is cut into, each of which costs tokens; 1 cuts none.",
     )
-    longest_edge: int | None = Field(
-        None, ge=32, le=8192, description="Longest edge that the model sees, in pixels.", json_schema_extra=ADVANCED
+    longest_edge: Advanced[int | None] = Field(
+        None, ge=32, le=8192, description="Longest edge that the model sees, in pixels."
     )
-    min_pixels: int | None = Field(
+    min_pixels: Advanced[int | None] = Field(
         None,
         ge=1,
         le=100_000_000,
         description="Smallest area that the model sees, in pixels, for models of the Qwen kind.",
-        json_schema_extra=ADVANCED,
     )
-    max_pixels: int | None = Field(
+    max_pixels: Advanced[int | None] = Field(
         None,
         ge=1,
         le=100_000_000,
         description="Largest area that the model sees, in pixels, for models of the Qwen kind.",
-        json_schema_extra=ADVANCED,
     )
 
 
@@ -63,12 +61,11 @@ class Captioner(Settings):
         description="Tiles and sizes of pictures, for models that run here: {tiles: 1} shows a picture whole.",
     )
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
-    batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
-    encoding: str = Field(
+    batch_size: Count = Field(16, description="Placement: it changes the speed, not the digest.")
+    encoding: Advanced[str] = Field(
         USUAL_ENCODING,
         pattern=r"^(png|jpeg-([1-9][0-9]?|100))$",
         description="How pictures are sent to a model behind an endpoint: png, or jpeg-90 for that quality.",
-        json_schema_extra=ADVANCED,
     )
 
 
@@ -78,18 +75,16 @@ class Captions(Settings):
     Rules read this caption, fusion uses it, and `pairs` stores it.
     """
 
-    choose: Literal["first", "best", "mixture"] = Field(
+    choose: Advanced[Literal["first", "best", "mixture"]] = Field(
         "first",
         description="first: the first captioner's. best: of the texts with status ok the one that fits the picture "
         "best by CLIP or `by`, the earlier captioner's where two fit equally. mixture: of one captioner a picture, "
         "drawn by the picture and the seed; the others are not asked about it.",
-        json_schema_extra=ADVANCED,
     )
-    by: str = Field(
+    by: Advanced[str] = Field(
         CHOSEN_BY,
         pattern=r"^[a-z][a-z0-9_]{0,62}$",
         description="For best: the score of a picture with its caption that is the highest, such as caption_itm_score.",
-        json_schema_extra=ADVANCED,
     )
 
     @model_validator(mode="after")
@@ -160,15 +155,11 @@ class Fuse(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
-    side: int = Field(
-        448,
-        ge=32,
-        le=2048,
-        description="Shorter side of the picture in pixels, for models that see.",
-        json_schema_extra=ADVANCED,
+    side: Advanced[int] = Field(
+        448, ge=32, le=2048, description="Shorter side of the picture in pixels, for models that see."
     )
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
-    batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
+    batch_size: Count = Field(16, description="Placement: it changes the speed, not the digest.")
 
     @field_validator("prompt")
     @classmethod

@@ -12,20 +12,24 @@ from pydantic import Field, ValidationError, model_validator
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extended, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
-    ADVANCED,
     NONE,
+    Advanced,
     Association,
     Balance,
+    ClipSettings,
     Contamination,
+    Decoding,
     Duplicates,
+    Fetch,
     ImportedName,
+    Ingest,
     ModelSpec,
     Name,
     Rule,
     SentenceDuplicates,
     Settings,
+    Words,
 )
-from pairmill.catalog.recipe.parts_of_reading import ClipSettings, Decoding, Fetch, Ingest, Words
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe
@@ -36,46 +40,35 @@ class Recipe(Settings):
     """All settings of a dataset."""
 
     name: Name = Field(description="The dataset's name.")
-    scores: dict[Name, dict[str, Any]] = Field(
-        {},
-        description="Scores to compute although no rule reads them, with settings of theirs.",
-        json_schema_extra=ADVANCED,
+    scores: Advanced[dict[Name, dict[str, Any]]] = Field(
+        {}, description="Scores to compute although no rule reads them, with settings of theirs."
     )
-    imported: list[ImportedName] = Field(
-        [],
-        description="Scores of pictures that `pairmill import-scores` put into the lake, for rules to read.",
-        json_schema_extra=ADVANCED,
+    imported: Advanced[list[ImportedName]] = Field(
+        [], description="Scores of pictures that `pairmill import-scores` put into the lake, for rules to read."
     )
-    seed: int = Field(
-        0,
-        ge=0,
-        lt=2**63,
-        description="Random seed of samples, orders and cluster training.",
-        json_schema_extra=ADVANCED,
-    )
+    seed: Advanced[int] = Field(0, ge=0, lt=2**63, description="Random seed of samples, orders and cluster training.")
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(
         description="`clip`, without which nothing is embedded, and whatever captioners and fusion name."
     )
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
-    candidates: list[Rule] = Field(
+    candidates: Advanced[list[Rule]] = Field(
         [],
         description="Rules for a picture with one of its retrieved sentences; a sentence that fails one is not given.",
-        json_schema_extra=ADVANCED,
     )
-    words: Words = Field(Words(), json_schema_extra=ADVANCED)  # pyright: ignore[reportCallIssue]
+    words: Advanced[Words] = Words()  # pyright: ignore[reportCallIssue]
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
     sentence_duplicates: SentenceDuplicates | None = Field(
         None, description="Drop near copies of sentences, if wanted."
     )
-    contamination: Contamination | None = Field(
-        None, description="Keep a benchmark's pictures out, if wanted.", json_schema_extra=ADVANCED
+    contamination: Advanced[Contamination | None] = Field(
+        None, description="Keep a benchmark's pictures out, if wanted."
     )
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
     captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
-    captions: Captions = Field(Captions(), json_schema_extra=ADVANCED)  # pyright: ignore[reportCallIssue]
+    captions: Advanced[Captions] = Captions()  # pyright: ignore[reportCallIssue]
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
     ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]

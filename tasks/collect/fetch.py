@@ -11,7 +11,7 @@ import pyarrow as pa
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.pending import contents, fetches
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.parts_of_reading import Fetch
+from pairmill.catalog.recipe.parts import Fetch
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.secrets import without_users

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import contents, quarantine
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json
 from pairmill.catalog.terms.ids import content_id, text_id

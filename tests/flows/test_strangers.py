@@ -13,7 +13,7 @@ import pytest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents, fetches
-from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main

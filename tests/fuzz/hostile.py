@@ -212,7 +212,7 @@ def measured(folder: Path) -> dict[str, object]:
     import pyarrow.parquet as pq
 
     from pairmill.catalog.pending.item import WorkItem
-    from pairmill.catalog.recipe.parts_of_reading import Ingest
+    from pairmill.catalog.recipe.parts import Ingest
     from pairmill.ops.ban_list import BanList
     from pairmill.ops.fault import Fault
     from pairmill.ops.image.decode import Decode

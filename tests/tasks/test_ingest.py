@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.parts import Ingest
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
 from pairmill.ops.ban_list import BanList

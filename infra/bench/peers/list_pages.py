@@ -16,7 +16,7 @@ import pyarrow as pa
 from infra.bench.measure import peak_mb
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
-from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.terms.ids import text_id
 from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.fault import Fault
