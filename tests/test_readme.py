@@ -230,7 +230,7 @@ def test_every_command_of_the_documents_runs(tmp_path: Path):
 
 
 def test_a_copied_lake_attached_as_the_docs_say_reads_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    statements = re.findall(r"```sql\n(ATTACH.*?)```", PAGES["infra/docs/lake.md"], re.DOTALL)[0].split(";")
+    statements = re.findall(r"```sql\n(ATTACH.*?)```", PAGES["infra/docs/queries.md"], re.DOTALL)[0].split(";")
     with opened_new(tmp_path / "original") as lake:
         lake.execute("INSERT INTO pairs BY NAME SELECT '30m' AS dataset, 1 AS version, 'a' AS image_id")
     shutil.copytree(tmp_path / "original", tmp_path / "lake")

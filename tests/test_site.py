@@ -40,7 +40,7 @@ def test_the_site_builds_with_strict_links_and_loads_nothing_from_elsewhere(
         )
         assert not loaded, page
         assert "mermaid" not in text, page
-    api = (tmp_path / "docs/site/python-api/index.html").read_text(encoding="utf-8")
+    api = (tmp_path / "docs/site/python/index.html").read_text(encoding="utf-8")
     assert all(f'id="pairmill.flows.api.opened_lake.OpenLake.{name}"' in api for name in ("recut", "export", "sql"))
     llms = (tmp_path / "docs/site/llms.txt").read_text(encoding="utf-8")
     assert all(f"]({name.removesuffix('.md')}/)" in llms for name in navigation())

@@ -18,7 +18,7 @@ from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 
 DOCS = Path(__file__).resolve().parents[2] / "infra" / "docs"
-QUERIES = re.findall(r"```sql\n(.*?);\n```", (DOCS / "queries.md").read_text(encoding="utf-8"), re.DOTALL)
+QUERIES = re.findall(r"```sql\n((?!ATTACH).*?);\n```", (DOCS / "queries.md").read_text(encoding="utf-8"), re.DOTALL)
 # Commands on all pages, but those on a score or an export that only the page's own steps make.
 COMMANDS = sorted({
     query.replace('\\"', '"')
@@ -32,7 +32,7 @@ OURS_ALONE = ("pictures_of_words", "sentence_decisions")
 def plain(lake: Path) -> duckdb.DuckDBPyConnection:
     """Open a lake as the docs tell users of plain DuckDB."""
     connection = connect("ducklake", "sqlite_scanner")
-    lines = re.findall(r"```sql\n(ATTACH.*?;)\n(USE.*?;)", (DOCS / "lake.md").read_text(encoding="utf-8"))[0]
+    lines = re.findall(r"```sql\n(ATTACH.*?;)\n(USE.*?;)", (DOCS / "queries.md").read_text(encoding="utf-8"))[0]
     for line in lines:
         connection.execute(line.replace("lake/", f"{lake}/"))
     return connection
