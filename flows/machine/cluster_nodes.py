@@ -41,7 +41,7 @@ def examine_nodes(
 ) -> list[NodeReport]:
     """Examine each machine of the cluster at ``address`` at the same time. Raises what joining the cluster raises."""
     from pairmill.ops.read.source import split_format
-    from pairmill.tasks.run.cluster.on_nodes import on_each_node
+    from pairmill.tasks.run.cluster.ray_nodes import on_each_node
 
     data_path = locate(lake).data_path if lake else ""
     places = tuple(split_format(uri)[1] for uri in sources)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.place.observer import Observer
+from pairmill.tasks.run.place.progress import Observer
 from pairmill.tasks.run.session import Session
 
 _EVERY_SECONDS = 1.0

@@ -13,8 +13,7 @@ from prometheus_client.registry import Collector
 from pairmill.catalog.pending.quarantine import faults_of_run
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.place.observer import Observer
-from pairmill.tasks.run.place.progress import Progress
+from pairmill.tasks.run.place.progress import Observer, Progress
 from pairmill.tasks.run.session import Session
 
 LOOPBACK = "127.0.0.1"

@@ -21,7 +21,7 @@ from pairmill.flows.run.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
 from pairmill.tasks.run.place import identity, json_log
-from pairmill.tasks.run.place.observer import LogLines
+from pairmill.tasks.run.place.json_log import LogLines
 from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.session import Session

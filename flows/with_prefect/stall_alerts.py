@@ -3,7 +3,7 @@
 from prefect.events import emit_event
 
 from pairmill.flows.with_prefect.alerts import STALLED
-from pairmill.tasks.run.place.observer import Observer
+from pairmill.tasks.run.place.progress import Observer
 
 
 class StallAlerts(Observer):

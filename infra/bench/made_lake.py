@@ -15,7 +15,7 @@ from pairmill.catalog.pending.pending_texts import pending_similarity
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, load
 from pairmill.catalog.write.commit import Manifest, commit
-from pairmill.tasks.run.items.parquet_file import ParquetFile
+from pairmill.tasks.run.items.partition import ParquetFile
 
 SHARD = 50_000
 # Table to scorer digest: of a recipe of cheap rules, and of `30m`, which adds some and replaces others.

@@ -37,7 +37,7 @@ from pairmill.ops.text.split import SentenceSplitter, normalise
 from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.collect.remember_places import remember
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
 
@@ -243,8 +243,8 @@ class IngestUnits:
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
         for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
             before = retries.made()
-            seconds = time_limit.of_unit(row["size"])
-            time_limit.begin(key, seconds)
+            seconds = row_reports.unit_seconds(row["size"])
+            row_reports.begin(key, seconds)
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
                 if isinstance(found, Fault):
@@ -253,7 +253,7 @@ class IngestUnits:
                     yield from shard.add(found, _uri(unit), row["reader"])
                 del found  # its images are in the rows now; keeping it would keep their bytes
                 yield from shard.parts(PART_BYTES)
-                time_limit.go_on(key, seconds)
+                row_reports.go_on(key, seconds)
             row["retries"] = retries.made() - before
         yield from shard.parts()
         yield Part("inputs", pa.Table.from_pylist(inputs))

@@ -14,28 +14,16 @@ from pairmill.catalog.write import runs
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer, commit_stream
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.tasks.run.cluster.fleets import Fleets
+from pairmill.tasks.run.cluster.on_ray import Fleets
 from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
-from pairmill.tasks.run.place.budget import Budget
-from pairmill.tasks.run.place.observer import Observer
 from pairmill.tasks.run.place.placement import Placement
-from pairmill.tasks.run.place.progress import Progress, RowCount, ShowProgress, not_shown
-from pairmill.tasks.run.place.run_limits import Spending
+from pairmill.tasks.run.place.progress import Observer, Progress, RowCount, ShowProgress, not_shown
+from pairmill.tasks.run.place.run_limits import Budget, Spending
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.stage import JobStage
 
 if TYPE_CHECKING:  # the readers of all formats, 0.3 s
     from pairmill.ops.read.source import Source
-
-
-def _waiting_not_shown(step: str, text: str) -> None:
-    """Ignore the text about a wait."""
-    return None
-
-
-def _whole(source: "Source") -> "Source":
-    """Return the whole source."""
-    return source
 
 
 @dataclass
@@ -71,7 +59,7 @@ class Session:
     placement: Placement
     sources: tuple[str, ...] = ()
     progress: ShowProgress = not_shown
-    waiting: Callable[[str, str], None] = _waiting_not_shown
+    waiting: Callable[[str, str], None] = lambda step, text: None
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -85,7 +73,7 @@ class Session:
     budget: Budget = field(default_factory=Budget)
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
-    sampled: Callable[["Source"], "Source"] = _whole
+    sampled: Callable[["Source"], "Source"] = lambda source: source
     fleets: Fleets = field(init=False)
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)

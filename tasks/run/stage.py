@@ -4,10 +4,16 @@ A stage is a *job*, a picklable callable ``item -> parts``, and its rounds of wo
 job reads a work item's rows and returns rows of each table that it fills. The runner writes each part as one Parquet
 file under the run's id and yields one manifest a file, in the order in which items finish.
 
-Both placements write equal files. Small rounds run on a process pool of this machine (`place.small_rounds`), others
-on Ray Data, whose rows are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as
-rows keep every worker busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is
-therefore bounded by the shards and the model, whatever the length of the work list.
+Both placements write equal files. Small rounds run on a process pool of this machine, others on Ray Data, whose rows
+are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as rows keep every worker
+busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is therefore bounded by the
+shards and the model, whatever the length of the work list.
+
+A stage on Ray takes some 34 s on two cores, however small: each actor starts a worker that imports torch. The pool
+takes 0.3 to 5 s. Ray on this machine ('local') has no more CPUs than the pool, so small rounds go to the pool. On a
+cluster they stay on Ray unless the run says 'here': the driver may be a head node without GPUs or memory, or a laptop
+(``ray://``) without access to the workers' storage, where an image that is not found would be quarantined. A model on a
+cluster's GPU always stays there.
 """
 
 import pickle
@@ -15,40 +21,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.item import WorkItem, join
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.cluster.fleets import Fleets
-from pairmill.tasks.run.cluster.on_ray import Fleet
+from pairmill.tasks.run.cluster.on_ray import Fleet, Fleets
 from pairmill.tasks.run.cluster.ray_nodes import started
-from pairmill.tasks.run.items.finished_rows import Report, ignore
 from pairmill.tasks.run.items.model_job import ModelJob
 from pairmill.tasks.run.items.partition import Job, Output
-from pairmill.tasks.run.items.small_shards import join_small
-from pairmill.tasks.run.place.devices import devices_by_worker
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import (
     Node,
     Resources,
     at_a_server,
+    devices_by_worker,
     places,
     refusal,
     resources,
     this_machine,
 )
-from pairmill.tasks.run.place.small_rounds import is_small, may_stay_here
 from pairmill.tasks.run.pool import pool
-from pairmill.tasks.run.pool.process import LOG
+from pairmill.tasks.run.pool.process import LOG, Report
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.pool.worker import JobWorker
 
 # Seconds to wait for a cluster machine with the resources of one worker. A wait is visible to others within 4 s.
 PATIENCE_SECONDS = 20.0
-
-
-def _not_shown(text: str) -> None:
-    """Ignore the text about a wait."""
-    return None
+# On this machine: at 0.7 ms a row (the cheapest sentence scores) this many rows take as long as Ray takes to start.
+SMALL_ROWS = 50_000
+# On a cluster's driver, for jobs without a model: at 10 ms a row (decoding an image) a CPU does as many in that time.
+CLUSTER_ROWS = 3_000
+# Rows below which full batches are worth more than an item for every replica.
+LEAST_ROWS = 64
 
 
 def cpu_workers(placement: Placement) -> int:
@@ -70,8 +73,8 @@ class JobStage:
         self,
         job: Job,
         placement: Placement,
-        show: Callable[[str], None] = _not_shown,
-        stalled: Callable[[str], None] = _not_shown,
+        show: Callable[[str], None] = lambda text: None,
+        stalled: Callable[[str], None] = lambda report: None,
         name: str = "",
         fleets: Fleets | None = None,
     ) -> None:
@@ -99,7 +102,9 @@ class JobStage:
         if self._fleet is not None:
             self._fleets.give_back(self.model, *self._fleet, self._is_idle)
 
-    def run(self, items: Sequence[WorkItem], output: Output, show_ahead: Report = ignore) -> Iterator[list[Manifest]]:
+    def run(
+        self, items: Sequence[WorkItem], output: Output, show_ahead: Report = lambda rows: None
+    ) -> Iterator[list[Manifest]]:
         """Run the job on every item; yield each item's manifests (one a file) in the order in which items finish.
 
         The manifests of one item belong in one transaction: a partial shard must never be committed. A job turns bad
@@ -189,3 +194,45 @@ class JobStage:
     def _worker(self, asked: Resources) -> JobWorker:
         """Return the job as a worker with these resources runs it."""
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)
+
+
+def may_stay_here(placement: Placement) -> bool:
+    """Return whether small rounds of this run may use this machine's process pool instead of Ray."""
+    if placement.small_rounds == "ray":
+        return False
+    return not placement.is_cluster or placement.small_rounds == "here"
+
+
+def is_small(items: Sequence[WorkItem], placement: Placement, has_model: bool) -> bool:
+    """Return whether this machine runs a round of ``items`` in no more time than Ray takes to start.
+
+    An item is never split, so a round with at most one item per local worker takes as long on a cluster.
+    """
+    rows = sum(len(item.keys) for item in items)
+    if not placement.is_cluster:
+        return rows <= SMALL_ROWS
+    return len(items) <= placement.n_workers or (not has_model and rows <= CLUSTER_ROWS)
+
+
+def join_small(items: Sequence[WorkItem], most_rows: int, workers: int) -> list[WorkItem]:
+    """Join neighbouring items of small shards into items of at most ``most_rows`` rows, for full batches.
+
+    A late wave requests texts for a few images in each of thousands of shards, and a daily ingest brings small shards.
+    Of 100 shards of two images, a server that takes half a second a request answered 10 to 11 images a second item by
+    item, and 24 to 38 with joined items (two CPUs, in turn).
+
+    Leaves an item for each of ``workers``, down to LEAST_ROWS rows an item. Joins only items that lack the same scores.
+    An item larger than the limit stays as it is. The output is still written as one partition per shard
+    (`items.partition`), so a killed run resumes whether or not its items were joined.
+    """
+    total = sum(len(item.keys) for item in items)
+    most = min(most_rows, max(LEAST_ROWS, -(-total // max(1, workers))))
+    runs: list[list[WorkItem]] = []
+    rows = 0
+    for item in items:
+        if not runs or rows + len(item.keys) > most or item.tables != runs[-1][0].tables:
+            runs.append([])
+            rows = 0
+        runs[-1].append(item)
+        rows += len(item.keys)
+    return [join(run) for run in runs]

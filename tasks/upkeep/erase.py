@@ -17,7 +17,7 @@ from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
-from pairmill.tasks.run.items.parquet_file import ParquetFile
+from pairmill.tasks.run.items.partition import ParquetFile
 
 WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
 

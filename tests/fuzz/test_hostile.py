@@ -60,7 +60,7 @@ def test_a_run_over_hostile_inputs_ends_and_says_of_each_what_it_was(tmp_path: P
         assert told == [("too_large", 14)]  # twelve files, a page, a line
         assert held.lake.query("SELECT count(*) FROM documents") == [(3,)]  # one page of files, one line, the good page
         assert ingest(held) == 0
-    worker = pool._apart(pool._reach()).process  # it lists and ingests
+    worker = pool.apart()  # it lists and ingests
     status = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
     assert peak * 1024 / hostile.MB <= MOST_MB

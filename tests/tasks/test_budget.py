@@ -5,8 +5,8 @@ import pytest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest, Usage
-from pairmill.tasks.run.place.budget import Budget
 from pairmill.tasks.run.place.placement import Prices
+from pairmill.tasks.run.place.run_limits import Budget
 
 PRICES = Prices(prompt=1.0, answer=4.0)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.tasks.run.place import devices as found
-from pairmill.tasks.run.place.devices import devices, devices_by_worker
+from pairmill.tasks.run.place import resources as found
+from pairmill.tasks.run.place.resources import devices, devices_by_worker
 
 LISTED = "GPU 0: NVIDIA RTX A6000 (UUID: GPU-1)\nGPU 1: NVIDIA RTX A6000 (UUID: GPU-2)"
 

@@ -13,8 +13,7 @@ from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.fork_server import WITHOUT_CUDA, modules_for
-from pairmill.tasks.run.pool.pace import Pace, wanted
-from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool
+from pairmill.tasks.run.pool.pool import Pace, PoolShape, run_in_pool, wanted
 from pairmill.tasks.run.pool.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
 
@@ -43,7 +42,7 @@ from tests.tasks.test_fork_server import computed, streamed
 if __name__ == "__main__":
     fork_server.preload(sys.argv[1:])
     apart = computed(0)
-    forked = streamed(Process())
+    forked = streamed(Process({}, is_forked=True))
     print("equal" if forked == apart else (forked, apart), len(apart))
 """
 
@@ -171,7 +170,7 @@ def test_a_light_job_runs_in_the_process_that_lists_and_pools_of_any_size_share_
     items, output = [WorkItem("0", ("a",))], Output(f"{tmp_path}/", "run", 1)
     list(run_in_pool(items, JobWorker(Notes(str(notes))), output, PoolShape(2, least=1, is_light=True)))
     (listing,) = pool.pids()
-    assert listing == pool._apart(pool._reach()).process.pid
+    assert listing == pool.apart().pid
     for shape in (PoolShape(1), PoolShape(2, least=1), PoolShape(7, least=1)):
         list(run_in_pool(items, JobWorker(Notes(str(notes))), output, shape))
     assert len(pool.pids()) == 2

@@ -18,7 +18,7 @@ from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import LANES
 from pairmill.tasks.run.pool import pool
-from pairmill.tasks.run.pool.pace import Pace
+from pairmill.tasks.run.pool.pool import Pace
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.placements import FED
 from tests.worlds.sleeping_model import Sleeps, noted

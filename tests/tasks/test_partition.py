@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run.items.parquet_file import ParquetFile
-from pairmill.tasks.run.items.partition import Output, Part, write_parts
+from pairmill.tasks.run.items.partition import Output, ParquetFile, Part, write_parts
 
 
 def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):

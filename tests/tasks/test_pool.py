@@ -14,7 +14,7 @@ import pytest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool, stream_in_process
 from pairmill.tasks.run.pool.worker import JobWorker
@@ -30,13 +30,13 @@ class Notes:
         with open(f"{self.folder}/{item.shard}", "a") as file:
             file.write(".")
         for key in item.keys:
-            time_limit.begin(key, 0.5 if key == "hangs" else 60.0)
+            row_reports.begin(key, 0.5 if key == "hangs" else 60.0)
             if key == "dies":
                 time.sleep(0.3)  # the other worker takes an item meanwhile
                 os.kill(os.getpid(), signal.SIGKILL)
             if key == "hangs":
                 time.sleep(3600)
-        time_limit.begin("", 60)
+        row_reports.begin("", 60)
         return [
             Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)}), "s")
         ]

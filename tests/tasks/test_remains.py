@@ -9,11 +9,11 @@ from pathlib import Path
 STARTED = """
 import multiprocessing, os, signal, sys
 from multiprocessing import forkserver
-from pairmill.tasks.run.pool.remains import hold, sweep
+from pairmill.tasks.run.pool.fork_server import hold_folder, sweep_folders
 
 def fork():
-    sweep()
-    hold()
+    sweep_folders()
+    hold_folder()
     forkserver.set_forkserver_preload([])
     forkserver.ensure_running()
     process = multiprocessing.get_context("forkserver").Process(target=abs, args=(1,))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.run.items.partition import Output, Part
-from pairmill.tasks.run.place.devices import devices, devices_by_worker
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.place.resources import (
     LANES,
@@ -22,6 +21,8 @@ from pairmill.tasks.run.place.resources import (
     UNBOUNDED,
     Node,
     Resources,
+    devices,
+    devices_by_worker,
     feeders_on,
     places,
     refusal,

@@ -8,9 +8,8 @@ from pairmill.tasks.run import stage
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.place.resources import Node
-from pairmill.tasks.run.place.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
 from pairmill.tasks.run.pool import pool
-from pairmill.tasks.run.stage import JobStage
+from pairmill.tasks.run.stage import CLUSTER_ROWS, SMALL_ROWS, JobStage, is_small, may_stay_here
 from tests.worlds.sleeping_model import Sleeps
 
 LOCAL, CLUSTERS = ("", "local"), ("auto", "10.0.0.1:6379", "ray://head:10001")

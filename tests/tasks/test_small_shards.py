@@ -17,10 +17,9 @@ from pairmill.ops.fault import Fault
 from pairmill.tasks.run.items.partition import Output, Part, with_seconds, write_parts
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.run.items.rows import quarantine
-from pairmill.tasks.run.items.small_shards import LEAST_ROWS, join_small
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import Node, Resources, places
-from pairmill.tasks.run.stage import JobStage
+from pairmill.tasks.run.stage import LEAST_ROWS, JobStage, join_small
 from tests.examples import examples
 from tests.worlds.noise import picture
 from tests.worlds.placements import FED

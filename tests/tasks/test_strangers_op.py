@@ -18,7 +18,7 @@ from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.ops.batch import Batch
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run import stage
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.items.scored import run_op
 from pairmill.tasks.run.place.identity import Bound
@@ -62,9 +62,9 @@ class Scores:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         for key in item.keys:
-            time_limit.begin(key, 1.0 if key == "hangs" else 60.0)
+            row_reports.begin(key, 1.0 if key == "hangs" else 60.0)
             run_op(self.scorer, {"pixels": [key]})
-        time_limit.begin("", 60)
+        row_reports.begin("", 60)
         return [self._part(item.keys, b"")]
 
     def poisoned(self, item: WorkItem) -> list[Part]:

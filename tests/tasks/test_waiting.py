@@ -15,7 +15,7 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
-from pairmill.tasks.run.cluster.waiting import Waiting
+from pairmill.tasks.run.cluster.ray_nodes import ResourceWait
 from pairmill.tasks.run.place.resources import Resources
 from tests.worlds.growing_cluster import growing_cluster
 from tests.worlds.shared import made_once, new_lake, opened_new
@@ -26,7 +26,7 @@ WAITS = r"waiting for a node with 2 CPUs and 1 GPU since \d\d:\d\d UTC \(1 being
 
 def test_a_wait_is_logged_when_it_begins_and_ends_and_shown_whenever_it_changes(caplog: pytest.LogCaptureFixture):
     shown: list[str] = []
-    waiting = Waiting(Resources(1.0, 0.0, 1, 1), shown.append)
+    waiting = ResourceWait(Resources(1.0, 0.0, 1, 1), 0.0, shown.append)
     with caplog.at_level(logging.INFO, "pairmill.workers"):
         waiting.end()
         assert shown == [] and caplog.messages == []

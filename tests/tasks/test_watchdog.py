@@ -9,7 +9,7 @@ import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.pool.watchdog import Watchdog
@@ -25,7 +25,7 @@ class HangsFor:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         for key in item.keys:
-            time_limit.begin(key, 3_600)
+            row_reports.begin(key, 3_600)
             if key == "c" and len(list(Path(self.folder).glob("try-*"))) < self.times:
                 Path(self.folder, f"try-{time.monotonic_ns()}").touch()
                 time.sleep(3_600)
@@ -58,38 +58,27 @@ def test_a_stage_that_stalls_again_and_again_fails_with_the_reports(tmp_path: Pa
         list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
 
 
-class Worker:
-    """A worker of a test: with or without work in hand."""
-
-    def __init__(self, held: str) -> None:
-        self.held, self.ended = held, 0
-
-    def in_hand(self) -> str:
-        return self.held
-
-    def end_hung(self) -> None:
-        self.ended += 1
-
-
 def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     monkeypatch.setattr("pairmill.tasks.run.pool.watchdog.time.monotonic", lambda: now[0])
-    watchdog, busy, idle = Watchdog(10, 3), Worker("worker 1 had a"), Worker("")
+    watchdog, ended = Watchdog(10, 3), []
+    idle = {"idle": ""}
+    both = {"busy": "worker 1 had a", **idle}
     for rows in range(1, 5):
         now[0] += 599
         watchdog.saw(rows)
-        watchdog.look([busy, idle])
+        watchdog.look(both, ended.append)
     now[0] += 601
-    watchdog.look([idle])
-    watchdog.look([busy, idle])
-    assert busy.ended == 0 and watchdog.reports == []  # it has just got its work, after a long wait for a machine
+    watchdog.look(idle, ended.append)
+    watchdog.look(both, ended.append)
+    assert ended == [] and watchdog.reports == []  # it has just got its work, after a long wait for a machine
     now[0] += 601
-    watchdog.look([busy, idle])
-    assert busy.ended == 1 and idle.ended == 0 and watchdog.take() == (watchdog.reports[0],) and watchdog.take() == ()
+    watchdog.look(both, ended.append)
+    assert ended == ["busy"] and watchdog.take() == (watchdog.reports[0],) and watchdog.take() == ()
     watchdog.saw(4)
     now[0] += 599
-    watchdog.look([busy])
-    assert busy.ended == 1
+    watchdog.look(both, ended.append)
+    assert ended == ["busy"]
 
 
 @pytest.mark.usefixtures("ray_ends")

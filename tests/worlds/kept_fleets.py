@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.cluster.fleets import Fleets
+from pairmill.tasks.run.cluster.on_ray import Fleets
 from pairmill.tasks.run.items.partition import Job, Output
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import JobStage

@@ -14,18 +14,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.cluster.item_queue import ItemQueue
-from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, session_folder
+from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, free, session_folder
 from pairmill.tasks.run.cluster.ray_supervisor import Supervisor, hand_out
-from pairmill.tasks.run.cluster.waiting import Waiting
 from pairmill.tasks.run.items.partition import Output
-from pairmill.tasks.run.place.resources import Resources
+from pairmill.tasks.run.place.resources import Resources, room
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.pool.worker import with_notes
@@ -40,7 +39,7 @@ class Fleet:
     """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
 
     Attributes:
-        show: Called with the text of `Waiting` while the fleet waits for a machine.
+        show: Called with the text about a wait while the fleet waits for a machine.
 
     Args:
         asked: The resources of one worker, and how many workers.
@@ -59,8 +58,7 @@ class Fleet:
         self._left_out, self._notes = set[str](), list[str]()
         self._unfit: Exception | None = None
         self._job, self._jobs, self._rounds = b"", 0, 0
-        self._waiting = Waiting(asked, lambda text: self.show(text))
-        self._room = ResourceWait(asked, patience, self._waiting)
+        self._room = ResourceWait(asked, patience, lambda text: self.show(text))
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
@@ -101,11 +99,12 @@ class Fleet:
                 watchdog.saw(-1)
                 if not waiting:  # a short round ends between two looks
                     self._see_left_out()
-                yield with_notes(made, (*self._take_notes(), *watchdog.take()))
+                notes, self._notes = self._notes, []
+                yield with_notes(made, (*notes, *watchdog.take()))
 
     def close(self) -> None:
         """Stop the actors and drop the items in flight."""
-        self._waiting.end()
+        self._room.end()
         with suppress(PairmillError):  # the queue is lost, and its actors with it
             self._ask("close")
         executor = getattr(self._dataset, "_current_executor", None)
@@ -135,7 +134,7 @@ class Fleet:
             raise self._unfit
         rows, held = self._ask("progress")
         watchdog.saw(rows)
-        watchdog.look([_FarWorker(self._queue, minder, text) for minder, text in held.items()])
+        watchdog.look(held, self._queue.end_hung.remote)  # at its actor's next heartbeat
 
     def _see_left_out(self) -> None:
         """Start no more actors on machines whose GPU has no room for the model, and note each machine.
@@ -151,36 +150,47 @@ class Fleet:
             else:
                 self._unfit = error
 
-    def _take_notes(self) -> tuple[str, ...]:
-        """Return the notes that were not yet taken."""
-        taken = tuple(self._notes)
-        self._notes.clear()
-        return taken
 
+class Fleets:
+    """The fleets that finished steps of a run have left: loading a large model takes minutes.
 
-@dataclass(frozen=True)
-class _FarWorker:
-    """A worker process behind an actor: what it last said to be working on. Its actor ends it at the next heartbeat."""
+    A step takes over the fleet of its model if it asks for the same resources. All others end as soon as the machines
+    have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with its step.
 
-    queue: Any
-    minder: str
-    held: str
+    Args:
+        keeps: Whether fleets are kept at all; else each ends with its step.
+    """
 
-    def in_hand(self) -> str:
-        """Return what the worker works on, '' if it has no work."""
-        return self.held
+    def __init__(self, keeps: bool = False) -> None:
+        self._keeps = keeps
+        self._left: dict[tuple[str, Resources], Fleet] = {}
 
-    def end_hung(self) -> None:
-        """Have the worker process ended."""
-        self.queue.end_hung.remote(self.minder)
+    def take(self, model: str, asked: Resources, items: int, build: Callable[[], Fleet]) -> Fleet:
+        """Return the fleet that was left for ``model`` with the resources ``asked``, else what ``build`` returns.
+
+        ``items`` is the number of items at hand, by which the room for a new fleet is judged.
+        """
+        if fleet := self._left.pop((model, asked), None):
+            return fleet
+        if self._left and room(asked, free()) < min(asked.most, ceil(items / asked.lanes)):
+            self.close()
+        return build()
+
+    def give_back(self, model: str, asked: Resources, fleet: Fleet, is_idle: bool) -> None:
+        """Keep a step's fleet, or end it if it may not be kept; ``is_idle`` says that it has no item."""
+        if self._keeps and model and is_idle:
+            self._left[model, asked] = fleet
+        else:
+            fleet.close()
+
+    def close(self) -> None:
+        """End all fleets that were left."""
+        while self._left:
+            self._left.popitem()[1].close()
 
 
 def _dataset(
-    items: Any,
-    asked: Resources,
-    here: dict[str, str],
-    selector: Callable[[], dict[str, str]],
-    name: str,
+    items: Any, asked: Resources, here: dict[str, str], selector: Callable[[], dict[str, str]], name: str
 ) -> Any:
     """Build the dataset: one task on the run's machine reads the queue, and an actor pool processes its items.
 

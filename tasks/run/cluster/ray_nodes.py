@@ -1,17 +1,22 @@
-"""Start or join Ray, list its machines, and wait until one has the resources of a worker."""
+"""Start or join Ray, list its machines or call a function on each, and wait until one has a worker's resources."""
 
 import atexit
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.cluster.waiting import Waiting
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import Node, Resources, refusal
+from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.pool.worker import ONE_THREAD
 
 # Seconds between checks for missing or lost machines.
 LOOK_SECONDS = 4.0
+ANSWER_SECONDS = 120.0  # a machine starts a worker in 3 to 10 s, and may have to look for a model
 # Ray's name of the resource that a machine with a kind of GPU has. A worker that asks for the kind takes a thousandth.
 ACCELERATOR, ACCELERATOR_PART = "accelerator_type:", 0.001
 
@@ -65,15 +70,18 @@ def session_folder() -> str:
 class ResourceWait:
     """Check that some machine has the resources of one worker; without them Ray would wait silently.
 
+    The start and the end of a wait are logged.
+
     Args:
         asked: The resources.
         patience: Seconds to wait for them while no autoscaler launches a machine.
-        waiting: Told of each wait.
+        show: Called with each new text about a wait, and with '' when it ends.
     """
 
-    def __init__(self, asked: Resources, patience: float, waiting: Waiting) -> None:
-        self._asked, self._patience, self._waiting = asked, patience, waiting
+    def __init__(self, asked: Resources, patience: float, show: Callable[[str], None]) -> None:
+        self._asked, self._patience, self._show = asked, patience, show
         self._short_since = 0.0
+        self._shown, self._at, self._since = "", "", 0.0
         self._left_out: set[str] = set()
 
     def wait(self) -> None:
@@ -89,7 +97,7 @@ class ResourceWait:
                 time.sleep(LOOK_SECONDS / 4)
         finally:
             request_resources(bundles=[])
-            self._waiting.end()
+            self.end()
 
     def look(self) -> bool:
         """Return whether a machine has the resources.
@@ -99,15 +107,36 @@ class ResourceWait:
         now = time.monotonic()
         if self._is_there():
             self._short_since = 0.0
-            self._waiting.end()
+            self.end()
             return True
         launching = _launching()
         if launching or not self._short_since:
             self._short_since = now
         if now - self._short_since >= self._patience:
             raise PairmillError(refusal(self._asked, self._others()))
-        self._waiting.go_on(launching)
+        self.go_on(launching)
         return False
+
+    def go_on(self, launching: int) -> None:
+        """Report that the stage waits, with the number of machines that an autoscaler is ``launching``."""
+        begins = not self._shown
+        if begins:
+            self._at, self._since = f"{datetime.now(UTC):%H:%M}", time.monotonic()
+        named = ((self._asked.cpus, "CPU"), (self._asked.gpus, "GPU"))
+        has = " and ".join(f"{n:g} {what}{'s' * (n > 1)}" for n, what in named if n or what == "CPU")
+        text = f"waiting for a node with {has} since {self._at} UTC ({launching or 'none'} being launched)"
+        if text != self._shown:
+            self._shown = text
+            self._show(text)
+        if begins:
+            LOG.warning(text)
+
+    def end(self) -> None:
+        """Report that the wait for a machine has ended, if the stage was waiting."""
+        if self._shown:
+            LOG.warning("waited %.0f s for a node", time.monotonic() - self._since)
+            self._shown = ""
+            self._show("")
 
     def leave_out(self, node: str) -> bool:
         """Do not count the machine with this id; return whether another one has the resources."""
@@ -133,3 +162,54 @@ def _launching() -> int:
 
     status = get_cluster_status(ray.get_runtime_context().gcs_address)
     return len(status.pending_nodes) + sum(each.count for each in status.pending_launches)
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """A machine with its CPUs and GPUs, and its answer; ``fault`` says in one line why there is none."""
+
+    name: str
+    cpus: float
+    gpus: float
+    answer: Any
+    fault: str = ""
+
+
+def on_each_node(address: str, ask: Callable[..., Any], *given: object) -> list[NodeAnswer]:
+    """Call ``ask(*given)`` once on each live machine of the cluster at ``address``, all at the same time.
+
+    A machine whose environment cannot run the function, or that does not answer within ANSWER_SECONDS, has a fault. One
+    that is lost meanwhile is left out.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    started(Placement(ray_address=address))
+    there = [node for node in ray.nodes() if node["Alive"]]
+    remote = ray.remote(num_cpus=0, max_retries=0)(ask)
+    calls = []
+    for node in there:
+        only = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+        calls.append(remote.options(scheduling_strategy=only).remote(*given))
+    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=ANSWER_SECONDS)
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # a lost machine is noticed after some 30 s
+    found = []
+    for node, call in zip(there, calls, strict=True):
+        if node["NodeID"] in alive:
+            answer, fault = _answer(call) if call in ready else (None, f"no answer within {ANSWER_SECONDS:.0f} s")
+            name = f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})"  # several nodes may be on one machine
+            has = node["Resources"]
+            found.append(NodeAnswer(name, has.get("CPU", 0.0), has.get("GPU", 0.0), answer, fault))
+    return sorted(found, key=lambda each: each.name)
+
+
+def _answer(call: Any) -> tuple[Any, str]:
+    """Return (answer, '') or (None, why there is none)."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        return ray.get(call), ""
+    except RayError as error:
+        cause = getattr(error, "cause", None) or error
+        return None, f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1][:300]}"

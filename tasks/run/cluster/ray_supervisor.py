@@ -16,10 +16,9 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.model_error import UnfitDevice
 from pairmill.tasks.run.cluster.item_queue import SILENT_SECONDS
 from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, nodes
-from pairmill.tasks.run.items.finished_rows import RowsAhead
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.resources import Resources, feeders_on
-from pairmill.tasks.run.pool.pool import run_item
+from pairmill.tasks.run.pool.pool import RowsAhead, run_item
 from pairmill.tasks.run.pool.process import LoadDeaths, Process
 from pairmill.tasks.run.pool.worker import JobWorker
 

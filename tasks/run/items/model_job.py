@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run.items import finished_rows
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Job, Part
 
 
@@ -28,7 +28,7 @@ class ModelJob(Job, Protocol):
     ``stepwise``, as the engine describes it.
 
     Attributes:
-        item_rows: The most rows of an item into which small shards are joined (`tasks.run.items.small_shards`).
+        item_rows: The most rows of an item into which small shards are joined (`tasks.run.stage`).
         model: The recipe's name of the model, by which its resources are set.
     """
 
@@ -69,5 +69,5 @@ def one_by_one(job: ModelJob, item: WorkItem, rows: int = 0) -> Iterable[Part]:
     found = []
     for piece in job.pieces(item, rows):
         found.append(job.fetch(job.infer(job.prepare(piece))))
-        finished_rows.report(len(piece.keys))
+        row_reports.finish(len(piece.keys))
     return job.parts(item, found)

@@ -12,7 +12,7 @@ from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.referenced import Reference, contents
 from pairmill.ops.read.places.tree import SourceError
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.rows import opened
 
 # Images in memory at once, and their bytes: 6 MB at 100 KB each; the largest allowed (50 MB) are read one by one.
@@ -35,7 +35,7 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
         upcoming = reader.submit(next, chunks, None)
         while (current := upcoming.result()) is not None:
             upcoming = reader.submit(next, chunks, None)
-            time_limit.begin("", time_limit.of_item(len(current[0])))
+            row_reports.begin("", row_reports.item_seconds(len(current[0])))
             yield current
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import IO
 
 from pairmill.catalog.terms.secrets import hidden
-from pairmill.tasks.run.place.progress import Progress
+from pairmill.tasks.run.place.progress import Observer, Progress
 
 ASKED = "PAIRMILL_LOG_FORMAT"  # 'json' in the environment of this process and its workers
 FIELDS = ("time", "level", "run", "stage", "shard", "message")
@@ -57,11 +57,18 @@ def log_as_json() -> None:
     logging.captureWarnings(True)
 
 
-def log_progress(progress: Progress) -> None:
-    """Log the begin and the end of a round of a step."""
-    if progress.is_begin or progress.is_end:
-        rows = f"{progress.done:,} of {progress.total:,} {progress.unit or 'rows'}"
-        logging.getLogger("pairmill").info("%s, %d of %d items", rows, progress.items, progress.of_items)
+class LogLines(Observer):
+    """Log the begin and the end of each step as JSON lines, which name the run and the step from then on."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def progressed(self, progress: Progress) -> None:
+        """Log the begin or the end of a round."""
+        work_at(self._run_id, progress.step)
+        if progress.is_begin or progress.is_end:
+            rows = f"{progress.done:,} of {progress.total:,} {progress.unit or 'rows'}"
+            logging.getLogger("pairmill").info("%s, %d of %d items", rows, progress.items, progress.of_items)
 
 
 @contextmanager

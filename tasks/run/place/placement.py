@@ -49,7 +49,7 @@ class Placement:
         ray_address: '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address.
         cpus_per_worker: CPUs of a worker without a GPU.
         models: Pools by the recipe's name of a model (clip, captioner, …); others have the default pool.
-        small_rounds: Where small rounds run, see `tasks.run.place.small_rounds`.
+        small_rounds: Where small rounds run, see `tasks.run.stage`.
         stall_minutes: Minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`.
     """
 

@@ -1,16 +1,20 @@
 """Start the fork server, the process that workers are forked from with their libraries already imported."""
 
+import fcntl
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
+from multiprocessing.util import get_temp_dir
+from pathlib import Path
 from types import ModuleType
 
 from pairmill.catalog.terms.backend import declared_backends
-from pairmill.tasks.run.pool import remains
 from pairmill.tasks.run.pool.worker import ONE_THREAD
 
 # Two of the libraries look for a GPU when they are imported. Initialising CUDA there would break CUDA in every fork;
@@ -24,7 +28,12 @@ EVERY_WORKER = ("numpy", "pandas", "pyarrow.parquet", "fsspec", "aiohttp", "pyda
 EVERY_MODEL, CLIP, PARSER = ("torch",), ("torchvision", "timm", "open_clip"), ("spacy",)
 # Imported last: it exempts existing objects from garbage collection, whose marks would copy worker pages.
 FREEZE = "pairmill.tasks.run.pool.freeze"
+# A lock file in the temporary folder that `multiprocessing` makes for this process. Each fork server and the queues of
+# other libraries have their sockets there until the process ends, and with it the lock: the folder of a killed process
+# is not locked, and is removed.
+HOLDER = "pairmill-holder"
 _modules: list[str] = []
+_held: dict[Path, int] = {}
 _lock = threading.Lock()
 _main_lock = threading.Lock()
 
@@ -51,8 +60,8 @@ def start_fork_server() -> None:
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
     with one_thread_each(WITHOUT_CUDA):
-        remains.sweep()
-        remains.hold()
+        sweep_folders()
+        hold_folder()
         forkserver.ensure_running()
 
 
@@ -87,3 +96,37 @@ def without_main() -> Iterator[None]:
             yield
         finally:
             sys.modules["__main__"] = main
+
+
+def hold_folder() -> None:
+    """Lock this process's temporary folder, so that no other process removes it."""
+    folder = Path(get_temp_dir())
+    if folder in _held:
+        return
+    new = folder / f"{HOLDER}-{os.getpid()}"
+    with suppress(OSError):  # a file system without locks: the folder is never removed by another process
+        _held[folder] = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(_held[folder], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(folder / HOLDER)  # locked before others can see it
+
+
+def sweep_folders() -> None:
+    """Remove the temporary folders of processes that have ended. One without the file HOLDER is not ours."""
+    for held in Path(tempfile.gettempdir()).glob(f"pymp-*/{HOLDER}"):
+        if held.parent not in _held and _is_free(held):
+            shutil.rmtree(held.parent, ignore_errors=True)
+
+
+def _is_free(held: Path) -> bool:
+    """Return whether the process that locked the file has ended. False if the file is another user's."""
+    try:
+        number = os.open(held, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(number)
+    return True

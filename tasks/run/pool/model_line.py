@@ -5,8 +5,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -17,9 +16,10 @@ from pairmill.ops.models.device.engine import Engine, RemoteEngine
 from pairmill.ops.models.device.failures import first_line, is_no_room
 from pairmill.ops.models.generation import Stepwise
 from pairmill.ops.models.model_error import ModelError, UnfitDevice
-from pairmill.tasks.run.items import time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.model_job import ModelJob, Piece
 from pairmill.tasks.run.items.partition import Output, with_seconds, write_parts
+from pairmill.tasks.run.place import json_log
 from pairmill.tasks.run.pool.messages import RowLease, RowsFinished
 
 # A batch hangs when it takes 10 times the median of recent batches, but at least 60 s. The first 3 batches may take
@@ -40,10 +40,10 @@ class ModelLine:
     def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
         self._job = job
         self._say, self._watched = say, _Watched(job, say)
-        under_way = getattr(job, "max_in_flight", 0)
-        self._engine = (
-            RemoteEngine(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders, HELD_BYTES)
-        )
+        if in_flight := getattr(job, "max_in_flight", 0):
+            self._engine = RemoteEngine(self._watched, feeders, in_flight)
+        else:
+            self._engine = Engine(self._watched, feeders, HELD_BYTES)
         self._alone, self._loading = threading.Lock(), threading.Lock()
         self._is_loaded = False
 
@@ -52,7 +52,8 @@ class ModelLine:
 
         With ``rows`` 1 the rows run one at a time, because one of them may kill this process.
         """
-        self._say(RowLease(number, 0, (), time_limit.of_item(len(item.keys))))  # no row in progress yet
+        json_log.work_at(output.run_id, output.step, item.shard)
+        self._say(RowLease(number, 0, (), row_reports.item_seconds(len(item.keys))))  # no row in progress yet
         self._load()
         pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
         if rows:
@@ -90,10 +91,9 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A batch that runs on the device, with its order, number of rows, start time and lease number (``place``)."""
+    """A batch that runs on the device, with its lease number (``place``) and start time."""
 
-    number: int
-    rows: int
+    numbered: _Numbered
     place: int
     started: float
     running: Any
@@ -111,9 +111,12 @@ class _Watched:
 
     def prepare(self, numbered: _Numbered) -> tuple[_Numbered, Any]:
         """Preprocess a piece under a lease."""
-        piece = numbered.piece
-        with self._held(numbered, time_limit.ROW_SECONDS * len(piece.keys)):
+        piece, place = numbered.piece, next(self._places)
+        self._say(RowLease(numbered.number, place, piece.keys, row_reports.ROW_SECONDS * len(piece.keys)))
+        try:
             return numbered, self._job.prepare(piece)
+        finally:
+            self._say(RowLease(numbered.number, place, None, 0))
 
     def infer(self, prepared: tuple[_Numbered, Any]) -> _Launched:
         """Launch a batch, leasing its rows until it is fetched."""
@@ -121,8 +124,7 @@ class _Watched:
         place, started = next(self._places), time.monotonic()
         # Rows at a server cannot kill this process: if it dies, they are innocent.
         self._say(RowLease(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
-        rows = len(numbered.piece.keys)
-        return _Launched(numbered.number, rows, place, started, self._job.infer(ready))
+        return _Launched(numbered, place, started, self._job.infer(ready))
 
     def stepwise(self, launched: _Launched) -> Stepwise | None:
         """Return a launched batch, if its job decodes it beside others."""
@@ -131,15 +133,16 @@ class _Watched:
 
     def fetch(self, launched: _Launched) -> Any:
         """Wait for a batch, record its device seconds and release its lease."""
+        number, rows = launched.numbered.number, len(launched.numbered.piece.keys)
         try:
             return self._job.fetch(launched.running)
         finally:
             now = time.monotonic()
             seconds, self._last = now - max(launched.started, self._last), now  # without the wait for the batch before
             self._seconds.append(now - launched.started)  # beside other batches, which share its time
-            self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
-            self._say(RowLease(launched.number, launched.place, None, 0))
-            self._say(RowsFinished(launched.number, launched.rows))
+            self._spent[number] = self._spent.get(number, 0.0) + seconds
+            self._say(RowLease(number, launched.place, None, 0))
+            self._say(RowsFinished(number, rows))
 
     def spent(self, number: int) -> float:
         """Return the device seconds of an order, and forget them."""
@@ -152,13 +155,3 @@ class _Watched:
         if len(self._seconds) < FIRST_BATCHES:
             return FIRST_SECONDS
         return max(LEAST_SECONDS, TIMES_MEDIAN * statistics.median(self._seconds))
-
-    @contextmanager
-    def _held(self, numbered: _Numbered, seconds: float) -> Iterator[None]:
-        """Lease the piece's rows for ``seconds`` while the body runs."""
-        place = next(self._places)
-        self._say(RowLease(numbered.number, place, numbered.piece.keys, seconds))
-        try:
-            yield
-        finally:
-            self._say(RowLease(numbered.number, place, None, 0))

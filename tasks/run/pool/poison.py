@@ -1,8 +1,8 @@
 """Find the rows that kill a worker process or never end, by bisection, and quarantine them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
@@ -36,14 +36,6 @@ class LostWorker:
     keys: tuple[str, ...] | None = None
 
 
-@dataclass
-class Isolated(Generic[Result]):
-    """Result of a bisection: ``results`` of the parts that ran, ``killers`` by the key of each fatal row."""
-
-    results: list[Result] = field(default_factory=list)
-    killers: dict[str, LostWorker] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class _Suspect:
     """A part still to be run: ``rows`` as in `isolate`, ``deaths`` that its only row has caused alone."""
@@ -55,10 +47,11 @@ class _Suspect:
 
 def isolate(
     item: WorkItem, attempt: Callable[[WorkItem, int], Result | LostWorker], first: LostWorker | None = None
-) -> Isolated[Result]:
+) -> tuple[list[Result], dict[str, LostWorker]]:
     """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
 
-    Takes some log2(n) lost workers for each killer, at most three where the rows in progress are known.
+    Returns the results of the parts that ran, and the fatal rows by key. Takes some log2(n) lost workers for each
+    killer, at most three where the rows in progress are known.
 
     Args:
         item: The item to divide.
@@ -69,7 +62,8 @@ def isolate(
     Raises:
         PairmillError: The item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
     """
-    found: Isolated[Result] = Isolated()
+    results: list[Result] = []
+    killers: dict[str, LostWorker] = {}
     waiting = [_Suspect(item)]
     while waiting:
         suspect = waiting.pop()
@@ -77,16 +71,16 @@ def isolate(
         known, first = first, None
         outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
         if not isinstance(outcome, LostWorker):
-            found.results.append(outcome)
+            results.append(outcome)
         elif _is_divisible(part):
             waiting += _divided(suspect, outcome.keys or ())
-        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MAX_KILLERS:
-            found.killers[part.keys[0]] = outcome
+        elif len(part.keys) == 1 and _is_by_row(part) and len(killers) < MAX_KILLERS:
+            killers[part.keys[0]] = outcome
         else:
             raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
-    if len(item.keys) > 1 and not found.results:
+    if len(item.keys) > 1 and not results:
         raise PairmillError(f"shard {item.shard}: each of its {len(item.keys)} rows kills a worker process")
-    return found
+    return results, killers
 
 
 def _is_enough(lost: LostWorker, part: WorkItem) -> bool:
@@ -171,22 +165,19 @@ def quarantine_killers(
     """
     name = getattr(job, "shown_as", type(job).__name__)
     try:
-        found = isolate(item, attempt, first)
+        results, killers = isolate(item, attempt, first)
     except PairmillError as error:
         raise type(error)(  # a death while loading stays one
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
             f"committed. Run the same command again; if it dies again, use {_fewer(job)}."
         ) from None
-    manifests = [manifest for part in found.results for manifest in part]
-    if not found.killers:
+    manifests = [manifest for part in results for manifest in part]
+    if not killers:
         return manifests
     # The key of an ingest unit joins its address, size and etag.
-    names = [key.split("\x1e")[0] for key in found.killers]
-    faults = [
-        Fault(key, lost.reason, f"{name}: {lost.detail}")
-        for key, lost in zip(names, found.killers.values(), strict=True)
-    ]
+    faults = [Fault(key.split("\x1e")[0], lost.reason, f"{name}: {lost.detail}") for key, lost in killers.items()]
+    names = [fault.item for fault in faults]
     parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
-    killers = item.only(list(found.killers))
-    parts += getattr(job, "poisoned", lambda _: [])(killers)
-    return manifests + write_parts(parts, killers, output)
+    fatal = item.only(list(killers))
+    parts += getattr(job, "poisoned", lambda _: [])(fatal)
+    return manifests + write_parts(parts, fatal, output)

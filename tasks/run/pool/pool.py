@@ -9,19 +9,21 @@ import os
 import pickle
 import queue
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import floor
+from typing import ClassVar, TypeVar
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.items.finished_rows import Report, RowsAhead, ignore
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.pool.fork_server import start_fork_server
-from pairmill.tasks.run.pool.pace import Pace
 from pairmill.tasks.run.pool.poison import LostWorker, quarantine_killers
-from pairmill.tasks.run.pool.process import Process
+from pairmill.tasks.run.pool.process import Process, Report
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.pool.worker import JobWorker, with_notes
 
@@ -55,7 +57,7 @@ def run_in_pool(
     worker: JobWorker,
     output: Output,
     shape: PoolShape,
-    show: Report = ignore,
+    show: Report = lambda rows: None,
     watchdog: Watchdog | None = None,
 ) -> Iterator[list[Manifest]]:
     """Run the job of ``worker`` on every item; yield each item's manifests.
@@ -65,17 +67,17 @@ def run_in_pool(
     manifests have the notes of ``watchdog``, which ends processes that hang.
     """
     start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
-    crew = _PoolCall(_Work(worker, output, pickle.dumps(worker)), shape)
+    crew = _PoolCall(worker, output, shape)
     waiting, left, running = list(reversed(items)), len(items), 0
     watchdog = watchdog or Watchdog()
     try:
         while left:
             crew.grow(left)
             while waiting and running < 2 * crew.size * shape.lanes:
-                crew.work.waiting.put(waiting.pop())
+                crew.waiting.put(waiting.pop())
                 running += 1
             if (outcome := crew.outcome()) is None:
-                ahead = crew.work.ahead.total()
+                ahead = crew.ahead.total()
                 show(ahead)
                 watchdog.saw(ahead)
                 crew.end_hung(watchdog)
@@ -95,7 +97,7 @@ def run_item(
     payload: bytes,
     item: WorkItem,
     output: Output,
-    report: Report = ignore,
+    report: Report = lambda rows: None,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> list[Manifest]:
     """Run one item in a process; find and quarantine the rows that kill it. Raises what the job raises.
@@ -121,80 +123,46 @@ def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument:
 
     Raises what ``function`` raises, and PairmillError when the process dies or is silent for too long.
     """
-    return _apart(_reach()).process.stream(pickle.dumps(function), argument)
+    return apart().stream(pickle.dumps(function), argument)
 
 
 def dismiss() -> None:
     """Stop all cached worker processes, once they have finished their orders. The next stage starts new ones."""
-    for seat in _kept:
-        seat.process.close()
-    _kept.clear()
-    _seat.cache_clear()
-    _apart.cache_clear()
+    while _processes:
+        _processes.popitem()[1].close()
 
 
 def pids() -> list[int]:
     """List the process ids of the cached worker processes that have started."""
-    return [seat.process.pid for seat in _kept if seat.process.pid]
+    return [process.pid for process in _processes.values() if process.pid]
 
 
-@dataclass(frozen=True, eq=False)
-class _CachedProcess:
-    """A cached worker process with a semaphore that limits its items in flight, over all calls."""
-
-    process: Process
-    turns: threading.Semaphore
+# Processes live as long as this one: later stages reuse their loaded models.
+_processes: dict[object, Process] = {}
 
 
-_kept: list[_CachedProcess] = []
-
-
-@functools.cache
-def _seat(kind: PoolShape, place: int) -> _CachedProcess:
-    """Return the process at ``place``, cached for the life of this process: later stages reuse its loaded models."""
-    sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
-    is_forked = not any(kind.devices)  # the fork server imported the libraries without a GPU
-    return _keep(_CachedProcess(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
-
-
-@functools.lru_cache(maxsize=1)
-def _apart(reach: frozenset[tuple[str, str]]) -> _CachedProcess:
-    """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server."""
-    return _keep(_CachedProcess(Process(is_forked=False), threading.Semaphore(1)))
-
-
-def _keep(seat: _CachedProcess) -> _CachedProcess:
-    """Register a process for `dismiss`, and return it."""
-    _kept.append(seat)
-    return seat
-
-
-def _reach() -> frozenset[tuple[str, str]]:
-    """Return the variables that configure remote storage (AWS_*, *_proxy): a process caches clients made from them."""
-    named = ((name, value) for name, value in os.environ.items())
-    return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
-
-
-def _seat_of(shape: PoolShape, place: int) -> _CachedProcess:
+def _at(shape: PoolShape, place: int) -> Process:
     """Return the process at ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
     if shape.is_light and place == 0:
-        return _apart(_reach())
-    kind = replace(shape, least=0, is_light=False)
-    return _seat(kind if any(kind.devices) else replace(kind, processes=0), place)
+        return apart()
+    is_forked = not any(shape.devices)  # the fork server imported the libraries without a GPU
+    kind = replace(shape, least=0, is_light=False, processes=0 if is_forked else shape.processes)
+    if (kind, place) not in _processes:
+        sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
+        _processes[kind, place] = Process(sees, is_forked, kind.lanes)
+    return _processes[kind, place]
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """One call of `run_in_pool`: the job (also pickled for the workers), the queue of items, the queue of outcomes."""
+def apart() -> Process:
+    """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server.
 
-    worker: JobWorker
-    output: Output
-    payload: bytes
-    waiting: "queue.SimpleQueue[WorkItem | None]" = field(default_factory=queue.SimpleQueue)
-    done: "queue.SimpleQueue[tuple[WorkItem, _Outcome]]" = field(default_factory=queue.SimpleQueue)
-    is_given_up: threading.Event = field(default_factory=threading.Event)
-    pace: Pace = field(default_factory=Pace)
-    ahead: RowsAhead = field(default_factory=RowsAhead)
+    It caches clients of remote storage: other settings of these (AWS_*, *_proxy) get a new process.
+    """
+    settings = {each for each in os.environ.items() if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy")}
+    reach = frozenset(settings)
+    if reach not in _processes:
+        _processes[reach] = Process({}, is_forked=False)
+    return _processes[reach]
 
 
 class _PoolCall:
@@ -203,65 +171,134 @@ class _PoolCall:
     The threads keep the workers busy while the caller commits. They end with the call.
     """
 
-    def __init__(self, work: _Work, shape: PoolShape) -> None:
-        self.work, self._shape, self.size = work, shape, 0
-        self.processes: list[Process] = []
+    def __init__(self, worker: JobWorker, output: Output, shape: PoolShape) -> None:
+        self._worker, self._payload, self._output, self._shape = worker, pickle.dumps(worker), output, shape
+        self.waiting: queue.SimpleQueue[WorkItem | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[WorkItem, _Outcome]] = queue.SimpleQueue()
+        self._is_given_up = threading.Event()
+        self._pace, self.ahead = Pace(), RowsAhead()
+        self._processes: list[Process] = []
+
+    @property
+    def size(self) -> int:
+        """The number of processes so far."""
+        return len(self._processes)
 
     def grow(self, left: int) -> None:
         """Add processes until there are as many as ``left`` items justify, see `Pace`."""
-        least = self._shape.least or self._shape.processes
-        wanted = max(least, self.work.pace.workers(left))
+        wanted = max(self._shape.least or self._shape.processes, self._pace.workers(left))
         while self.size < min(wanted, self._shape.processes, left):
-            seat = _seat_of(self._shape, self.size)
+            process = _at(self._shape, self.size)
             for _ in range(self._shape.lanes):
-                threading.Thread(target=_hand_out, args=(self.work, seat), name="pool", daemon=True).start()
-            self.size += 1
-            self.processes.append(seat.process)
+                threading.Thread(target=self._hand_out, args=(process,), name="pool", daemon=True).start()
+            self._processes.append(process)
 
     def outcome(self) -> _Outcome | None:
         """Wait for one item's outcome; return None when it is time to show progress or add processes."""
         try:
             is_full = self.size == self._shape.processes
-            item, outcome = self.work.done.get(timeout=SHOW_SECONDS if is_full else Pace.LOOK_SECONDS)
+            item, outcome = self._done.get(timeout=SHOW_SECONDS if is_full else Pace.LOOK_SECONDS)
         except queue.Empty:
             return None
-        self.work.ahead.end(item.digest)  # not before: its rows would be missing from a look in between
+        self.ahead.end(item.digest)  # not before: its rows would be missing from a look in between
         return outcome
 
     def end_hung(self, watchdog: Watchdog) -> None:
         """Let the watchdog end what hangs. If it gives up, also end what was tried again meanwhile, and raise."""
         try:
-            watchdog.look(self.processes)
+            watchdog.look({process: process.in_hand() for process in self._processes}, Process.end_hung)
         except PairmillError:
-            self.work.is_given_up.set()
-            for process in self.processes:
+            self._is_given_up.set()
+            for process in self._processes:
                 process.end_hung()
             raise
 
     def dismiss(self) -> None:
         """Start no more items; drop those in flight."""
-        self.work.is_given_up.set()
+        self._is_given_up.set()
         for _ in range(self.size * self._shape.lanes):
-            self.work.waiting.put(None)
+            self.waiting.put(None)
+
+    def _hand_out(self, process: Process) -> None:
+        """Run queued items in one process, until None is queued."""
+        while (item := self.waiting.get()) is not None:
+            if not self._is_given_up.is_set():
+                with process.turns:
+                    outcome = self._run(process, item)
+                self._done.put((item, outcome))
+
+    def _run(self, process: Process, item: WorkItem) -> _Outcome:
+        """Run one item; return its manifests, or the exception."""
+        try:
+            process.start()  # before the clock starts: the fork server may still be importing
+            with self._pace.measured():
+                report, given_up = functools.partial(self.ahead.add, item.digest), self._is_given_up.is_set
+                return run_item(process, self._worker, self._payload, item, self._output, report, given_up)
+        except BaseException as error:
+            return error
 
 
-def _hand_out(work: _Work, seat: _CachedProcess) -> None:
-    """Run queued items in one process, until None is queued."""
-    while (item := work.waiting.get()) is not None:
-        if work.is_given_up.is_set():
-            continue
-        with seat.turns:
-            outcome = _outcome(seat.process, work, item)
-        work.done.put((item, outcome))
+class Pace:
+    """Durations of a stage's items so far, unfinished items included, in seconds. Thread-safe."""
+
+    # One worker is justified per START_SECONDS of remaining work: forking it and loading a small CLIP or captioner
+    # takes 0.6 to 1.3 CPU seconds before its first row.
+    START_SECONDS: ClassVar[float] = 2.0
+    LOOK_SECONDS: ClassVar[float] = 0.25
+
+    def __init__(self) -> None:
+        self._finished, self._seconds = 0, 0.0
+        self._began: dict[int, float] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Time the body as one item."""
+        thread = threading.get_ident()
+        with self._lock:
+            began = self._began[thread] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._began[thread]
+                self._finished += 1
+                self._seconds += time.monotonic() - began
+
+    def workers(self, left: int) -> int:
+        """Return the number of workers that ``left`` items justify, running items included."""
+        now = time.monotonic()
+        with self._lock:
+            under_way = sum(now - began for began in self._began.values())
+            return wanted(self._seconds + under_way, self._finished, left)
 
 
-def _outcome(process: Process, work: _Work, item: WorkItem) -> _Outcome:
-    """Run one item; return its manifests, or the exception."""
-    try:
-        process.start()  # before the clock starts: the fork server may still be importing
-        with work.pace.measured():
-            report = functools.partial(work.ahead.add, item.digest)
-            given_up = work.is_given_up.is_set
-            return run_item(process, work.worker, work.payload, item, work.output, report, given_up)
-    except BaseException as error:
-        return error
+def wanted(seconds: float, finished: int, left: int) -> int:
+    """Return the number of workers, at least 1, for ``left`` items when ``finished`` items took ``seconds``.
+
+    Until an item has finished, the seconds so far count as the duration of one item.
+    """
+    return max(1, floor(seconds / max(1, finished) * left / Pace.START_SECONDS))
+
+
+class RowsAhead:
+    """Count the finished rows of items that are still being worked on. Any thread may add to it."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, item: str, rows: int) -> None:
+        """Add finished rows of an item."""
+        with self._lock:
+            self._rows[item] += rows
+
+    def end(self, item: str) -> None:
+        """Forget an item: it is finished, or its rows are computed again."""
+        with self._lock:
+            self._rows.pop(item, None)
+
+    def total(self) -> int:
+        """Return the finished rows of all unfinished items."""
+        with self._lock:
+            return self._rows.total()

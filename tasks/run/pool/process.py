@@ -8,16 +8,14 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
-from pairmill.tasks.run.items import time_limit
-from pairmill.tasks.run.items.finished_rows import Report, ignore
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.pool.fork_server import one_thread_each, start_fork_server, without_main
 from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
@@ -36,6 +34,9 @@ STUCK = "a worker process that ran it alone was ended when its time was over"
 BROKE = "it broke the device's context"
 
 
+Report = Callable[[int], None]  # called with a number of rows that have their results
+
+
 class LoadDeaths(PairmillError):
     """Worker processes died again and again before they had a row: this machine has no room for the model."""
 
@@ -47,11 +48,12 @@ class Process:
         environment: Variables set in the process on top of the caller's own (which devices it sees).
         is_forked: Fork it from the fork server, so that it shares the imported libraries; else spawn it, and it imports
             what it needs.
+        lanes: The permits of ``turns``, a semaphore that limits the items in flight over all callers.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
-        self._environment = dict(environment or {})
-        self._is_forked = is_forked
+    def __init__(self, environment: Mapping[str, str], is_forked: bool, lanes: int = 1) -> None:
+        self._environment, self._is_forked = environment, is_forked
+        self.turns = threading.Semaphore(lanes)
         self._life: _RunningProcess | None = None
         self._lock = threading.Lock()
         self._idle_deaths = 0
@@ -67,14 +69,14 @@ class Process:
             self._living()
 
     def run(
-        self, worker: bytes, item: WorkItem, output: Output, rows: int = 0, report: Report = ignore
+        self, worker: bytes, item: WorkItem, output: Output, rows: int = 0, report: Report = lambda rows: None
     ) -> list[Manifest] | LostWorker:
-        """Run one item with a pickled `JobWorker`; return Lost when the process died or was killed.
+        """Run one item with a pickled `JobWorker`; return LostWorker when the process died or was killed.
 
         Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
-        process before. ``report`` is called with the number of rows of each batch that has its results.
+        process before. ``report`` is called for each batch.
         """
-        number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)), report)
+        number, life = self._order(worker, (item, output, rows), row_reports.item_seconds(len(item.keys)), report)
         try:
             said = life.next(number)
             self._idle_deaths = 0
@@ -89,7 +91,7 @@ class Process:
 
         Raises what the function raises, and PairmillError when the process dies or is silent for ITEM_SECONDS.
         """
-        number, life = self._order(function, (argument,), time_limit.ITEM_SECONDS)
+        number, life = self._order(function, (argument,), row_reports.ITEM_SECONDS)
         said: Found | Done | None = None
         try:
             while not isinstance(said, Done):
@@ -98,7 +100,7 @@ class Process:
                     yield said.found
         except _Ended as ended:
             if ended.lost.reason == "timeout":
-                raise PairmillError(f"no result within {time_limit.ITEM_SECONDS:g} s") from None
+                raise PairmillError(f"no result within {row_reports.ITEM_SECONDS:g} s") from None
             raise PairmillError("its worker process died (killed, or out of memory); run again") from None
         finally:
             life.forget(number)
@@ -125,7 +127,7 @@ class Process:
                 self._life = None
 
     def _order(
-        self, worker: bytes, arguments: tuple, seconds: float, report: Report = ignore
+        self, worker: bytes, arguments: tuple, seconds: float, report: Report = lambda rows: None
     ) -> tuple[int, "_RunningProcess"]:
         """Send an order, to a new process if the last one has died; return the order's number and the process."""
         with self._lock:
@@ -135,21 +137,18 @@ class Process:
     def _living(self) -> "_RunningProcess":
         """Return the running process; start a new one if the last one has died.
 
-        Raises LoadDeaths after too many deaths.
+        Raises LoadDeaths after MAX_IDLE_DEATHS consecutive deaths without a row in progress.
         """
         if self._life is None or self._life.is_over():
-            self._count_idle_death()
+            self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
+            if self._idle_deaths == MAX_IDLE_DEATHS:
+                raise LoadDeaths(
+                    f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they "
+                    "loaded a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute "
+                    "in Prefect)"
+                )
             self._life = _RunningProcess(self._environment, self._is_forked)
         return self._life
-
-    def _count_idle_death(self) -> None:
-        """Count consecutive deaths without a row in progress. Raises LoadDeaths at MAX_IDLE_DEATHS."""
-        self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
-        if self._idle_deaths == MAX_IDLE_DEATHS:
-            raise LoadDeaths(
-                f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they loaded "
-                "a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute in Prefect)"
-            )
 
 
 class _Ended(Exception):
@@ -184,7 +183,7 @@ class _RunningProcess:
         self._lock = threading.Lock()
         self._stuck: set[int] = set()
         self._ended = threading.Event()
-        threading.Thread(target=_listen, args=(self._pipe, self), name="pool", daemon=True).start()
+        threading.Thread(target=self._listen, name="pool", daemon=True).start()
 
     def is_over(self) -> bool:
         """Return whether the process has ended."""
@@ -225,7 +224,19 @@ class _RunningProcess:
                 for hold in [hold for hold in self._holds if hold[0] == number]:
                     del self._holds[hold]
 
-    def hear(self, said: Any) -> None:
+    def _listen(self) -> None:
+        """Read the messages until the process has ended, then tell every waiting thread. The pipe's only reader."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._hear(self._pipe.recv())
+        self._process.join()
+        self._ended.set()
+        with self._lock:
+            for inbox in self._inboxes.values():
+                inbox.put(None)
+        self._pipe.close()
+
+    def _hear(self, said: Any) -> None:
         """Process one message: update the leases, or put it into its order's inbox."""
         with self._lock:
             if said.number not in self._inboxes:
@@ -238,14 +249,6 @@ class _RunningProcess:
                 self._holds[said.number, said.place] = said, time.monotonic() + said.seconds
             else:
                 self._holds.pop((said.number, said.place), None)
-
-    def die(self) -> None:
-        """Wait for the process to end, then tell every waiting thread."""
-        self._process.join()
-        self._ended.set()
-        with self._lock:
-            for inbox in self._inboxes.values():
-                inbox.put(None)
 
     def close(self) -> None:
         """Ask the process to exit after its current orders."""
@@ -301,12 +304,3 @@ class _RunningProcess:
             return LostWorker("timeout", STUCK, keys)
         broke = self._process.exitcode == BROKEN_DEVICE
         return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
-
-
-def _listen(pipe: Connection, life: _RunningProcess) -> None:
-    """Read the process's messages until it has ended. This is the pipe's only reader."""
-    with suppress(EOFError, OSError):
-        while True:
-            life.hear(pipe.recv())
-    life.die()
-    pipe.close()

@@ -6,25 +6,14 @@ driver), and new processes do their items again.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TypeVar
 
 from pairmill.catalog.terms.error import PairmillError
 
 NAMED = 3  # keys of an item that a report names
-
-
-class Hung(Protocol):
-    """A worker process with work in hand."""
-
-    def in_hand(self) -> str:
-        """Describe the process and the rows in progress, '' if it has no work."""
-        ...
-
-    def end_hung(self) -> None:
-        """Kill the process, so that its orders count as out of time."""
-        ...
+Worker = TypeVar("Worker")
 
 
 @dataclass
@@ -54,23 +43,23 @@ class Watchdog:
                 self._is_shown = False
                 self.show("")
 
-    def look(self, workers: Sequence[Hung]) -> None:
-        """End the workers with work in hand if nothing was finished for ``minutes``.
+    def look(self, in_hand: Mapping[Worker, str], end: Callable[[Worker], object]) -> None:
+        """Call ``end`` for each worker with work in hand if nothing was finished for ``minutes``.
 
-        The time during which no worker has work in hand does not count: a first row may come after a long wait for a
-        machine. Raises PairmillError, with all reports, at the ``most``-th time.
+        ``in_hand`` describes each worker's rows in progress, '' for a worker without work. The time during which no
+        worker has work in hand does not count: a first row may come after a long wait for a machine. Raises
+        PairmillError, with all reports, at the ``most``-th time.
         """
         if not self.minutes:
             return
-        hung = [worker for worker in workers if worker.in_hand()]
+        hung = {worker: text for worker, text in in_hand.items() if text}
         if not hung:
             self._since = time.monotonic()
         if time.monotonic() - self._since < 60 * self.minutes:
             return
-        held = "; ".join(worker.in_hand() for worker in hung)
-        self.reports.append(f"nothing was finished for {self.minutes:g} minutes: {held}")
+        self.reports.append(f"nothing was finished for {self.minutes:g} minutes: {'; '.join(hung.values())}")
         for worker in hung:
-            worker.end_hung()
+            end(worker)
         if len(self.reports) >= self.most:
             raise PairmillError(
                 f"the stage stalled {len(self.reports)} times, and its workers were ended each time. "

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,19 +18,15 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
-from pairmill.tasks.run.items import finished_rows, time_limit
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.model_job import ModelJob, one_by_one
-from pairmill.tasks.run.items.partition import Job, Output, timed_parts
+from pairmill.tasks.run.items.partition import Job, Output, with_seconds, write_parts
 from pairmill.tasks.run.place import json_log
 from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.pool.model_line import ModelLine
 
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+ONE_THREAD["TOKENIZERS_PARALLELISM"] = "false"
 # Exit status of a process whose device context is broken: only a new process can use the device.
 BROKEN_DEVICE = 70
 
@@ -52,10 +49,10 @@ class JobWorker:
 
     def __call__(self, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
         """Run one item alone; its manifests have its seconds. ``rows`` is as in `ModelJob`."""
-        job = self.job
-        return timed_parts(
-            lambda: one_by_one(job, item, rows) if isinstance(job, ModelJob) else job(item), item, output
-        )
+        json_log.work_at(output.run_id, output.step, item.shard)
+        started = time.perf_counter()
+        parts = one_by_one(self.job, item, rows) if isinstance(self.job, ModelJob) else self.job(item)
+        return with_seconds(write_parts(parts, item, output), time.perf_counter() - started)
 
 
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
@@ -107,10 +104,12 @@ class _WorkerEnd:
 
     def listen(self, number: int, item: Any) -> None:
         """Report progress within ``item`` for order ``number``, which runs alone in this process."""
-        seconds = time_limit.of_item(len(item.keys)) if isinstance(item, WorkItem) else time_limit.ITEM_SECONDS
+        seconds = row_reports.item_seconds(len(item.keys)) if isinstance(item, WorkItem) else row_reports.ITEM_SECONDS
         self.say(RowLease(number, 0, None, seconds))
-        time_limit.listen(lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)))
-        finished_rows.listen(lambda rows: self.say(RowsFinished(number, rows)))
+        row_reports.listen(
+            lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)),
+            lambda rows: self.say(RowsFinished(number, rows)),
+        )
 
     def do(self, worker: Any, number: int, arguments: tuple) -> None:
         """Call ``worker`` and send the outcome."""
@@ -118,12 +117,8 @@ class _WorkerEnd:
             self.say(self._done(worker, number, arguments))
 
     def _done(self, worker: Any, number: int, arguments: tuple) -> Done:
-        """Call ``worker``, sending each yielded piece; return the last message.
-
-        An exception that cannot be pickled becomes a RuntimeError.
-        """
+        """Call ``worker``, sending each piece that it yields; return the last message."""
         try:
-            _name_in_log(arguments)
             found = worker(*arguments)
             if not isinstance(found, Iterator):
                 return Done(number, with_notes(found, run_notes.take() if found else ()))
@@ -137,7 +132,7 @@ class _WorkerEnd:
             trace = traceback.format_exc()
             try:
                 pickle.loads(pickle.dumps(error))
-            except Exception:
+            except Exception:  # it cannot be pickled
                 return Done(number, [], RuntimeError(f"{type(error).__name__}: {error}"), trace)
             return Done(number, [], error, trace)
 
@@ -147,14 +142,6 @@ def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manife
     if not manifests or not notes:
         return manifests
     return [replace(manifests[0], notes=(*manifests[0].notes, *notes)), *manifests[1:]]
-
-
-def _name_in_log(arguments: tuple) -> None:
-    """Name the run, the step and the shard of an order in the log of this process."""
-    output = next((each for each in arguments if isinstance(each, Output)), None)
-    item = next((each for each in arguments if isinstance(each, WorkItem)), None)
-    if output and item:
-        json_log.work_at(output.run_id, output.step, item.shard)
 
 
 def _set_up(environment: dict[str, str]) -> None:
