@@ -1,7 +1,7 @@
 """Collect every format that this installation declares: Pairmill's own and those of other packages.
 
-To add a format to Pairmill, add a file to ``formats`` with a class that implements ``Format`` and its instance as
-``FORMAT``. Another package names such an instance as an entry point of the group ``pairmill.formats``.
+To add a format to Pairmill, add a file to ``formats`` with a class that implements ``Format`` and its instance in
+``FORMATS``. Another package names such an instance as an entry point of the group ``pairmill.formats``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def formats() -> dict[str, Format]:
 def own_formats() -> list[Format]:
     """Load every format of the package ``formats``."""
     modules = [importlib.import_module(f"{own.__name__}.{found.name}") for found in iter_modules(own.__path__)]
-    return [each.FORMAT for each in modules if hasattr(each, "FORMAT")]
+    return [format for module in modules for format in getattr(module, "FORMATS", ())]
 
 
 def _as_format(loaded: object, value: str) -> Format:

@@ -107,7 +107,7 @@ def web_address(uri: str) -> str:
 
 
 class Format(Protocol):
-    """The protocol of an input format; the shortest examples are realsyn and url_list.
+    """The protocol of an input format; the shortest examples are in image_rows.
 
     Formats claim their files in the order of ``turn``: a format that recognises its files by content comes before a
     format that accepts whatever is left. Increase ``version`` when a file yields other documents than before: its units

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 # The address, alt text and page that examples have.
@@ -64,7 +64,7 @@ def zip_of(files: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def parquet_of(row: dict[str, object]) -> bytes:
+def parquet_of(row: Mapping[str, object]) -> bytes:
     """Return a Parquet file of one row."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -86,7 +86,7 @@ class Source:
                 yield unit
                 n += 1
         files.begin_turn()
-        if image_folder.FORMAT.name in self.formats and (n or _holds_a_picture(self.tree, files)):
+        if image_folder.ImageFolder.name in self.formats and (n or _holds_a_picture(self.tree, files)):
             yield from image_folder.claim_unnamed(self.tree, files, _suffixes() - {"gz"})
 
     def check(self) -> None:

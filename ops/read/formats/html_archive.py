@@ -45,7 +45,7 @@ class HtmlArchive:
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one archive, and a Fault for each that cannot be read."""
         try:
-            with archive(tree, unit.uri.removeprefix(tree.uri(""))) as packed:
+            with archive(tree, tree.path_of(unit.uri)) as packed:
                 yield from _documents(packed)
         except FileNotFoundError:
             yield Fault(unit.uri, "missing", "no such file")
@@ -73,4 +73,4 @@ def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
         yield from INSIDE[-1].read(packed, unit)
 
 
-FORMAT = HtmlArchive()
+FORMATS = (HtmlArchive(),)

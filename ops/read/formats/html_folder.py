@@ -6,12 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.document import Document, Picture, Unit, picture_of_file
 from pairmill.ops.read.example import PAGE, Example, picture
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import Link, resolve
-from pairmill.ops.read.page.picture_reference import PictureReference, references
+from pairmill.ops.read.page.reading_order import PictureReference, references
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
@@ -19,8 +19,6 @@ from pairmill.ops.read.places.tree import Tree
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
 # Pages to read in parallel when the images that pages show are searched for; this hides the latency of S3.
 AT_ONCE = 128
-# The largest share of undecodable characters in a page.
-MAX_BAD = 0.1
 
 
 class HtmlFolder:
@@ -56,62 +54,33 @@ class HtmlFolder:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the document of one page, or a Fault if it cannot be read."""
-        path = unit.uri.removeprefix(tree.uri(""))
+        path = tree.path_of(unit.uri)
         data = tree.read(path)
-        if isinstance(data, Fault):
-            yield data
-            return
-        parsed = page.parse(data)
+        parsed = data if isinstance(data, Fault) else page.parse(unit.uri, data)
         del data
-        yield fault_of(unit.uri, parsed) or _document(OneDocument(tree), path, parsed)
+        yield parsed if isinstance(parsed, Fault) else _document(OneDocument(tree), path, parsed)
 
 
-def fault_of(uri: str, parsed: page.Page) -> Fault | None:
-    """Return the Fault of a parsed page that cannot be used as a document, or None."""
-    if parsed.too_large:
-        return Fault(uri, "too_large", parsed.too_large)
-    if parsed.n_bad > MAX_BAD * parsed.n_letters:
-        detail = f"{parsed.n_bad} of {parsed.n_letters} letters are no text in {parsed.charset}"
-        return Fault(uri, "bad_encoding", detail)
-    if parsed.broken:
-        return Fault(uri, "bad_record", f"the markup cannot be read to its end: {parsed.broken}")
-    return Fault(uri, "empty", "a page without content") if parsed.root is None else None
-
-
-def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
+def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
     """Build a page's document; read the image files that it shows."""
     base = page.base(parsed.root)
-    found = reading_order.items(parsed.root)
-    linked = {
-        item: [resolve(tree, path, source, base) for source in item.sources]
-        for item in found
-        if isinstance(item, PictureReference)
-    }
-    files = _files(tree, [links[0] for links in linked.values() if links])
-    items: list[Picture | Text] = []
-    position = 0
-    for item in found:
-        if isinstance(item, Text):
-            items.append(item)
-        else:
-            nowhere = f"{tree.uri(path)}#picture-{position}"
-            items.append(_picture(tree, linked[item], files, nowhere, position, item.alt_text))
-            position += 1
-    about = page.metadata(parsed.root) | {"charset": parsed.charset}
+    items = reading_order.items(parsed.root)
+    references = [item for item in items if isinstance(item, PictureReference)]
+    linked = {each: [resolve(tree, path, source, base) for source in each.sources] for each in references}
+    # Read the files that the page most likely shows in parallel; OneDocument caches them.
+    tree.read_many(sorted({links[0].paths[0] for links in linked.values() if links and links[0].paths}))
+
+    def read_picture(reference: PictureReference, position: int) -> Picture:
+        nowhere = f"{tree.uri(path)}#picture-{position}"
+        return _picture(tree, linked[reference], nowhere, position, reference.alt_text)
+
+    about: dict[str, object] = {"charset": parsed.charset}
     if parsed.n_bad:
         about["undecodable_letters"] = parsed.n_bad
-    return Document(tree.uri(path), page.title(parsed.root), about, tuple(items))
+    return page.build_document(tree.uri(path), parsed, items, read_picture, about)
 
 
-def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
-    """Read the files that the page most likely shows, each once and all in parallel; return contents by path."""
-    paths = sorted({link.paths[0] for link in links if link.paths})
-    return dict(zip(paths, tree.read_many(paths), strict=True))
-
-
-def _picture(
-    tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str, position: int, alt_text: str
-) -> Picture:
+def _picture(tree: Tree, links: list[Link], nowhere: str, position: int, alt_text: str) -> Picture:
     """Build the image from the first link that has bytes; if none has, keep the address and fault of one link.
 
     The fault of a file that exists is preferred to that of a missing file.
@@ -123,14 +92,12 @@ def _picture(
         if link.fault:
             refused.append((link.url, link.fault))
         for path in link.paths:
-            data = files[path] if path in files else tree.read(path)
+            data = tree.read(path)
             if not isinstance(data, Fault):
                 return picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
             refused.append((tree.uri(path), data))
-    # A fault of an existing file tells more than a missing file.
-    refused.sort(key=lambda pair: pair[1].reason == "missing")
-    missing = nowhere, Fault(nowhere, "missing", "a picture element without an address")
-    url, fault = refused[0] if refused else missing
+    refused.append((nowhere, Fault(nowhere, "missing", "a picture element without an address")))
+    url, fault = min(refused, key=lambda pair: pair[1].reason == "missing")  # the first of equals
     return Picture(position, url, alt_text, b"", fault)
 
 
@@ -149,16 +116,13 @@ def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
 def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
     """List for each page the image files that it shows, sorted by name."""
     found = tree.read_many([entry.path for entry in pages], page.MOST_BYTES)
-    return [
-        () if isinstance(data, Fault) else sorted(_shown(tree, entry.path, data, files))
-        for entry, data in zip(pages, found, strict=True)
-    ]
+    return [sorted(_shown(tree, entry.path, data, files)) for entry, data in zip(pages, found, strict=True)]
 
 
-def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str]:
+def _shown(tree: Tree, path: str, data: bytes | Fault, files: Container[str]) -> set[str]:
     """Collect the source's files that a page shows: of each image, the one file that is used."""
-    parsed = page.parse(data)
-    if fault_of(path, parsed):
+    parsed = data if isinstance(data, Fault) else page.parse(path, data)
+    if isinstance(parsed, Fault):
         return set()
     base = page.base(parsed.root)
     shown = (_chosen(tree, path, base, reference, files) for reference in references(parsed.root))
@@ -177,4 +141,4 @@ def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files
     return ""
 
 
-FORMAT = HtmlFolder()
+FORMATS = (HtmlFolder(),)

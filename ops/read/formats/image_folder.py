@@ -16,7 +16,7 @@ from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Text, Unit, picture_of_file
 from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.example import Example, picture
-from pairmill.ops.read.page.charset import decode_text
+from pairmill.ops.read.page.charset import MAX_BAD, decode_text
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 
@@ -27,8 +27,6 @@ SUFFIXES = frozenset(DECODED + NOT_DECODED)
 # Raw camera files begin like TIFF, but a decoder finds a thumbnail first in them.
 CAMERA = frozenset(("3fr", "arw", "cr2", "dng", "iiq", "nef", "nrw", "orf", "pef", "rw2", "sr2", "srw"))
 HEAD_BYTES = 512
-# The largest share of undecodable characters in a caption.
-MAX_BAD = 0.1
 BESIDE = ("txt", "json")
 # Keys of the caption in the JSON, best first; img2dataset writes such files too (output_format=files).
 CAPTIONS = ("caption", "text", "alt", "alt_text")
@@ -57,7 +55,7 @@ class ImageFolder:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the document of one image, and a Fault for each of its files that cannot be read."""
-        path = unit.uri.removeprefix(tree.uri(""))
+        path = tree.path_of(unit.uri)
         if _is_named(path) or is_picture(tree, path):
             yield from _document(tree, path)
             return
@@ -65,7 +63,7 @@ class ImageFolder:
         for each in _beside(path):
             if tree.exists(each):
                 is_one = is_picture(tree, each)
-                yield _alone(tree, each) if is_one else no_picture(tree.uri(each), each)
+                yield _made(tree, each, tree.read(each), {}, "") if is_one else no_picture(tree.uri(each), each)
 
 
 def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str]) -> Iterator[Unit]:
@@ -120,23 +118,17 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
     yield _made(tree, path, data, said, caption)
 
 
-def _alone(tree: Tree, path: str) -> Document:
-    """Build the document of an image without caption and metadata."""
-    return _made(tree, path, tree.read(path), {}, "")
-
-
 def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: str) -> Document:
     """Build an image's document from its bytes, metadata ``said`` and caption."""
     picture = picture_of_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), caption)
-    title = clean(said.get("title")) or posixpath.basename(_stem(path))
+    title = clean(said.get("title")) or posixpath.basename(posixpath.splitext(path)[0])
     return Document(tree.uri(path), title, as_storable(said), (picture, Text(caption)) if caption else (picture,))
 
 
 def readable(uri: str, data: bytes) -> str | Fault:
     """Decode a caption or metadata file; return a Fault if it is not text."""
     if format_of(data[:HEAD_BYTES]):
-        detail = "a picture with the name of a caption file; rename it to have it read"
-        return Fault(uri, "bad_encoding", detail)
+        return Fault(uri, "bad_encoding", "a picture with the name of a caption file; rename it to have it read")
     found = decode_text(data)
     if found.n_bad > MAX_BAD * len(found.text):
         return Fault(uri, "bad_encoding", f"{found.n_bad} characters are not {found.charset}; save it as UTF-8")
@@ -145,7 +137,7 @@ def readable(uri: str, data: bytes) -> str | Fault:
 
 def _beside(path: str) -> tuple[str, str]:
     """Return the paths of an image's caption and metadata files."""
-    stem = _stem(path) if _is_named(path) else path
+    stem = posixpath.splitext(path)[0] if _is_named(path) else path
     return stem + ".txt", stem + ".json"
 
 
@@ -154,9 +146,4 @@ def _is_named(path: str) -> bool:
     return Entry(path, 0, "").suffix in SUFFIXES
 
 
-def _stem(path: str) -> str:
-    """Return a path without its extension."""
-    return posixpath.splitext(path)[0]
-
-
-FORMAT = ImageFolder()
+FORMATS = (ImageFolder(),)

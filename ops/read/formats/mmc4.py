@@ -19,12 +19,18 @@ from pairmill.ops.read.example import ADDRESS, Example, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
-from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import tables
 
 # The similarity matrix has as many numbers as images times texts, and comes from another model.
 LEFT_OUT = ("text_list", "similarity_matrix")
+# A line as MMC4 is released, for the example.
+RELEASED = {
+    "url": "https://x.example/",
+    "text_list": ["One.", "Two."],
+    "similarity_matrix": [[0.1]],
+    "image_info": [{"image_name": "a.jpg", "raw_url": ADDRESS, "matched_text_index": 1, "matched_sim": 0.3}],
+}
 
 
 class Mmc4:
@@ -39,7 +45,7 @@ class Mmc4:
         Example(
             "MMC4: `.jsonl`, also `.gz` and `.zip`, pictures beside it or by address",
             "docs_shard_0.jsonl.zip",
-            lambda: {"docs_shard_0.jsonl.zip": zip_of({"d.jsonl": json.dumps(_released()).encode()})},
+            lambda: {"docs_shard_0.jsonl.zip": zip_of({"d.jsonl": json.dumps(RELEASED).encode()})},
             links=1,
         ),
     )
@@ -47,7 +53,7 @@ class Mmc4:
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim the tables and the image files that their lines name; if there are image files, read every line."""
         has_pictures = files.has(PICTURE_SUFFIXES)
-        for entry in tables.shaped(tree, files, _fits):
+        for entry in tables.shaped(tree, files, {"text_list", "image_info"}.issubset):
             files.take(entry.path)
             for unit in tables.units(tree, entry, self.name):
                 for found in tables.rows(tree, unit) if has_pictures else ():
@@ -58,14 +64,7 @@ class Mmc4:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each line of the unit, and a Fault for each that cannot be read."""
-        path = tables.path_of(tree, unit)
-        for found in tables.rows(tree, unit):
-            yield found if isinstance(found, Fault) else _document(OneDocument(tree), path, *found)
-
-
-def _fits(kinds: dict[str, str]) -> bool:
-    """Return whether a table has the columns of Multimodal C4."""
-    return {"text_list", "image_info"} <= set(kinds)
+        return tables.documents(tree, unit, _document)
 
 
 def _infos(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -120,11 +119,4 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
     return Picture(position, link.url, alt, b"" if fault else link.data, fault)
 
 
-def _released() -> dict[str, object]:
-    """Return a line as MMC4 is released."""
-    about = {"image_name": "a.jpg", "raw_url": ADDRESS, "matched_text_index": 1, "matched_sim": 0.3}
-    texts = ["One.", "Two."]
-    return {"url": "https://x.example/", "text_list": texts, "similarity_matrix": [[0.1]], "image_info": [about]}
-
-
-FORMAT = Mmc4()
+FORMATS = (Mmc4(),)

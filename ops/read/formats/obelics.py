@@ -11,25 +11,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
-from pairmill.ops.read.document_metadata import as_storable, parsed
+from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
-from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
 
-SUFFIXES = frozenset(("parquet", "parq"))
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
+# A row as OBELICS is released, for the example: lists with nulls, metadata as the JSON text of such a list.
+ABOUT = {"document_url": "https://x.example/", "src": ADDRESS, "alt_text": CAPTION, "formatted_filename": "a"}
+RELEASED = {
+    "images": [ADDRESS, None],
+    "metadata": json.dumps([ABOUT, None]),
+    "general_metadata": json.dumps({"url": "https://x.example/", "warc_filename": "x.warc.gz"}),
+    "texts": [None, "A first sentence."],
+}
 
 
 class Obelics:
@@ -38,13 +44,13 @@ class Obelics:
     name = "obelics"
     turn = 80
     version = 1
-    suffixes: frozenset[str] = SUFFIXES
+    suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet tables with the list columns 'images' and 'texts'"
     examples = (
         Example(
             "OBELICS: Parquet of parallel lists",
             "obelics",
-            lambda: {"obelics/train-00000-of-00001.parquet": parquet_of(_released())},
+            lambda: {"obelics/train-00000-of-00001.parquet": parquet_of(RELEASED)},
             links=1,
         ),
     )
@@ -58,48 +64,31 @@ class Obelics:
         if next(tables.shaped(tree, files, columns.is_interleaved), None) is None:
             return
         has_pictures = files.has(PICTURE_SUFFIXES)
-        for entry in files.of(SUFFIXES):
+        for entry in files.of(self.suffixes):
             files.take(entry.path)
             yield from tables.units(tree, entry, self.name)
-            for named in _named(tree, entry.path) if has_pictures else ():
-                if Entry(named, 0, "").suffix in PICTURE_SUFFIXES:
-                    files.take(named)
+            named = _named(tree, entry.path) if has_pictures else ()
+            files.take(*(path for path in named if Entry(path, 0, "").suffix in PICTURE_SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
-        path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]
-        try:
-            with tree.open(path) as file:
-                yield from _read_group(tree, path, file, int(group or 0))
-        except FileNotFoundError:
-            yield Fault(unit.uri, "missing", "no such file")
-        except tables.BAD_PARQUET as error:
-            yield Fault(unit.uri, "bad_record", f"not readable as Parquet: {error}")
+        return tables.documents(tree, unit, _checked, _chosen)
 
 
-def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
-    """Yield the documents and faults of one row group of an open file."""
-    table = pq.ParquetFile(file)
-    kinds = tables.kinds(table.schema_arrow)
+def _chosen(kinds: dict[str, str]) -> list[str]:
+    """List the columns to read. Raises ValueError without `images` and `texts`."""
+    if missing := {"images", "texts"} - set(kinds):
+        raise ValueError(f"no column {sorted(missing)}")
     # Columns of single values are metadata of the document; other binary columns are not read.
-    names = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
-    missing = {"images", "texts"} - set(names)
-    if missing:
-        yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
-        return
-    for found in tables.batches(file, tree.uri(path), group, names):
-        if isinstance(found, Fault):
-            yield found
-            continue
-        first, batch = found
-        for row in range(batch.num_rows):
-            uri = f"{tree.uri(path)}#row={first + row}"
-            try:
-                yield _document(OneDocument(tree), path, uri, {name: batch.column(name)[row].as_py() for name in names})
-            except UnicodeDecodeError as error:
-                yield Fault(uri, "bad_encoding", f"a text is not UTF-8: {error}")
-            except (ValueError, TypeError, KeyError) as error:
-                yield Fault(uri, "bad_record", str(error))
+    return [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
+
+
+def _checked(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
+    """Build a row's document; return a Fault if the row has another shape."""
+    try:
+        return _document(tree, path, uri, row)
+    except (ValueError, TypeError, KeyError) as error:
+        return Fault(uri, "bad_record", str(error))
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
@@ -110,14 +99,13 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
     if embedded is None:
         embedded = [None] * len(images)
     if not len(images) == len(texts) == len(embedded):
-        raise ValueError(
-            f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
-        )
+        lengths = f"{len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
+        raise ValueError(f"the lists differ in length: {lengths}")
     each = _each(row.get("metadata"), len(images))
     about = as_storable({name: value for name, value in row.items() if name not in COLUMNS})
     about |= as_storable(parsed(row.get("general_metadata")))
-    shown = [said for said in each if said]
-    about |= as_storable({"images": shown}) if shown else {}
+    if shown := [said for said in each if said]:
+        about |= as_storable({"images": shown})
     items: list[Picture | Text] = []
     position = 0
     for image, text, data, said in zip(images, texts, embedded, each, strict=True):
@@ -125,8 +113,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
             items.append(_picture(tree, path, uri, position, image, data, said))
             position += 1
         # OBELICS separates the paragraphs of one text by empty lines.
-        blocks = (" ".join(block.split()) for block in PARAGRAPHS.split(printable(text or "")))
-        items += [Text(block) for block in blocks if block]
+        items += [Text(clean(block)) for block in PARAGRAPHS.split(printable(text or "")) if clean(block)]
     if not items:
         raise ValueError("the row holds neither a text nor an image")
     title = about.get("title")
@@ -140,8 +127,7 @@ def _picture(
     reference, held = (image.get("path"), image.get("bytes")) if isinstance(image, dict) else (image, None)
     data = data if data is not None else held
     address = printable(said["src"]) if isinstance(said.get("src"), str) else None
-    alt = said.get("alt_text") or said.get("alt") or ""
-    alt = " ".join(printable(str(alt)).split())
+    alt = clean(str(said.get("alt_text") or said.get("alt") or ""))
     if data is not None:
         url = str(reference or address or f"{row}&picture={position}")
         return Picture(position, url, alt, data, None if data else Fault(url, "empty", "no bytes"))
@@ -183,15 +169,4 @@ def _named(tree: Tree, path: str) -> set[str]:
     return named
 
 
-def _released() -> dict[str, object]:
-    """Return a row as OBELICS is released: parallel lists with nulls, metadata as the JSON text of such a list."""
-    about = {"document_url": "https://x.example/", "src": ADDRESS, "alt_text": CAPTION, "formatted_filename": "a"}
-    return {
-        "images": [ADDRESS, None],
-        "metadata": json.dumps([about, None]),
-        "general_metadata": json.dumps({"url": "https://x.example/", "warc_filename": "x.warc.gz"}),
-        "texts": [None, "A first sentence."],
-    }
-
-
-FORMAT = Obelics()
+FORMATS = (Obelics(),)

@@ -83,7 +83,7 @@ class WebDataset:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one tar, and a Fault for each sample that cannot be read."""
-        path = unit.uri.removeprefix(tree.uri(""))
+        path = tree.path_of(unit.uri)
         try:
             with archive(tree, path) as packed:
                 yield from _documents(packed, _sidecar(tree, _beside(path)[0]))
@@ -205,4 +205,4 @@ def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     return Document(uri, "", as_storable(row), (picture, Text(caption)) if caption else (picture,))
 
 
-FORMAT = WebDataset()
+FORMATS = (WebDataset(),)

@@ -25,6 +25,8 @@ MEANT = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
+# The largest share of undecodable characters in a page or a caption.
+MAX_BAD = 0.1
 
 
 class Decoded(NamedTuple):
@@ -50,8 +52,7 @@ def decode_text(data: bytes) -> Decoded:
     try:
         return _decode(data, "utf-8", "strict")
     except UnicodeDecodeError:
-        # Trust a page that declares UTF-8 despite a few bad bytes; a page without a declaration is most likely an old
-        # one.
+        # Trust a page that declares UTF-8 despite a few bad bytes; one without a declaration is most likely old.
         return _decode(data, charset or "cp1252")
 
 

@@ -45,8 +45,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
 
     ``base`` is the document's ``<base href>``, '' if it has none.
     """
-    # Lone surrogates, which JSON escapes may contain, occur in no URL and no file name.
-    reference = reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
+    reference = _stripped(reference)
     try:
         parts = urlsplit(reference)
         base_scheme = urlsplit(base).scheme.lower()
@@ -54,7 +53,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
         return _refused(reference, "missing", f"not a URL: {error}")
     scheme = parts.scheme.lower()
     if scheme == "data":
-        return _embedded(reference)
+        return decode_data_uri(reference)
     if not reference.strip("#?"):
         return _refused(tree.uri(page), "missing", "the picture names no file")
     if scheme in REMOTE or parts.netloc:
@@ -120,11 +119,17 @@ def _refused(url: str, reason: str, detail: str) -> Link:
     return Link(url, fault=Fault(url, reason, detail))
 
 
-def _embedded(reference: str) -> Link:
+def _stripped(reference: str) -> str:
+    """Strip white space, and replace lone surrogates, which JSON escapes may contain but no URL or file name."""
+    return reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
+
+
+def decode_data_uri(reference: str) -> Link:
     """Decode a data: URI (RFC 2397) as leniently as a browser.
 
     Base64 may have white space and lack its '='; any other body is percent-encoded text.
     """
+    reference = _stripped(reference)
     url = reference if len(reference) <= 100 else f"{reference[:80]}...({len(reference)} characters)"
     head, comma, body = reference.partition(",")
     if not comma:

@@ -1,14 +1,17 @@
-"""Parse one HTML page, however broken its bytes, and read its title, metadata and base address."""
+"""Parse one HTML page, however broken its bytes; read its title, metadata and base address; build its document."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from pairmill.ops.read.page.charset import decode_text
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text
+from pairmill.ops.read.page.charset import MAX_BAD, decode_text
+from pairmill.ops.read.page.reading_order import PictureReference
 
 # libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 take minutes. Comparisons
 # are counted only in pages longer than this many characters, in the text between '<' and '>', without quoted values.
@@ -21,48 +24,70 @@ MOST_COMPARED = 1_000_000_000
 TAG = re.compile(r"""<[a-zA-Z](?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')|=)*+""")
 ATTRIBUTE = re.compile(r"""[\s/"'][^\s/>"'=]""")
 QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
-
-
 SAID = frozenset(("description", "keywords", "author", "og:title", "og:description", "og:url", "date"))
 SAID |= {"license", "copyright", "rights", "dc.rights", "dcterms.rights", "dcterms.license", "dc.date", "dcterms.date"}
 SAID |= {"article:published_time", "article:modified_time"}
 
 
-@dataclass
-class Page:
-    """A parsed page; ``root`` is an lxml element, or None if the page is empty or not parsed.
-
-    ``broken`` says why markup is lost, '' if none is. ``n_bad`` of ``n_letters`` characters could not be decoded.
-    ``too_large`` says why the page was not parsed, '' if it was.
-    """
+class Page(NamedTuple):
+    """A parsed page: its lxml element ``root``, its charset, and how many characters could not be decoded."""
 
     root: Any
-    broken: str
     charset: str
     n_bad: int
-    n_letters: int
-    too_large: str = ""
 
 
-def parse(data: bytes) -> Page:
-    """Parse a page into a tree, however broken the markup. Never raises."""
+def parse(uri: str, data: bytes) -> Page | Fault:
+    """Parse a page into a tree, however broken the markup; return a Fault if it cannot be a document. Never raises."""
     if len(data) > MOST_BYTES:
-        return Page(None, "", "", 0, 0, f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
-    decoded = decode_text(data)
-    if len(decoded.text) > MOST_NODES and _nodes(decoded.text) > MOST_NODES:
-        return Page(None, "", decoded.charset, 0, 0, f"a page of over {MOST_NODES} elements and attributes")
-    if len(decoded.text) > MANY_ATTRIBUTES and _compared(decoded.text) > MOST_COMPARED:
-        return Page(None, "tags of too many attributes", decoded.charset, decoded.n_bad, len(decoded.text))
-    # Pass UTF-8 bytes, so that the parser ignores the declaration inside the page.
-    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
-    text = decoded.text.encode("utf-8", "replace")
-    try:
-        root = etree.fromstring(text, parser) if text.strip() else None
-        # The parser repairs broken nesting; only errors that stop it are fatal (such as elements nested 2,048 deep).
-        broken = next((entry.message for entry in parser.error_log if entry.level_name == "FATAL"), "")
-    except etree.LxmlError as error:
-        root, broken = None, str(error)
-    return Page(root, broken, decoded.charset, decoded.n_bad, len(decoded.text))
+        return Fault(uri, "too_large", f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
+    text, charset, n_bad = decode_text(data)
+    if len(text) > MOST_NODES and _nodes(text) > MOST_NODES:
+        return Fault(uri, "too_large", f"a page of over {MOST_NODES} elements and attributes")
+    if n_bad > MAX_BAD * len(text):
+        return Fault(uri, "bad_encoding", f"{n_bad} of {len(text)} letters are no text in {charset}")
+    root, broken = None, ""
+    if len(text) > MANY_ATTRIBUTES and _compared(text) > MOST_COMPARED:
+        broken = "tags of too many attributes"
+    elif text.strip():
+        # Pass UTF-8 bytes, so that the parser ignores the declaration inside the page.
+        parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+        try:
+            root = etree.fromstring(text.encode("utf-8", "replace"), parser)
+            # The parser repairs broken nesting; only errors that stop it are fatal (elements nested 2,048 deep).
+            broken = next((entry.message for entry in parser.error_log if entry.level_name == "FATAL"), "")
+        except etree.LxmlError as error:
+            broken = str(error)
+    if broken:
+        return Fault(uri, "bad_record", f"the markup cannot be read to its end: {broken}")
+    return Fault(uri, "empty", "a page without content") if root is None else Page(root, charset, n_bad)
+
+
+def build_document(
+    uri: str,
+    page: Page,
+    items: Sequence[Text | PictureReference],
+    read_picture: Callable[[PictureReference, int], Picture],
+    about: dict[str, object],
+) -> Document:
+    """Build the document of a page.
+
+    Args:
+        uri: The page's URI.
+        page: The parsed page.
+        items: What `reading_order.items` lists.
+        read_picture: Reads the image of a reference at a position, which counts from 0.
+        about: Metadata beyond the page's own, which it replaces.
+    """
+    found: list[Picture | Text] = []
+    position = 0
+    for item in items:
+        if isinstance(item, PictureReference):
+            found.append(read_picture(item, position))
+            position += 1
+        else:
+            found.append(item)
+    return Document(uri, title(page.root), metadata(page.root) | about, tuple(found))
 
 
 def _nodes(text: str) -> int:

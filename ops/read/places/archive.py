@@ -12,7 +12,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.own_folders import HIDDEN, left_out
 from pairmill.ops.read.places.tar_members import Member, members
-from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree, one_by_one, refused
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree, refused
 from pairmill.ops.read.places.unpack import head, seekable
 from pairmill.ops.read.places.zip_members import DAMAGED, ZipMembers
 
@@ -21,7 +21,7 @@ PEEKED = 64
 PEEKED_BYTES = 8 * 2**20
 
 
-class ArchiveTree:
+class ArchiveTree(Tree):
     """Read the plain files of an open archive. Not picklable: it lives as long as one unit is read.
 
     ``begins`` is where the archive's own bytes can be read again; None if ``file`` is a decompressed copy.
@@ -70,15 +70,8 @@ class ArchiveTree:
         if self._zip:
             return self._zip.read(path, most)
         member = self._tar[path]
-        fault = refused(self.uri(path), member.size, most)
-        if fault:
-            return fault
         self._file.seek(member.offset)
-        return self._file.read(member.size)
-
-    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read several members, ``most`` bytes in total, in the order of ``paths``."""
-        return one_by_one(self.read, paths, most)
+        return refused(self.uri(path), member.size, most) or self._file.read(member.size)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a member for reading; a member that cannot be read appears empty."""
@@ -118,17 +111,11 @@ def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
                 return tuple(name for name, _ in ZipMembers(file, "").names())
         if not is_tar_name(entry.path):
             return ()
-        if entry.suffix == "tar":
-            with tree.open(entry.path) as file:
-                return _names(file)
-        return _names(io.BytesIO(head(tree, entry.path, PEEKED_BYTES)))
+        with tree.open(entry.path) as packed:
+            file = packed if entry.suffix == "tar" else io.BytesIO(head(packed, PEEKED_BYTES))
+            return tuple(found.name for found in members(file, "", PEEKED) if isinstance(found, Member))
     except DAMAGED:
         return ()
-
-
-def _names(file: IO[bytes]) -> tuple[str, ...]:
-    """List the names of a tar's first members."""
-    return tuple(found.name for found in members(file, "", PEEKED) if isinstance(found, Member))
 
 
 def is_zip(file: IO[bytes]) -> bool:

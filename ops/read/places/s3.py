@@ -18,7 +18,7 @@ from pairmill.ops.read.places import own_folders, retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.ranges import buffered
 from pairmill.ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
-from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, refused
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, Tree, refused
 
 # Objects requested in parallel, and bytes read of each in the first request. A worker holds at most 128 MB of these;
 # nearly all images are smaller than 4 MB.
@@ -26,7 +26,7 @@ AT_ONCE, BEGINNING = 32, 4 * 2**20
 
 
 @dataclass(frozen=True)
-class S3Tree:
+class S3Tree(Tree):
     """Read the keys under ``root`` ('s3://bucket/prefix'), or the one key ``only``.
 
     Keys are plain names, so a '..' in a key cannot leave the prefix.
@@ -115,10 +115,6 @@ class S3Tree:
         if not path or path.endswith("/"):
             return None
         return Entry(path, int(found["Size"]), str(found["ETag"]).strip('"'))
-
-    def uri(self, path: str) -> str:
-        """Return the URI of the key ``path``."""
-        return f"{self.root}/{path}"
 
     def exists(self, path: str) -> bool:
         """Return whether the object exists and may be read."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.mark import LAKE_DATA
@@ -35,14 +36,15 @@ class Place:
     offset: int = 0
 
 
-class Tree(Protocol):
-    """The operations on a source's files that formats use. Trees are small and picklable: each worker gets one."""
+class Tree(ABC):
+    """The operations on a source's files that formats use. Trees are small and picklable: each worker gets one.
 
-    @property
-    def root(self) -> str:
-        """The URI of the source's folder or prefix."""
-        ...
+    ``root`` is the URI of the source's folder or prefix.
+    """
 
+    root: str
+
+    @abstractmethod
     def list_into(self, files: FileTable) -> Iterator[Fault]:
         """Add every file to ``files``; yield a Fault for each file or folder that is skipped.
 
@@ -52,16 +54,12 @@ class Tree(Protocol):
         Raises:
             SourceError: The place cannot be listed, or Pairmill itself wrote it.
         """
-        ...
 
-    def uri(self, path: str) -> str:
-        """Return the URI of the file at ``path``."""
-        ...
-
+    @abstractmethod
     def exists(self, path: str) -> bool:
         """Return whether there is a file at ``path``."""
-        ...
 
+    @abstractmethod
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         """Read a whole file of at most ``most`` bytes, or return a Fault.
 
@@ -70,26 +68,37 @@ class Tree(Protocol):
         Raises:
             SourceError: The storage as a whole does not respond.
         """
-        ...
+
+    @abstractmethod
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file for random access. Raises OSError, and SourceError as ``read`` does."""
+
+    def uri(self, path: str) -> str:
+        """Return the URI of the file at ``path``."""
+        return f"{self.root}/{path}"
+
+    def path_of(self, uri: str) -> str:
+        """Return the path of the file at ``uri``; the inverse of `uri`."""
+        return uri.removeprefix(self.uri(""))
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
         """Read files as ``read`` does, ``most`` bytes in total; in parallel if the place is remote."""
-        ...
-
-    def open(self, path: str) -> IO[bytes]:
-        """Open a file for random access. Raises OSError, and SourceError as ``read`` does."""
-        ...
+        found: list[bytes | Fault] = []
+        for path in paths:
+            found.append(self.read(path, most))
+            most -= 0 if isinstance(found[-1], Fault) else len(found[-1])
+        return found
 
     def where(self, path: str) -> Place | None:
         """Locate the file's bytes, for as long as the source exists.
 
         Return None if the bytes are compressed, or if the place is not permanent (a web address).
         """
-        ...
+        return None
 
 
 @dataclass(frozen=True)
-class LocalTree:
+class LocalTree(Tree):
     """Read a local folder, or one file of it (``only``). ``root`` is absolute and free of links."""
 
     root: str
@@ -98,12 +107,12 @@ class LocalTree:
     @property
     def place(self) -> str:
         """The path of the folder or file."""
-        return self._absolute(self.only) if self.only else self.root
+        return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
         """List the folder as Tree.list_into does; links out of the source, and linked folders, become faults."""
         if self.only:
-            files.add([_entry(self.only, os.stat(self._absolute(self.only)))])
+            files.add([_entry(self.only, os.stat(self.uri(self.only)))])
             return
         folders = [""]
         while folders:
@@ -112,7 +121,7 @@ class LocalTree:
                 if self._is_own(folder):
                     yield Fault(self.uri(folder.rstrip("/")), "left_out", own_folders.LEFT_OUT)
                     continue
-                with os.scandir(self._absolute(folder)) as found:
+                with os.scandir(self.uri(folder)) as found:
                     faults: list[Fault] = []
                     files.add(self._listed(folder, found, folders, faults))
                 yield from faults
@@ -137,9 +146,9 @@ class LocalTree:
 
         Raises SourceError if the folder is the source itself.
         """
-        with os.scandir(self._absolute(folder)) as found:
+        with os.scandir(self.uri(folder)) as found:
             clues = {own_folders.clue(item.name) for item in found}
-        is_own = own_folders.is_own(clues, lambda: os.path.isdir(self._absolute(folder + LAKE_DATA)))
+        is_own = own_folders.is_own(clues, lambda: os.path.isdir(self.uri(folder + LAKE_DATA)))
         if is_own and not folder:
             raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
         return is_own
@@ -151,39 +160,35 @@ class LocalTree:
             return Fault(self.uri(shown), "bad_encoding", "the file's name is not UTF-8: rename it")
         if item.name.startswith("."):
             return Fault(self.uri(path), "left_out", own_folders.HIDDEN)
-        if item.is_symlink() and item.is_dir():
-            return Fault(
-                self.uri(path), "unsafe_path", "a linked folder is not followed: give it as a source of its own"
-            )
-        if item.is_symlink() and not os.path.exists(item.path):
-            return Fault(self.uri(path), "missing", "a link to nothing")
-        if not self._inside(item.path, item.is_symlink()):
-            return Fault(self.uri(path), "unsafe_path", "a link that leaves the source is not followed")
+        if item.is_symlink():
+            if item.is_dir():
+                detail = "a linked folder is not followed: give it as a source of its own"
+                return Fault(self.uri(path), "unsafe_path", detail)
+            if not os.path.exists(item.path):
+                return Fault(self.uri(path), "missing", "a link to nothing")
+            if not self._inside(item.path):
+                return Fault(self.uri(path), "unsafe_path", "a link that leaves the source is not followed")
         if not item.is_dir() and not item.is_file():
             return Fault(self.uri(path), "bad_record", "neither a file nor a folder")
         return None
 
-    def _inside(self, absolute: str, is_link: bool) -> bool:
+    def _inside(self, absolute: str) -> bool:
         """Return whether a path, with links resolved, is inside the source."""
-        return not is_link or os.path.realpath(absolute).startswith(os.path.join(self.root, ""))
-
-    def _absolute(self, path: str) -> str:
-        """Return the absolute path of ``path``."""
-        return os.path.join(self.root, path)
+        return os.path.realpath(absolute).startswith(os.path.join(self.root, ""))
 
     def uri(self, path: str) -> str:
         """Return the absolute path of the file at ``path``."""
-        return self._absolute(path)
+        return os.path.join(self.root, path)
 
     def exists(self, path: str) -> bool:
         """Return whether there is a regular file at ``path``."""
-        return os.path.isfile(self._absolute(path))
+        return os.path.isfile(self.uri(path))
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         """Read one file of at most ``most`` bytes, or return a Fault."""
-        absolute = self._absolute(path)
+        absolute = self.uri(path)
         try:
-            if not self._inside(absolute, True):
+            if not self._inside(absolute):
                 return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
             with open(absolute, "rb") as file:
                 return refused(absolute, os.fstat(file.fileno()).st_size, most) or file.read(most)
@@ -192,13 +197,9 @@ class LocalTree:
         except (OSError, ValueError) as error:
             return Fault(absolute, "missing", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
-    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read files in turn, ``most`` bytes in total."""
-        return one_by_one(self.read, paths, most)
-
     def open(self, path: str) -> IO[bytes]:
         """Open the file at ``path``. Raises OSError."""
-        return open(self._absolute(path), "rb")
+        return open(self.uri(path), "rb")
 
     def where(self, path: str) -> Place | None:
         """Return the file's path, marked with '/./' after the source's folder."""
@@ -230,15 +231,6 @@ def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
     if size > most:
         return Fault(uri, "too_large", f"{size} bytes; the other files of its document leave room for {most}")
     return None
-
-
-def one_by_one(read: Callable[[str, int], bytes | Fault], paths: list[str], most: int) -> list[bytes | Fault]:
-    """Read files in turn, ``most`` bytes in total."""
-    found: list[bytes | Fault] = []
-    for path in paths:
-        found.append(read(path, most))
-        most -= 0 if isinstance(found[-1], Fault) else len(found[-1])
-    return found
 
 
 def _nearest(path: Path) -> str:

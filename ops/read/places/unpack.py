@@ -78,9 +78,8 @@ class Inflated(io.RawIOBase):
             self._inflate = zlib.decompressobj(wbits=31)
             self._at_start = True
         if self._out > min(ALWAYS_ALLOWED + MAX_RATIO * self._in, MAX_UNPACKED):
-            self.fault = Fault(
-                self._uri, "bomb", f"{self._in} packed bytes give over {self._out}: the rest is not read"
-            )
+            detail = f"{self._in} packed bytes give over {self._out}: the rest is not read"
+            self.fault = Fault(self._uri, "bomb", detail)
         return data
 
 
@@ -113,15 +112,9 @@ def seekable(tree: Tree, path: str) -> Iterator[SeekableFile]:
             yield SeekableFile(near, faults, not packed)  # pyright: ignore[reportArgumentType]
 
 
-def head(tree: Tree, path: str, size: int) -> bytes:
-    """Read the first ``size`` bytes of the decompressed file to detect its type; b'' if it cannot be read."""
-    try:
-        with tree.open(path) as file:
-            if not is_gzip(file):
-                return file.read(size)
-            return io.BufferedReader(Inflated(file, ""), CHUNK).read(size)
-    except OSError:
-        return b""
+def head(file: IO[bytes], size: int) -> bytes:
+    """Read the first ``size`` bytes of the decompressed file to detect its type."""
+    return io.BufferedReader(Inflated(file, ""), CHUNK).read(size) if is_gzip(file) else file.read(size)
 
 
 def is_gzip(file: IO[bytes]) -> bool:

@@ -1,28 +1,52 @@
 """Read a list or an archive at a web address, by ranges if the server supports them, else as a whole.
 
-The usual proxy variables apply. The query of an address may be a signature: it is sent with requests, but is in no URI.
+Transient failures are retried, and each response has a time limit. The usual proxy variables apply. The query of an
+address may be a signature: it is sent with requests, but is in no URI.
+
+fsspec's HTTPFile retries nothing, does not notice that a file changes while it is read, and shows the address's
+signature in its errors. tenacity would need 24 lines instead of 21, since Retry-After and the messages would still have
+to be written.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO
+from email.message import Message
+from http.client import HTTPException, HTTPResponse, IncompleteRead, InvalidURL
+from typing import IO, Any, NamedTuple, TypeVar
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import AbstractHTTPHandler, HTTPHandler, HTTPSHandler, Request, build_opener
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.secrets import without_secrets
 from pairmill.ops.fault import Fault
+from pairmill.ops.header_number import whole_number
+from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
-from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, one_by_one, refused
-from pairmill.ops.read.places.web_bytes import brought, range_of, state_of
+from pairmill.ops.read.places.tree import MAX_BYTES, SourceError, Tree, refused
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
+SECONDS, ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 30, 5, 0.5, 30.0
+# The time limit of a whole response in seconds, extended by its size at the least rate in bytes per second. At that
+# rate a terabyte would take half a year.
+ANSWER_SECONDS, LEAST_RATE = 60.0, 64 * 2**10
+PASSING = (429, 500, 502, 503, 504)
+CHUNK = 2**20
+# A file of a server without ranges is copied to a worker's disk up to this size.
+MOST_BYTES = 64 * 2**30
 
 
 @dataclass(frozen=True)
-class WebTree:
+class WebTree(Tree):
     """Read the one file ``name`` of ``root`` ('https://host/folder'); ``query`` is sent with each request."""
 
     root: str
@@ -48,10 +72,6 @@ class WebTree:
         files.add([Entry(self.name, size, text_id(etag, str(size)))])
         return iter(())
 
-    def uri(self, path: str) -> str:
-        """Return the address of ``path`` without the query."""
-        return f"{self.root}/{path}"
-
     def exists(self, path: str) -> bool:
         """Return whether ``path`` is the name of this tree's one file."""
         return path == self.name
@@ -68,26 +88,16 @@ class WebTree:
             data = file.read(most + 1)
         return refused(self.uri(path), len(data), most) or data
 
-    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read files in turn, ``most`` bytes in total."""
-        return one_by_one(self.read, paths, most)
-
     def open(self, path: str) -> IO[bytes]:
         """Open the file for random access. Raises FileNotFoundError for any other path, and SourceError."""
         if not self.exists(path):
             raise FileNotFoundError(self.uri(path))
         state = state_of(self._address)
         if state.has_ranges and state.size >= 0:
-            from pairmill.ops.read.places.ranges import (
-                buffered,  # importing fsspec takes 0.05 s; see s3 in ops.read.source
-            )
+            from pairmill.ops.read.places.ranges import buffered  # importing fsspec takes 0.05 s
 
             return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
         return brought(self._address)
-
-    def where(self, path: str) -> Place | None:
-        """Return None: a web address is not permanent."""
-        return None
 
     @property
     def _address(self) -> str:
@@ -103,7 +113,165 @@ def web_tree(uri: str) -> WebTree:
     if parts.username or parts.password:
         raise SourceError(f"source '{parts.scheme}://…@{parts.hostname}': no user and password in an address")
     if not plain.endswith(READABLE):
-        raise SourceError(
-            f"source '{without_secrets(uri)}': of the web only lists and archives are read: {', '.join(READABLE)}"
-        )
+        shown = f"of the web only lists and archives are read: {', '.join(READABLE)}"
+        raise SourceError(f"source '{without_secrets(uri)}': {shown}")
     return WebTree(f"{parts.scheme}://{parts.netloc}{folder}", name, parts.query)
+
+
+class RemoteFileState(NamedTuple):
+    """The size of a remote file in bytes, -1 if unknown; its ``etag``, '' if none; and whether ranges work."""
+
+    size: int
+    etag: str
+    has_ranges: bool
+
+
+def range_of(address: str, start: int, end: int, state: RemoteFileState) -> bytes:
+    """Read bytes [start, end). Raises SourceError if the read fails or the file has changed since ``state``."""
+
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> bytes:
+        watch.allow(end - start)
+        found = answer.read(end - start)
+        if answer.status != 206 or _etag(answer.headers) != state.etag:
+            raise SourceError(f"'{without_secrets(address)}' changed while it was read; run again")
+        if len(found) < end - start:
+            raise IncompleteRead(found, end - start - len(found))
+        return found
+
+    return _asked(address, {"Range": f"bytes={start}-{end - 1}"}, taken)
+
+
+def brought(address: str) -> IO[bytes]:
+    """Copy the whole file to a temporary file. Raises SourceError if it cannot be read or is larger than MOST_BYTES."""
+
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> IO[bytes]:
+        near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
+        watch.allow(CHUNK)
+        while data := answer.read(CHUNK):
+            near.write(data)
+            watch.allow(CHUNK)
+            if near.tell() > MOST_BYTES:
+                raise SourceError(f"'{without_secrets(address)}' has over {MOST_BYTES} bytes, and no ranges to read by")
+        if answer.length:  # announced bytes that did not arrive
+            raise IncompleteRead(b"", answer.length)
+        near.seek(0)
+        return near
+
+    return _asked(address, {}, taken)
+
+
+def state_of(address: str) -> RemoteFileState:
+    """Request the size and etag of a file. Raises SourceError if the address cannot be read.
+
+    The request is for a range of one byte, because a signed address may allow only GET. It is sent each time the file
+    is opened.
+    """
+
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> RemoteFileState:
+        total = whole_number(answer.headers.get("Content-Range", "").rpartition("/")[2])
+        if answer.status == 206 and total is not None:
+            return RemoteFileState(total, _etag(answer.headers), True)
+        size = whole_number(answer.headers.get("Content-Length", ""))
+        return RemoteFileState(-1 if size is None else size, _etag(answer.headers), False)
+
+    return _asked(address, {"Range": "bytes=0-0"}, taken)
+
+
+def _etag(headers: Message) -> str:
+    """Return the ETag, else the Last-Modified date, else ''."""
+    return headers.get("ETag", "") or headers.get("Last-Modified", "")
+
+
+Taken = TypeVar("Taken")
+
+
+class _ResponseDeadline:
+    """Abort a connection whose response takes too long, even if bytes still arrive."""
+
+    def __init__(self) -> None:
+        self.has_cut = False
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(0, lambda: None)
+
+    def __enter__(self) -> _ResponseDeadline:
+        self.allow(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def open(self, request: Request) -> HTTPResponse:
+        """Send a request as urlopen does, and raise what urlopen raises."""
+        return build_opener(_Http(self._sockets), _Https(self._sockets)).open(request, timeout=SECONDS)
+
+    def allow(self, size: int) -> None:
+        """Restart the timer with the time that reading ``size`` bytes may take."""
+        self._timer.cancel()
+        self._timer = threading.Timer(ANSWER_SECONDS + size / LEAST_RATE, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _cut(self) -> None:
+        """Shut down the connection's sockets, which ends a blocked read."""
+        self.has_cut = True
+        for each in self._sockets:
+            # Use a copy of the descriptor: the TLS state of the socket belongs to the thread that reads.
+            with suppress(OSError), socket.socket(fileno=os.dup(each.fileno())) as same:
+                same.shutdown(socket.SHUT_RDWR)
+
+
+class _SocketRecorder(AbstractHTTPHandler):
+    """Record the socket of each connection that one of urllib's handlers opens."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        super().__init__()
+        self._sockets = sockets
+
+    def do_open(self, http_class: Any, req: Request, **more: Any) -> Any:
+        """Open a connection and record its socket."""
+        sockets = self._sockets
+
+        class Recorded(http_class):
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        return super().do_open(Recorded, req, **more)  # pyright: ignore[reportArgumentType]
+
+
+class _Http(_SocketRecorder, HTTPHandler):
+    """Open http:// addresses."""
+
+
+class _Https(_SocketRecorder, HTTPSHandler):
+    """Open https:// addresses."""
+
+
+def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
+    """Send a request and return ``take(response, watch)``; retry transient failures with growing waits.
+
+    Raises:
+        SourceError: The last attempt failed, or the failure is not transient.
+    """
+    # With a content encoding, lengths and ranges would refer to the encoded bytes.
+    request = Request(address, headers={"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers})
+    wait = FIRST_WAIT
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with _ResponseDeadline() as watch, watch.open(request) as answer:
+                return take(answer, watch)
+        except HTTPError as error:
+            if error.code not in PASSING or attempt == ATTEMPTS:
+                answer = f"'{without_secrets(address)}' is answered by HTTP {error.code} {error.reason}"
+                raise SourceError(answer) from None
+            wait = max(wait, float(whole_number(error.headers.get("Retry-After", "")) or 0))
+        except InvalidURL:  # its own message quotes the whole address with its signature
+            raise SourceError(f"'{without_secrets(address)}' is no URL: it holds a space or a control code") from None
+        except (OSError, HTTPException, ValueError) as error:
+            if attempt == ATTEMPTS:
+                why = f"it sends less than {LEAST_RATE} bytes a second" if watch.has_cut else error
+                raise SourceError(f"'{without_secrets(address)}' cannot be read: {why}; check the network") from None
+        retries.add()
+        time.sleep(min(wait, LONGEST_WAIT))
+        wait *= 2
+    raise AssertionError("the last attempt returns or raises")

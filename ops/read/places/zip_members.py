@@ -14,17 +14,8 @@ from pairmill.ops.read.places.tar_members import is_unsafe, plain
 from pairmill.ops.read.places.tree import MAX_BYTES, refused
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
-DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    NotImplementedError,
-    ValueError,
-    struct.error,
-    RuntimeError,
-)
-DAMAGED += (OverflowError, LookupError)
+DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, ValueError, struct.error)
+DAMAGED += (RuntimeError, OverflowError, LookupError)
 LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
@@ -93,8 +84,7 @@ class ZipMembers:
         """Decompress a member of at most ``most`` bytes, or return a Fault."""
         place, item = self.found[name], f"{self.uri}#{name}"
         size = place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]
-        fault = refused(item, size, most)
-        if fault:
+        if fault := refused(item, size, most):
             return fault
         try:
             data = self._content(place, size)

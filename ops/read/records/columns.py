@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,18 +15,9 @@ from pairmill.ops.read.places.tree import Tree
 # Names from LAION, COYO, DataComp, Conceptual Captions and img2dataset, best first; matched without case.
 ADDRESSES = ("url", "image_url", "img_url", "image_urls", "raw_image_url", "image_link", "photo_image_url")
 HELD = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "bytes", "data", "content", "pixels")
-CAPTIONS = (
-    "caption",
-    "captions",
-    "text",
-    "texts",
-    "alt",
-    "alt_text",
-    "alttext",
-    "description",
-    "sentence",
-    "sentences",
-)
+CAPTIONS = ("caption", "captions", "text", "texts", "alt", "alt_text", "alttext", "description", "sentence",
+            "sentences")  # fmt: skip
+PICTURE_WORD = re.compile("image|img|picture|photo")
 CAPTION_STARTS = ("caption_", "text_", "alt_text_", "sentence", "top_caption")
 
 
@@ -37,22 +29,24 @@ def address(columns: Mapping[str, str]) -> str:
 
 def is_interleaved(kinds: Mapping[str, str]) -> bool:
     """Return whether a table has OBELICS' shape: parallel lists of images and texts."""
-    lists = ("texts", "helds", "list")
-    return kinds.get("images") in lists and kinds.get("texts") in lists
+    return all(kinds.get(name) in ("texts", "helds", "list") for name in ("images", "texts"))
+
+
+def is_url_list(kinds: Mapping[str, str]) -> bool:
+    """Return whether a table has a column of image addresses, and not OBELICS' shape."""
+    return bool(address(kinds)) and not is_interleaved(kinds)
+
+
+def is_image_table(kinds: Mapping[str, str]) -> bool:
+    """Return whether a table has a column of image bytes, and not OBELICS' shape."""
+    return bool(held(kinds)) and not is_interleaved(kinds)
 
 
 def held(columns: Mapping[str, str]) -> list[str]:
     """List the columns that hold encoded image bytes: structs with bytes, or binary columns with an image's name."""
-    return [
-        name
-        for name, kind in columns.items()
-        if kind in ("held", "helds") or (kind == "binary" and _is_picture_name(name.lower()))
-    ]
-
-
-def _is_picture_name(name: str) -> bool:
-    """Return whether a lower-case column name suggests images."""
-    return name in HELD or any(word in name for word in ("image", "img", "picture", "photo"))
+    binary = [name for name, kind in columns.items() if kind == "binary"]
+    named = {name for name in binary if name.lower() in HELD or PICTURE_WORD.search(name.lower())}
+    return [name for name, kind in columns.items() if kind in ("held", "helds") or name in named]
 
 
 def captions(columns: Mapping[str, str]) -> list[str]:
@@ -76,8 +70,7 @@ def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str,
     """
     reference = row.get(column)
     if not isinstance(reference, str) or not reference.strip():
-        detail = f"expected an address in column '{column}', found {reference!r:.60}"
-        return Fault(uri, "bad_record", detail)
+        return Fault(uri, "bad_record", f"expected an address in column '{column}', found {reference!r:.60}")
     link = resolve(tree, path, reference)
     if link.fault or link.data:
         return Picture(0, link.url, alt, link.data, link.fault)

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Unit
+from pairmill.ops.read.document import Document, Unit
 from pairmill.ops.read.places.file_table import Entry, FileTable, runs
+from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import MAX_RATIO
 from pairmill.ops.read.places.zip_members import DAMAGED
@@ -44,6 +45,10 @@ ALWAYS_ALLOWED = 256 * 2**20
 # pyarrow raises these on damaged files, besides its own exceptions.
 BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError)
 AT_ONCE = 16
+# Lists the columns to read, by the kinds of all columns.
+Choose: TypeAlias = Callable[[dict[str, str]], list[str]]
+# Builds a row's document from the tree, the table's path, the row's URI and the row.
+Build: TypeAlias = Callable[[Tree, str, str, dict[str, Any]], Document | Fault]
 
 
 class TableHeader(NamedTuple):
@@ -157,11 +162,21 @@ def path_of(tree: Tree, unit: Unit) -> str:
     uri = unit.uri
     for mark in ("#row-group=", "#bytes="):
         uri = uri.rpartition(mark)[0] or uri
-    return uri.removeprefix(tree.uri(""))
+    return tree.path_of(uri)
 
 
-def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
-    """Yield (uri, row) for every row of the unit, in order.
+def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
+    """Yield the document of each row of the unit, and a Fault for each row that cannot be read.
+
+    The files that a row names are read within the limits of OneDocument.
+    """
+    path = path_of(tree, unit)
+    for found in rows(tree, unit, choose):
+        yield found if isinstance(found, Fault) else build(OneDocument(tree), path, *found)
+
+
+def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row | Fault]:
+    """Yield (uri, row) for every row of the unit, in order; ``choose`` is for Parquet.
 
     A Fault stands for a row that cannot be read, and for a damaged rest of the table.
 
@@ -171,7 +186,7 @@ def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
     path = path_of(tree, unit)
     try:
         if format_of(path) == "parquet":
-            yield from _parquet_rows(tree, path, int(unit.uri.rpartition("#row-group=")[2] or 0))
+            yield from _parquet_rows(tree, path, int(unit.uri.rpartition("#row-group=")[2] or 0), choose)
         else:
             start, _, end = unit.uri.rpartition("#bytes=")[2].partition("-") if "#bytes=" in unit.uri else ("0", "", "")
             yield from text_rows(tree, path, int(start), int(end) if end else None, tree.uri(path))
@@ -183,8 +198,8 @@ def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
         yield Fault(unit.uri, "bad_record", f"the rest of the table is not readable: {error}")
 
 
-def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = None) -> Iterator[RowBatch | Fault]:
-    """Yield the rows of a row group in batches that fit into memory.
+def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None) -> Iterator[RowBatch | Fault]:
+    """Yield the rows of a row group, of the columns that ``choose`` lists, in batches that fit into memory.
 
     A Fault stands for a row that is too large, and for the rest of a row group that expands like a bomb. Raises one of
     BAD_PARQUET.
@@ -199,8 +214,11 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
         return
     seen = 0
     size = _rows_at_once(file, table, chunks)
+    columns = choose(kinds(table.schema_arrow)) if choose else None
     for packed in table.iter_batches(batch_size=size, row_groups=[group], columns=columns):
-        batch = _unpacked(packed)
+        # Replace dictionary columns by their values, so that a repeated text counts as often as it occurs.
+        arrays = [each.dictionary_decode() if isinstance(each, pa.DictionaryArray) else each for each in packed.columns]
+        batch = pa.RecordBatch.from_arrays(arrays, names=packed.schema.names)
         seen += batch.nbytes
         if seen > most:
             yield Fault(f"{uri}#row={first}", "bomb", f"over {most} bytes in one row group: the rest is not read")
@@ -210,12 +228,6 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
         else:
             yield from _row_by_row(batch, uri, first)
         first += batch.num_rows
-
-
-def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace dictionary columns by their values, so that a repeated text counts as often as it occurs."""
-    arrays = [each.dictionary_decode() if isinstance(each, pa.DictionaryArray) else each for each in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[RowBatch | Fault]:
@@ -263,11 +275,11 @@ def _dictionary_bytes(file: IO[bytes], chunk: Any) -> int:
     return fields[1]
 
 
-def _parquet_rows(tree: Tree, path: str, group: int) -> Iterator[Row | Fault]:
+def _parquet_rows(tree: Tree, path: str, group: int, choose: Choose | None) -> Iterator[Row | Fault]:
     """Yield (uri, row) for each row of a row group."""
     uri = tree.uri(path)
     with tree.open(path) as file:
-        for found in batches(file, uri, group):
+        for found in batches(file, uri, group, choose):
             if isinstance(found, Fault):
                 yield found
                 continue

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pyarrow as pa
 import pytest
 
-from pairmill.ops.read.places import retries, web_bytes
+from pairmill.ops.read.places import retries, web
 from pairmill.ops.read.source import Document, SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import shown
@@ -83,7 +83,7 @@ def handler(site: Site):
 
 @pytest.fixture
 def site(monkeypatch):
-    monkeypatch.setattr(web_bytes, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(web, "FIRST_WAIT", 0.01)
     found = Site(seeds() | {"big.parquet": BIG})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(found))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -197,16 +197,16 @@ def test_a_place_where_nothing_listens_and_a_password_in_an_address_are_told(sit
 def test_a_length_that_is_no_number_is_no_length(site, number):
     site.ranges = False
     site.said = {"Content-Length": number, "Connection": "close"}
-    assert web_bytes.state_of(f"{site.address}/u.csv").size == -1
+    assert web.state_of(f"{site.address}/u.csv").size == -1
     site.said = {"Content-Range": f"bytes 0-0/{number}"}
     site.ranges = True
-    assert not web_bytes.state_of(f"{site.address}/u.csv").has_ranges
+    assert not web.state_of(f"{site.address}/u.csv").has_ranges
 
 
 @pytest.mark.parametrize("ill", ["dripping head", "dripping body"])
 def test_an_answer_that_comes_a_byte_at_a_time_is_ended(site, monkeypatch, ill):
-    monkeypatch.setattr(web_bytes, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(web_bytes, "ATTEMPTS", 2)
+    monkeypatch.setattr(web, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(web, "ATTEMPTS", 2)
     site.ills = [ill] * 2
     with pytest.raises(SourceError, match="less than 65536 bytes a second"):
-        web_bytes.range_of(f"{site.address}/u.csv", 0, 50, web_bytes.RemoteFileState(100, '"1"', True))
+        web.range_of(f"{site.address}/u.csv", 0, 50, web.RemoteFileState(100, '"1"', True))
