@@ -19,7 +19,7 @@ from infra.site.build import MADE
 from infra.site.pages import source_pages
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.location import Location, locate
-from pairmill.flows.command.arguments import parser
+from pairmill.flows.command.commands import parser
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.run.settings import RECIPES
 from pairmill.tasks.run.place.placement import ModelPool, Placement

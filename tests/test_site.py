@@ -16,7 +16,7 @@ from infra.site.recipe_page import recipe_page
 from pairmill.catalog.lake.table_meanings import COLUMNS, TABLES
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.reasons import REASONS
-from pairmill.flows.command.arguments import GROUPS
+from pairmill.flows.command.commands import commands_by_group
 
 SETTINGS = (ROOT / "infra/docs/mkdocs.yml").read_text(encoding="utf-8")
 
@@ -62,8 +62,8 @@ def test_every_page_is_in_the_navigation_once():
 
 def test_the_reference_names_every_command_setting_table_and_reason():
     commands, recipe, tables, reasons = commands_page(), recipe_page(), tables_page(), reasons_page()
-    assert [name for names in GROUPS.values() for name in names if f"### {name}\n" not in commands] == []
-    assert "#### recipe show\n" in commands and "`--dry-run`" in commands
+    assert all(f"### {each.name}\n" in commands for group in commands_by_group().values() for each in group)
+    assert "pairmill recipe show 30m" in commands and "`--dry-run`" in commands
     assert [name for name in Recipe.model_fields if f"| `{name}` |" not in recipe] == []
     assert "| `phash` | whole number ≥ 0, ≤ 16 | `4` |" in recipe
     assert {name for name in lake_tables() if f"## {name}\n" in tables} == {*TABLES}

@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from pairmill.flows.command.arguments import parser
+from pairmill.flows.command.commands import parser
 from pairmill.flows.command.pairmill_run import compute_of, overrides
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import load_recipe

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pairmill.flows.command.arguments import parser
+from pairmill.flows.command.commands import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

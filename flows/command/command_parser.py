@@ -1,10 +1,95 @@
-"""Parse a command line with argparse, and tell a mistake in one line: the nearest name, an example."""
+"""Declare commands and their options, and parse them with argparse; a mistake is one line with a remedy."""
 
 import argparse
 import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 EXAMPLE = "example: "  # begins the epilog of a command
+EITHER = "either"  # group of options that exclude each other
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument of a command: positional if its name has no dashes; a flag if it has, and no metavar or choices.
+
+    Attributes:
+        name: Its name, with the dashes.
+        about: Its help, as argparse takes it (``%%`` for a percent sign), without its default.
+        metavar: Name of its value in the help.
+        parse: Convert the text of its value; raises ArgumentTypeError.
+        default: Its value if it is not given.
+        choices: The values it may have; the first is the default.
+        repeats: Whether it may be given several times; its value is a list.
+        is_required: Whether one with dashes must be given.
+        group: Title of its group in the help, EITHER, or '' for none.
+        more: Further arguments of `add_argument`.
+    """
+
+    name: str
+    about: str = ""
+    metavar: str = ""
+    parse: Callable[[str], Any] = str
+    default: Any = ""
+    choices: Sequence[str] = ()
+    repeats: bool = False
+    is_required: bool = False
+    group: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def add_to(self, parser: Any) -> None:
+        """Add the argument to a parser or a group of one."""
+        if self.name.startswith("--") and not (self.metavar or self.choices):
+            parser.add_argument(self.name, action="store_true", help=self.about)
+            return
+        about = self.about + ("; may repeat" if self.repeats else "")
+        default = self.choices[0] if self.choices else [] if self.repeats else self.default
+        about += "; default: %(default)s" if default and not self.choices else ""
+        how: dict[str, Any] = {"action": "append" if self.repeats else "store", "default": default, "help": about}
+        how |= {"required": self.is_required} if self.name.startswith("--") else {}
+        how |= {"choices": self.choices} if self.choices else {"metavar": self.metavar, "type": self.parse}
+        parser.add_argument(self.name, **how, **self.more)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Attributes:
+        name: Its name.
+        function: What it calls with the parsed arguments, as 'module:function' in this folder.
+        about: Its help: a sentence.
+        example: Arguments of an example.
+        options: Its arguments.
+        interrupted: What Ctrl-C prints.
+        lasts: Whether it goes on when its output is closed.
+        presets: Further values for its function.
+    """
+
+    name: str
+    function: str
+    about: str = ""
+    example: str = ""
+    options: Sequence[Option] = ()
+    interrupted: str = "stopped."
+    lasts: bool = True
+    presets: Mapping[str, Any] = field(default_factory=dict)
+
+    def add_to(self, commands: Any) -> None:
+        """Add the command to the parser of all commands."""
+        epilog = f"{EXAMPLE}pairmill {self.name} {self.example}".rstrip()
+        parser = commands.add_parser(self.name, description=self.about, epilog=epilog, allow_abbrev=False)
+        groups = {"": parser}
+        for each in self.options:
+            if each.group not in groups:
+                is_either = each.group == EITHER
+                made = parser.add_mutually_exclusive_group() if is_either else parser.add_argument_group(each.group)
+                groups[each.group] = made
+            each.add_to(groups[each.group])
+        lake = os.environ.get("PAIRMILL_LAKE") or "lake"
+        parser.set_defaults(command=self.function, parser=parser, interrupted=self.interrupted, lasts=self.lasts,
+                            lake=lake, **self.presets)  # fmt: skip
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -6,7 +6,7 @@ from rich.table import Table
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.api.answer_types import FunnelStep
-from pairmill.flows.command.terminal import DEMO, shown, table
+from pairmill.flows.command.terminal import DEMO, print_notes, shown, table
 from pairmill.flows.run.outcome import Outcome
 
 
@@ -26,8 +26,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
         console.print(f"rule    {shown(rule)}: {shown(keep)}")
     for pair in found.samples:
         console.print(_pair(pair, found.demo_weights))
-    for note in notes:
-        console.print(f"[yellow]note:[/] {shown(note)}")
+    print_notes(console, notes)
     if found.report:
         console.print(f"\nreport  {shown(found.report)}")
     if dataset.n_pairs:

@@ -39,6 +39,7 @@ def demo(args: Namespace) -> int:
         left_out = "the rules 'complexity' and 'action' and mined tags are left out"
         screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
         args.set = [*WITHOUT_PARSER, *args.set]
+    args.dry_run, args.retry, args.models = False, "", "recipe"
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)
     screen.print(f"pages   {shown(world / 'pages')}")

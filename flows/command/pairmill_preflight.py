@@ -10,7 +10,7 @@ from rich.console import Console
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.pairmill_run import compute_of
-from pairmill.flows.command.terminal import console, shown, table
+from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.preflight.preflight import Preflight
 from pairmill.flows.preflight.preflight import preflight as forecast
 from pairmill.flows.run.settings import load_recipe
@@ -68,8 +68,7 @@ def _print(found: Preflight, screen: Console) -> None:
     screen.print(whole)
     dropped = [f"{shown(s.rule)} {s.n_dropped / s.n_in:.1%}" for s in found.sentences if s.n_in]
     screen.print(f"\nsentences, shares dropped in the sample: {', '.join(dropped)}")
-    for note in found.notes:
-        screen.print(f"[yellow]note:[/] {shown(note)}")
+    print_notes(screen, found.notes)
 
 
 def _ends(found: Range, form: str) -> str:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
-from pairmill.flows.command.terminal import DEMO, console, shown
+from pairmill.flows.command.terminal import DEMO, console, print_notes, shown
+from pairmill.flows.command.version_commands import export_shown
 from pairmill.flows.run.settings import captions_recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -56,8 +58,7 @@ def recaption(args: Namespace) -> int:
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
     by = f", by [yellow]{MARK}[/]" if by_demo else ""
     screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}{by}")
-    for note in notes:
-        screen.print(f"[yellow]note:[/] {shown(note)}")
+    print_notes(screen, notes)
     if faults:
         reasons = Counter()
         for fault in faults:
@@ -67,25 +68,12 @@ def recaption(args: Namespace) -> int:
     if args.to:
         others = [f"{n:,} {status}" for status, n in statuses.items() if status != "ok"]
         also = f"; left out, as they stand in the lake: {', '.join(others)}" if others else ""
-        screen.print(shown(f"{_export(screen, args, version)}{also}"))
+        text = "caption" if args.format == "webdataset" else "text1"
+        with create_or_open(args.lake) as lake:
+            place = "captions", version, args.to, args.format
+            said = export_shown(screen, lake, place, "captions", text=text, grow=True)
+        screen.print(shown(f"{said}{also}"))
     return 0
-
-
-def _export(screen: Console, args: Namespace, version: int) -> str:
-    """Export the captions to the folder that they have, and describe the export."""
-    from pairmill.catalog.lake.opening import create_or_open
-    from pairmill.flows.command.display import Display
-    from pairmill.tasks.release.export.export import export
-    from pairmill.tasks.run.place.progress import Progress
-
-    text = "caption" if args.format == "webdataset" else "text1"
-    with create_or_open(args.lake) as lake, Display(screen) as display:
-
-        def show(done: int, total: int) -> None:
-            display.progress(Progress("export captions", done, total, "captions"))
-
-        found = export(lake, "captions", version, args.to, args.format, progress=show, text=text, grow=True)
-    return f"{found.uri}: {found.rows:,} captions in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
 
 
 def _print_first(screen: Console, found: "CaptionOutcome") -> None:

@@ -1,4 +1,4 @@
-"""Implement `pairmill recipe`: print a recipe's file, and the JSON schema of all recipes."""
+"""Implement `pairmill recipe`: print a recipe's file, or the JSON schema of all recipes."""
 
 import json
 import sys
@@ -12,20 +12,19 @@ from pairmill.catalog.recipe.recipe import find_file, load, recipe_schema, setti
 from pairmill.flows.run.settings import RECIPES
 
 
-def show(args: Namespace) -> int:
+def recipe(args: Namespace) -> int:
     """Print a recipe's file as it is; of one that extends another, all settings that a run would use.
 
     Raises BadRecipe if the recipe is missing or not valid.
     """
+    if args.what == "schema":
+        print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
+        return 0
+    if not args.recipe:
+        args.parser.error("the following arguments are required: RECIPE")
     load(args.recipe, None, RECIPES)
     text = Path(find_file(args.recipe, RECIPES)).read_text(encoding="utf-8")
     if EXTENDS in (yaml.safe_load(text) or {}):
         text = yaml.safe_dump(settings_of(args.recipe, RECIPES), sort_keys=False, allow_unicode=True, width=120)
     sys.stdout.write(text)
-    return 0
-
-
-def schema(args: Namespace) -> int:
-    """Print the JSON schema of recipe files."""
-    print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
     return 0

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
-from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.run import nothing_to_do
 from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.model_size import AN_EXAMPLE
+from pairmill.flows.run.progress_text import unit_of
+from pairmill.flows.run.run_inputs import inputs_digest
 from pairmill.flows.run.run_recipe import Curated, curate_anew, last_result
 from pairmill.flows.run.settings import Compute, load_recipe, notes_on
 
 if TYPE_CHECKING:
+    from pairmill.catalog.lake.lake import Lake
+    from pairmill.flows.run.survey import Pending
     from pairmill.tasks.run.session import Session
 
 
@@ -74,17 +79,41 @@ def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
 def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     """Print the pending work of each step and write nothing; a missing lake counts as an empty one."""
     from pairmill.catalog.lake.opening import create_or_open
-    from pairmill.flows.command.pending_text import print_pending
     from pairmill.flows.run.run_start import resolve_sources
 
-    sources = resolve_sources(recipe, args.source)
+    sources = list(resolve_sources(recipe, args.source))
     with TemporaryDirectory(prefix="pairmill-dry-run-") as folder:
         exists = Path(args.lake).expanduser().exists()
         if not exists:
             create_or_open(f"{folder}/lake").close()
         with create_or_open(args.lake if exists else f"{folder}/lake", read_only=True) as lake:
-            print_pending(lake, recipe, list(sources), screen)
+            notes = nothing_to_do.notes_if_nothing_is_pending(lake, recipe, inputs_digest(recipe, sources))
+            found, notes = _survey(lake, recipe, sources) if notes is None else ([], notes)
+    title = f"\npending for recipe {recipe.name}"
+    pending = table(title, ["step"], ["pending"], ["", ""])
+    for each in found:
+        number = f"{each.rows:,}" if each.rows else "·"
+        pending.add_row(shown(each.work), number, unit_of(each.rows, each.unit) if each.rows else "", shown(each.due))
+    screen.print(pending if found else escape(title))
+    if not any(each.rows for each in found):
+        screen.print("nothing is pending: a run would do no work.")
+    print_notes(screen, notes)
     return 0
+
+
+def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
+    """Count the pending work of each step; return the counts and the notes."""
+    from pairmill.catalog.lake.without_pandas import work_without_pandas
+    from pairmill.catalog.write.import_scores import with_imported
+    from pairmill.catalog.recipe.plan import compile_plan
+    from pairmill.flows.run.settings import resolve_source
+    from pairmill.flows.run.survey import survey  # all steps, 1 s
+    from pairmill.tasks.run.place import identity
+
+    work_without_pandas()
+    plan, _ = identity.with_scorers(compile_plan(recipe))
+    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources])
+    return seen.found, seen.notes
 
 
 def compute_of(args: Namespace) -> Compute:

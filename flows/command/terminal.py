@@ -7,7 +7,7 @@ become visible (``\u001b``), and rich's markup is escaped.
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
@@ -95,6 +95,12 @@ def console() -> Console:
 def shown(value: object) -> str:
     """Escape data for a line of markup: it stays one line, and neither markup nor control codes take effect."""
     return escape(visible(str(value)).replace("\r", "\\u000d").replace("\n", "\\u000a"))
+
+
+def print_notes(screen: Console, notes: Iterable[str]) -> None:
+    """Print the notes on a run, a line each."""
+    for note in notes:
+        screen.print(f"[yellow]note:[/] {shown(note)}")
 
 
 def cell(value: object) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.recipe.recipe import changed
-from pairmill.flows.command.arguments import GROUPS, parser
 from pairmill.flows.command.cli import main
+from pairmill.flows.command.commands import commands_by_group, parser
 from pairmill.flows.run.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
@@ -67,7 +67,7 @@ def test_without_a_command_the_help_is_shown(capsys):
 
 def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys):
     (commands,) = (action.choices for action in parser()._actions if isinstance(action.choices, dict))
-    assert sorted(commands) == sorted(name for group in GROUPS.values() for name in group)
+    assert sorted(commands) == sorted(each.name for group in commands_by_group().values() for each in group)
     for name, command in commands.items():
         _, example = command.format_help().split("example: pairmill ")
         assert parser().parse_args(shlex.split(example)).command and example.startswith(name)

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.cli import main
+from pairmill.flows.command.commands import parser
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.run.model_size import AN_EXAMPLE, ModelSize, check_sizes, parse_size
 from pairmill.flows.run.settings import Compute

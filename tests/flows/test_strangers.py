@@ -17,7 +17,7 @@ from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
-from pairmill.flows.command.run_parameters import check_unsigned
+from pairmill.flows.command.pairmill_up import check_unsigned
 from pairmill.flows.run.run_start import resolve_sources
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.ban_list import BanList

@@ -61,6 +61,6 @@ def test_every_answer_forbids_what_is_not_of_this_server(small_pages: Pages, pat
 
 
 def test_starting_imports_neither_torch_nor_pandas_nor_ray():
-    code = "import pairmill.flows.browse.application, pairmill.flows.command.pairmill_browse, sys; print(*sys.modules)"
+    code = "import pairmill.flows.browse.application, pairmill.flows.command.lake_commands, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pandas", "ray", "prefect", "transformers", "faiss"} & set(done.stdout.split())

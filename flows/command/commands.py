@@ -1,0 +1,276 @@
+"""Declare all commands of the command line: what each calls, its help, an example, its options."""
+
+import inspect
+from dataclasses import replace
+
+from pairmill.flows.api.opened_lake import OpenLake
+from pairmill.flows.api.question import Question, questions_of
+from pairmill.flows.command.command_parser import EITHER, Command, CommandParser, Option, ShowVersion
+from pairmill.flows.command.option_types import (
+    above_0,
+    amount,
+    cost,
+    from_0,
+    model_sizes,
+    network,
+    numbers,
+    sample_size,
+    share,
+    worker_count,
+)
+
+GOES_ON = "stopped. What was finished is committed; the same command again goes on from there."
+
+
+def _grouped(title: str, *options: Option) -> tuple[Option, ...]:
+    """Return options that the help lists below a title of their own."""
+    return tuple(replace(each, group=title) for each in options)
+
+
+RECIPE = Option("recipe", "a recipe (folder, captions, 15m, 30m, 100m, demo) or a YAML file", "RECIPE")
+DATASET = Option("dataset", "a dataset version, or the newest of a name", "NAME[@V]")
+LAKE = Option("--lake", "the lake's folder or its lake.yaml; default PAIRMILL_LAKE, then lake/ (now %(default)s)",
+              "DIR")  # fmt: skip
+SOURCE = Option("--source", "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE", "URI",
+                repeats=True)  # fmt: skip
+MODELS = Option("--models", "'demo' swaps in the small models that ship", choices=("recipe", "demo"))
+SET = Option("--set", "override a setting of the recipe: --set balance.cap=20", "KEY=VALUE", repeats=True)
+TEXT_OR_JSON = Option("--format", "json: one object, for scripts", choices=("table", "json"))
+ROWS = ("table", "csv", "spreadsheet", "json")
+NO_FORMULA = "spreadsheet: CSV in which no text can be a formula"
+FILES = ("webdataset", "parquet", "texts")
+ABOUT_FILES = "webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; texts: the same without"
+
+COMPUTE = (
+    *_grouped(
+        "where it runs; any choice gives the same dataset",
+        Option("--workers", "worker processes; 0 means one per CPU", "N", worker_count, 0),
+        Option("--model", "a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, on a cluster's GPUs of one kind "
+               "captioner:accelerator=H100, or behind endpoints "
+               "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6", "NAME:SIZES", model_sizes,
+               repeats=True),
+        Option("--max-cost", "the most that generated texts may cost, by the prices of --model", "SUM", cost, 0.0),
+        Option("--metrics", "serve the run's metrics to Prometheus; a port alone is loopback's", "[HOST:]PORT"),
+        Option("--ray", "a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here", "ADDRESS"),
+        Option("--allow-address", "also fetch from this private network, such as 10.1.0.0/16", "CIDR", network,
+               repeats=True),
+    ),
+    *_grouped(
+        "where it stops, at a commit; the same command again goes on",
+        Option("--max-hours", "the most hours by the clock", "N", amount, 0.0),
+        Option("--max-gpu-hours", "the most hours of work on GPUs, times the GPUs of a worker", "N", amount, 0.0),
+        Option("--max-rows", "the most rows written, over all tables", "N", amount, 0.0),
+        Option("--max-gigabytes", "the most gigabytes written to the lake", "N", amount, 0.0),
+        Option("--wait", "wait so long while another run writes to the lake", "MINUTES", amount, 0.0),
+        Option("--stall-minutes", "end workers of a stage that finishes no row for so long", "N", amount, 60),
+    ),
+    Option("--log-format", "json: on standard error one object a line, of the workers too, and no progress bars; "
+           "the result stays on standard output", choices=("text", "json")),
+)  # fmt: skip
+REMOVAL = (
+    Option("--dry-run", "only say what would go"),
+    Option("--yes", "do not ask"),
+    Option("--report", "also write the report of the removal, as JSON", "FILE"),
+    LAKE,
+)
+
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    "curate": (
+        Command("demo", "pairmill_demo:demo", "Make a small world of pages and curate it, in a minute.",
+                "--to first-try", (
+            Option("--to", "a new folder for the pages and the lake", "DIR", default="pairmill-demo"),
+            SET, *COMPUTE,
+        ), interrupted=GOES_ON),
+        Command("preflight", "pairmill_preflight:preflight",
+                "Run a sample, and forecast yield, time, disk, memory and cost of a run.",
+                "30m --source pages --sample 2000", (
+            RECIPE,
+            Option("--sample", "pictures to run, 50 to 5000", "N", sample_size, 5000),
+            SOURCE, LAKE, MODELS, SET, *COMPUTE, TEXT_OR_JSON,
+        )),
+        Command("run", "pairmill_run:run", "Curate a dataset in this process.", "30m --source pages --lake lake", (
+            Option("--dry-run", "count what is pending, by step, and do no work", group=EITHER),
+            Option("--retry", "first retry what is quarantined for this reason; then only --source is read", "REASON",
+                   group=EITHER),
+            RECIPE, SOURCE, LAKE, MODELS, SET, *COMPUTE,
+        ), interrupted=GOES_ON),
+        Command("recaption", "pairmill_recaption:recaption",
+                "Caption every picture of a folder or lake, by the recipe captions.", "--source photos --to captions", (
+            Option("recipe", "use this recipe's first captioner, without its rules", "RECIPE", default="captions",
+                   more={"nargs": "?"}),
+            SOURCE, LAKE, MODELS, SET,
+            Option("--to", "also export the captions, to a folder or s3://bucket/prefix", "URI"),
+            Option("--format", f"{ABOUT_FILES}; default: webdataset", choices=FILES),
+            Option("--retry", "retry the pictures quarantined for this reason", "REASON"),
+            Option("--approve-first", "show the first 200 captions and ask whether to continue"),
+            *COMPUTE,
+        ), interrupted=GOES_ON),
+    ),
+    "look": (
+        Command("browse", "lake_commands:browse", "Show a lake in a web browser on this machine.", "--lake lake", (
+            Option("--port", "port on 127.0.0.1; 0 takes any free one", "N", worker_count, 8765), LAKE,
+        )),
+        Command("report", "version_commands:report", "Write the HTML report of a dataset version.", "30m@3 --open", (
+            DATASET,
+            Option("--to", "also copy it to a file or folder", "FILE"),
+            Option("--open", "show it in a web browser"), LAKE,
+        ), lasts=False),
+    ),
+    "versions": (
+        Command("recut", "pairmill_recut:recut", "Publish a version by other rules, from the scores that are there.",
+                "30m@3 --set balance.cap=20", (
+            replace(DATASET, about="the version whose recipe is changed"),
+            Option("--set", "a rule, balance.cap, association.max_uses or .at_least", "KEY=VALUE", repeats=True),
+            Option("--name", "publish under this name; default: the version's", "NAME"),
+            Option("--dry-run", "publish nothing; show needs, rates of rules and marginal images"), LAKE, TEXT_OR_JSON,
+        )),
+        Command("import-scores", "version_commands:import_file",
+                "Take other people's scores of pictures into the lake, for rules to read.",
+                "laion.parquet --key url --name aesthetic", (
+            Option("file", "a Parquet file with a column that names pictures, and numbers", "FILE"),
+            Option("--key", "the column of names", choices=("sha256", "image_id", "url"), is_required=True),
+            Option("--name", "the name under which rules read the score", "NAME", is_required=True),
+            Option("--column", "the column of numbers; default: --name", "COLUMN"), LAKE, TEXT_OR_JSON,
+        )),
+        Command("diff", "pairmill_diff:diff", options=(
+            Option("--fail-if", 'exit with status 1 if "lost > 5%%" or the like; gained, lost or changed', "CONDITION",
+                   repeats=True),
+        )),
+        Command("calibrate", "pairmill_calibrate:calibrate", options=(
+            Option("--draw", "draw N pairs into a CSV, to be judged", "N", above_0, 0),
+            Option("--to", "where --draw writes; default: labels.csv", "FILE"),
+            Option("--labels", "read verdicts of a CSV that --draw wrote", "FILE"),
+        )),
+        Command("export", "version_commands:write_export", "Export a dataset as tars or Parquet.",
+                "30m --to out/tars", (
+            DATASET,
+            Option("--to", "a new folder or s3://bucket/prefix", "URI", is_required=True),
+            Option("--format", f"{ABOUT_FILES}; realsyn: its five columns, by address; llava: JSON of conversations; "
+                   "obelics: interleaved documents; default: webdataset",
+                   choices=(*FILES, "realsyn", "llava", "obelics")),
+            Option("--captions", "all: a column with every captioner's text", choices=("chosen", "all")),
+            Option("--text", "the text of a sample: a column; by chance: 'random(text1..text3, syn_text * 2)'; or a "
+                   "sample for each: 'each(text1..text3)'", "TEXT", default="text1"),
+            Option("--shuffle", "shuffle the whole dataset over the files; equal seeds give equal files", "SEED",
+                   from_0, None),
+            Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
+            Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),
+            LAKE,
+        )),
+        Command("tag", "version_commands:tag", "Name a dataset version; NAME@TAG then means it.", "30m@3 release-1", (
+            DATASET,
+            Option("name", "such as release-1; the dataset's own", "TAG"),
+            Option("--remove", "remove this name of the version instead"), LAKE,
+        )),
+        Command("drop", "removals:drop", "Delete a dataset version; scores and exports stay.", "30m@2", (
+            Option("dataset", "the very version, by its number", "NAME@V"), *REMOVAL,
+        )),
+    ),
+    "operate": (
+        Command("doctor", "pairmill_doctor:doctor", "Test this machine or a Ray cluster, and name the remedies.",
+                "30m", (
+            Option("recipe", "also look for this recipe's models", "RECIPE", more={"nargs": "?"}),
+            Option("--ray", "examine each machine of a Ray cluster instead; 'auto' finds this machine's", "ADDRESS"),
+            SOURCE, LAKE, MODELS, SET, Option("--format", NO_FORMULA, choices=ROWS),
+        ), lasts=False),
+        Command("check", "lake_commands:check", "Compare a lake's rows with its files.", "--lake lake --repair", (
+            Option("--deep", "also hash every picture, and look for contents that were scored twice"),
+            Option("--repair", "make again what is damaged, remove what is doubled, finish removals"),
+            Option("--lose-rows", "let --repair remove rows that nothing can make again"), LAKE,
+        ), interrupted="stopped. The same command again starts over; what it repaired is committed."),
+        Command("maintain", "lake_commands:maintain", "Join small files, remove what nobody needs.", "--lake lake", (
+            Option("--days", "keep snapshots of these days; dataset versions always stay", "N", above_0, 7), LAKE,
+        ), interrupted="stopped. The same command again goes on from there."),
+        Command("takedown", "removals:takedown", "Remove pictures or documents from a lake, and keep them out.",
+                "--domain example.org --dry-run --lake lake", (
+            Option("--url", "a picture's or document's address; with a slash at its end, all below it", "URL",
+                   repeats=True),
+            Option("--domain", "a host, with its subdomains", "HOST", repeats=True),
+            Option("--image", "this very picture", "FILE", repeats=True),
+            Option("--like", "pictures that look like this one; lists them", "FILE"),
+            Option("--document", "a document, by its id", "ID", repeats=True),
+            Option("--reason", "stands in the report", "TEXT", default="asked by the owner"),
+            REMOVAL[0],
+            Option("--yes", "do not ask; with --like, N is the number of pictures that it listed", "N", int, None,
+                   more={"nargs": "?", "const": -1}),
+            *REMOVAL[2:],
+        ), interrupted="stopped. The same command again, or `pairmill maintain`, finishes it."),
+        Command("forget", "removals:forget",
+                "Remove the scores of one scorer from a lake, after saying what they decide.",
+                "--scorer 5d059c78 --dry-run --lake lake", (
+            Option("--scorer", "its digest in `scorers`, or how it begins", "DIGEST", is_required=True), *REMOVAL,
+        ), interrupted="stopped. If the scores are gone, `pairmill maintain` finishes it."),
+        Command("up", "pairmill_up:up", "Start Prefect's server, and serve the deployments there.",
+                "--once curate/demo", (
+            Option("--port", "of the server; default: PREFECT_SERVER_API_PORT, else 4200, or a free one", "N", above_0,
+                   0),
+            LAKE,
+            Option("--once", "run this deployment (curate/demo), show its outcome, and stop", "DEPLOYMENT"),
+            *_grouped("with --once, for that run", SOURCE, MODELS, SET),
+        ), interrupted=GOES_ON),
+    ),
+    "set up": (
+        Command("recipe", "pairmill_recipe:recipe", "Print a recipe, or the JSON schema of all recipes.", "show 30m", (
+            Option("what", "show: a recipe, to start one of your own from; schema: by it editors complete and check "
+                   "recipes", choices=("show", "schema")),
+            replace(RECIPE, more={"nargs": "?"}),
+        ), lasts=False),
+        Command("mcp", "lake_commands:mcp",
+                "Answer an agent about a lake by the Model Context Protocol, over stdin and stdout.", "--lake lake",
+                (LAKE,)),
+        Command("completion", "completion:completion", "Print a shell's code for completion at Tab.", "bash", (
+            Option("shell", 'bash, zsh: eval "$(pairmill completion bash)"', choices=("bash", "zsh", "fish")),
+        ), lasts=False),
+    ),
+}  # fmt: skip
+
+# Name of the value in the help, and parser, of the questions' arguments.
+VALUES = {"dataset": ("NAME[@V]", str), "names": ("NAMES.txt", str), "query": ("SQL", str), "wrong": ("SHARE", share),
+          "confidence": ("SHARE", share), "candidates": ("NUMBERS", numbers), "most": ("N", above_0)}  # fmt: skip
+
+
+def commands_by_group() -> dict[str, list[Command]]:
+    """Return all commands by the heading under which the help lists them, with those of questions to a lake."""
+    asked = {each.command: each for each in questions_of(OpenLake) if each.command}
+    found: dict[str, list[Command]] = {}
+    for group, commands in COMMANDS.items():
+        found[group] = [_asking(asked.pop(each.name), each) if each.name in asked else each for each in commands]
+    found["look"] += [_asking(each, Command(name, "ask:ask")) for name, each in asked.items()]
+    return found
+
+
+def _asking(asked: Question, of: Command) -> Command:
+    """Return the command of a question: help, example and arguments follow from the method that answers."""
+    forms = ROWS if asked.is_list else ("table", "json")
+    about = f"{NO_FORMULA}; schema: that of the JSON" if asked.is_list else "schema: that of the JSON"
+    options = [_argument(each, asked) for each in asked.parameters]
+    options += [LAKE, Option("--format", about, choices=(*forms, "schema")), *of.options]
+    example = asked.example.removeprefix(f"pairmill {asked.command}").strip()
+    presets = {"question": asked}
+    return replace(of, about=asked.about, example=example, options=options, lasts=False, presets=presets)
+
+
+def _argument(of: inspect.Parameter, asked: Question) -> Option:
+    """Return an argument of a method: required ones are positional, unless they are among the question's options."""
+    about, is_required = asked.help_of(of.name), of.default is of.empty
+    about = about[:1].lower() + about[1:].rstrip(".").replace("%", "%%")
+    if of.annotation is bool:
+        return Option(f"--{of.name.replace('_', '-')}", about)
+    metavar, parse = VALUES.get(of.name, (of.name.upper(), str))
+    name = of.name if is_required and of.name not in asked.options else f"--{of.name}"
+    return Option(name, about, metavar, parse, None if is_required else of.default, is_required=is_required)
+
+
+def parser() -> CommandParser:
+    """Build the parser of all commands."""
+    top = CommandParser(prog="pairmill", description="Curate image-text datasets from web documents.")
+    top.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
+    parsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", help="one of those below")
+    found, lines = commands_by_group(), []
+    width = max(len(each.name) for commands in found.values() for each in commands) + 2
+    for group, commands in found.items():
+        lines += [f"{group}:", *(f"  {each.name:<{width}}{each.about.rstrip('.')}" for each in commands), ""]
+        for each in commands:
+            each.add_to(parsers)
+    top.epilog = "\n".join([*lines, "`pairmill COMMAND --help` shows a command's options and an example."])
+    return top

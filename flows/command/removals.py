@@ -1,0 +1,211 @@
+"""Implement `takedown`, `forget` and `drop`: say what goes, ask, remove it, say what was done, write the report."""
+
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.upkeep.forgotten_scorer import datasets_made_with, forgettable
+from pairmill.catalog.upkeep.takedown_record import near_hash
+from pairmill.catalog.upkeep.taken_items import Subject
+from pairmill.catalog.write.version_names import version_names
+from pairmill.flows.api.opened_lake import OpenLake
+from pairmill.flows.run.outcome import report_path, reports_folder
+from pairmill.tasks.upkeep import removal
+
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Dataset, Forgettable
+
+SHOWN = 20
+_ID = re.compile(r"[0-9a-f]{32}")
+_HOST = re.compile(r"[A-Za-z0-9.-]+")
+
+
+def takedown(args: Namespace) -> int:
+    """Remove pictures and documents, with all that is made from them, and keep them out."""
+    check_is_lake(args.lake)
+    subject, hashes = _subject(args)
+    with create_or_open(args.lake) as lake:
+        if args.like:
+            subject = _like(lake, subject, hashes[0], args)
+        taken, versions = removal.preview(lake, subject)
+        counts = (
+            f"{taken.documents:,} documents, {taken.pictures:,} pictures in {taken.images:,} places, "
+            f"{taken.sentences:,} sentences, fused texts of {taken.fused:,} other pictures"
+        )
+        going = [counts, *(f"amends {dataset}@{version}" for dataset, version in versions)]
+        question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
+        done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
+        return _remove(args, going, question, done, _taken_down)
+
+
+def forget(args: Namespace) -> int:
+    """Remove the scores of one scorer, after saying what can no longer be evaluated."""
+    check_is_lake(args.lake)
+    with create_or_open(args.lake, read_only=args.dry_run) as lake:
+        found = forgettable(lake, args.scorer)
+        going = _forgotten(found, datasets_made_with(lake, found))
+        question = "remove these scores for good?"
+        return _remove(args, going, question, lambda: removal.forget(lake, found.digest)[1], _erased)
+
+
+def drop(args: Namespace) -> int:
+    """Delete a version's published rows after its exact name is confirmed."""
+    check_is_lake(args.lake)
+    with create_or_open(args.lake) as lake:
+        dataset = _exactly(lake, args.dataset)
+        about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
+        exports = [f"export {uri} ({format}, {rows:,} pairs)"
+                   for uri, format, rows in OpenLake(lake).exports(str(dataset))]  # fmt: skip
+        stays = ["documents, pictures and scores, for other versions and the next run", *exports]
+        report = report_path(lake.uri, dataset)
+        stays += [f"report {report}"] if report.exists() else []
+        going = [f"{dataset}: {about}. What is dropped cannot be put back.", *(f"stays: {line}" for line in stays)]
+
+        def dropped(report: dict[str, Any]) -> Iterator[str]:
+            n = report["rows"]
+            rows = f"{n['pairs']:,} pairs, {n['decisions']:,} decisions and its funnel"
+            yield f"dropped {dataset}: {rows}; a later run makes a version of another number"
+
+        remove = partial(removal.drop, lake, lambda: _exactly(lake, args.dataset))
+        return _remove(args, going, f"write {dataset} to drop it:", remove, dropped, (str(dataset).lower(),))
+
+
+def _remove(
+    args: Namespace,
+    going: Iterable[str],
+    question: str,
+    remove: Callable[[], dict[str, Any]],
+    done: Callable[[dict[str, Any]], Iterable[str]],
+    answers: tuple[str, ...] = ("y", "yes"),
+) -> int:
+    """Print what goes, then remove it if that is confirmed; print what was done, and write the report.
+
+    Raises PairmillError if the answer is another one, or nobody is there to ask.
+    """
+    for line in going:
+        print(visible(line), flush=True)
+    if args.dry_run:
+        return 0
+    if args.yes in (None, False):
+        is_asked = sys.stdin.isatty()
+        if is_asked:
+            print(question, end=" ", flush=True)
+        if not is_asked or sys.stdin.readline().strip().removesuffix(".").lower() not in answers:
+            raise PairmillError("nothing was removed. Look at `--dry-run`, then add --yes.")
+    report = remove()
+    for line in done(report):
+        print(visible(line), flush=True)
+    if args.report:
+        text = json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        Path(args.report).write_text(text, encoding="utf-8")
+        print(visible(f"report: {args.report}"))
+    return 0
+
+
+def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
+    """Return what the options name, and the perceptual hash of the file of ``--like``."""
+    for document in args.document:
+        if not _ID.fullmatch(document):
+            raise PairmillError(
+                f"--document {document}: a document's id has 32 hex digits; `pairmill why URL` shows it."
+            )
+    for host in args.domain:
+        if not _HOST.fullmatch(host):
+            raise PairmillError(f"--domain {host}: name a host such as example.org; --url takes addresses.")
+    pictures = tuple(content_id(_bytes(file)) for file in args.image)
+    hashes: tuple[int, ...] = ()
+    if args.like:
+        from pairmill.ops.ban_list import perceptual_hash
+
+        found = perceptual_hash(_bytes(args.like))
+        if found is None:
+            raise PairmillError(f"--like {args.like}: this file is no picture that can be decoded.")
+        hashes = (found,)
+    subject = Subject(tuple(args.url), tuple(args.domain), pictures, tuple(args.document))
+    if subject == Subject() and not hashes:
+        raise PairmillError("say what goes: --url, --domain, --image, --like or --document.")
+    return subject, hashes
+
+
+def _bytes(file: str) -> bytes:
+    """Return a file's bytes."""
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise PairmillError(f"{file}: {error.strerror or error}. Name a picture's file.") from error
+
+
+def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
+    """List the pictures that look like the given one, and add them to the subject.
+
+    Raises PairmillError if ``--yes`` does not name their number.
+    """
+    from pairmill.ops.ban_list import NEAR_BITS
+
+    found = near_hash(lake, phash, NEAR_BITS)
+    for sha256, url, bits in found[:SHOWN]:
+        print(visible(f"{sha256}  {bits} of 64 bits differ  {url}"))
+    if len(found) > SHOWN:
+        print(f"and {len(found) - SHOWN:,} more")
+    if not args.dry_run and args.yes != len(found):
+        raise PairmillError(f"{len(found):,} pictures look like {args.like}. Look at them in `pairmill browse`, then "
+                            f"say --yes {len(found)}.")  # fmt: skip
+    return Subject(subject.urls, subject.hosts, (*subject.pictures, *(row[0] for row in found)), subject.documents)
+
+
+def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
+    """Yield lines that say what goes: rows by table, versions that read them, recipes that make them again."""
+    rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
+    yield f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB"
+    for version, steps in found.versions:
+        lost = f"{', '.join(steps)} can no longer be evaluated" if steps else "no rule reads these scores"
+        yield f"{version}: {lost}; its pairs and decisions stay"
+    if not found.versions:
+        yield "no published version was made with it"
+    for name in again:
+        yield f"the next run of {name} makes these scores again, if its recipe still asks for them"
+    if found.made_from_it:
+        yield f"made from it, and kept: {', '.join(found.made_from_it)}"
+
+
+def _exactly(lake: Lake, spec: str) -> "Dataset":
+    """Return the dataset for NAME@VERSION. Raise PairmillError for any other way to name it, or if it has a name."""
+    dataset = OpenLake(lake).dataset(spec).version
+    if spec != str(dataset):
+        raise PairmillError(f"'{spec}' is {dataset} now, and may be another version tomorrow. Name the very version: "
+                            f"pairmill drop {dataset}")  # fmt: skip
+    if names := version_names(lake).get((dataset.name, dataset.version)):
+        raise PairmillError(f"{dataset} has the name '{names[0]}', by which others may cite it. To drop it all the "
+                            f"same, first run: pairmill tag {dataset} {names[0]} --remove")  # fmt: skip
+    return dataset
+
+
+def _taken_down(report: dict[str, Any]) -> Iterator[str]:
+    """Say what a takedown did, and what is left to the user."""
+    for each in report["versions"]:
+        yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
+    for export in report["exports"]:
+        yield (f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
+               f"--format {export['format']} --to {export['uri']}")  # fmt: skip
+    yield from _erased(report)
+
+
+def _erased(report: dict[str, Any]) -> Iterator[str]:
+    """Say how the bytes of removed rows were erased, and what could not be reached."""
+    done = report["erased"]
+    yield (f"erased: {done['rewritten']:,} files rewritten, {done['removed']:,} removed, {done['snapshots']:,} "
+           "snapshots expired; reports and caches are made again when asked for")  # fmt: skip
+    if done["why"]:
+        yield f"catalog not rewritten: {done['why']}. Close what reads the lake, then run `pairmill maintain`."
+    for place in report["not_reached"]:
+        yield f"not reached: {place}"
