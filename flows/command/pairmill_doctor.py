@@ -7,8 +7,8 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.flows.command.row_output import show
-from pairmill.flows.doctor.examinations import examine
-from pairmill.flows.machine.finding import Finding, Patient
+from pairmill.flows.doctor.examinations import EXAMINATIONS
+from pairmill.flows.machine.finding import Finding, Patient, run_checks
 
 NODE_COLUMNS = ["node", "CPUs", "GPUs", "has", "lacks"]
 COLUMNS = ["state", "check", "finding", "remedy"]
@@ -25,7 +25,7 @@ def doctor(args: Namespace) -> int:
         raise PairmillError("--source is for the machines of a cluster: add --ray ADDRESS, such as --ray auto.")
     patient = Patient(args.lake, _recipe(args))
     found: list[tuple[str, Finding]] = []
-    for name, finding in examine(patient):
+    for name, finding in run_checks(EXAMINATIONS, patient):
         found.append((name, finding))
         if args.format == "table":
             print(_line(name, finding), flush=True)

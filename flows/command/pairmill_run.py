@@ -104,8 +104,8 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
 def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.without_pandas import work_without_pandas
-    from pairmill.catalog.write.import_scores import with_imported
     from pairmill.catalog.recipe.plan import compile_plan
+    from pairmill.catalog.write.import_scores import with_imported
     from pairmill.flows.run.settings import resolve_source
     from pairmill.flows.run.survey import survey  # all steps, 1 s
     from pairmill.tasks.run.place import identity

@@ -1,10 +1,12 @@
-"""Declare a check of `pairmill doctor`, and what it finds."""
+"""Declare what the checks of a machine find, and run them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from pairmill.flows.user_error import user_message
 
 if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe
@@ -29,9 +31,11 @@ class Patient:
     recipe: Recipe | None = None
 
 
-@dataclass(frozen=True)
-class Examination:
-    """A named check: it yields its findings, and imports what it needs when it is called."""
-
-    name: str
-    examine: Callable[[Patient], Iterator[Finding]]
+def run_checks(checks: Mapping[str, Callable[[Any], Iterator[Finding]]], of: Any) -> Iterator[tuple[str, Finding]]:
+    """Yield each finding with the name of its check: an error of one is a finding, and the others still run."""
+    for name, check in checks.items():
+        try:
+            for finding in check(of):
+                yield name, finding
+        except Exception as error:
+            yield name, Finding("fail", user_message(error) or f"{type(error).__name__}: {error}")

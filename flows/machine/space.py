@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -42,25 +42,26 @@ def available(cgroup: Path) -> int:
 
 def disk(patient: Patient) -> Iterator[Finding]:
     """Yield a finding for each disk that a run writes to: of the lake, temporary files and downloaded models."""
+    location = locate(patient.lake)
+    yield from _disks({"the lake": Path(location.metadata).parent if location.on_s3 else Path(location.data_path)})
+
+
+def temporary_disks(_: object) -> Iterator[Finding]:
+    """Yield a finding for each disk of temporary files and downloaded models."""
+    yield from _disks({})
+
+
+def _disks(places: dict[str, Path]) -> Iterator[Finding]:
+    """Yield a finding for each disk that holds some of ``places``, by what they are for, temporary files or models."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    location = locate(patient.lake)
-    places = {
-        "the lake": Path(location.metadata).parent if location.on_s3 else Path(location.data_path),
-        "temporary files": Path(tempfile.gettempdir()),
-        "the cache of models": Path(HF_HUB_CACHE).expanduser(),
-    }
-    yield from disks(places)
-
-
-def disks(places: Mapping[str, Path]) -> Iterator[Finding]:
-    """Yield a finding for each disk that holds some of ``places``, by what they are for."""
+    models = Path(HF_HUB_CACHE).expanduser()
+    places = {**places, "temporary files": Path(tempfile.gettempdir()), "the cache of models": models}
     on_disk: dict[int, list[tuple[str, Path]]] = {}
     for name, place in places.items():
-        existing = _existing(place)
-        on_disk.setdefault(existing.stat().st_dev, []).append((name, existing))
-    for found in on_disk.values():
-        yield _judge_disk(found)
+        folder = existing(place)
+        on_disk.setdefault(folder.stat().st_dev, []).append((name, folder))
+    yield from map(_judge_disk, on_disk.values())
 
 
 def _judge_disk(found: list[tuple[str, Path]]) -> Finding:
@@ -76,6 +77,6 @@ def _judge_disk(found: list[tuple[str, Path]]) -> Finding:
     return Finding(state, text, "free some space, or name another disk by --lake, TMPDIR or HF_HOME")
 
 
-def _existing(place: Path) -> Path:
+def existing(place: Path) -> Path:
     """Return the nearest existing folder: ``place`` or one above it."""
     return next(folder for folder in (place, *place.absolute().parents) if folder.is_dir())

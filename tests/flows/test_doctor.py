@@ -18,10 +18,9 @@ from pairmill.catalog.write.lease import writing
 from pairmill.flows.command.cli import main
 from pairmill.flows.doctor import packages
 from pairmill.flows.doctor.credentials import hub_token, s3_credentials
-from pairmill.flows.machine.cuda_driver import Driver, ask_driver
 from pairmill.flows.machine.finding import Patient
+from pairmill.flows.machine.gpu_state import Driver, ask_driver, judge
 from pairmill.flows.machine.space import available
-from pairmill.flows.machine.torch_devices import judge
 from tests.worlds.shared import new_lake
 
 H100 = Driver((13, 0), ("NVIDIA H100 (80 GiB)", "NVIDIA H100 (80 GiB)"))

@@ -7,9 +7,8 @@ import pytest
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.machine import cluster_nodes
-from pairmill.flows.machine.cluster_nodes import NodeReport, check_nodes
+from pairmill.flows.machine.cluster_nodes import Expected, NodeReport, check_nodes, expected, node_state
 from pairmill.flows.machine.finding import Finding
-from pairmill.flows.machine.node_state import Expected, expected, node_state
 from pairmill.flows.run.settings import load_recipe
 
 HERE = expected("", (), None)

@@ -41,7 +41,7 @@ def test_amds_cards_count_where_torch_is_built_for_them(machine: Path, monkeypat
         (machine / "nodes" / str(node)).mkdir(parents=True)
         (machine / "nodes" / str(node) / "properties").write_text(f"cpu_cores_count 8\nsimd_count {units}\n")
     assert devices() == ()
-    monkeypatch.setattr(found, "_is_for_rocm", lambda: True)
+    monkeypatch.setattr(found, "torch_build", lambda: {"hip": "6.4"})
     assert devices() == ("0", "1")
 
 

@@ -4,6 +4,7 @@ This machine's GPUs are found without initialising CUDA, which breaks forks.
 """
 
 import os
+import runpy
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from itertools import takewhile
 from math import floor
 from pathlib import Path
+from typing import Any
 
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 
@@ -221,7 +223,7 @@ def _n_cards() -> int:
         return found
     if WSL.exists():  # also there for other makers' cards
         return _n_listed()
-    return _n_compute_nodes() if _is_for_rocm() else 0
+    return _n_compute_nodes() if torch_build().get("hip") else 0
 
 
 @cache
@@ -245,11 +247,11 @@ def _n_compute_nodes() -> int:
 
 
 @cache
-def _is_for_rocm() -> bool:
-    """Return whether the installed torch is built for AMD's cards, from its version file: importing it takes 3 s."""
+def torch_build() -> dict[str, Any]:
+    """Return what torch's version file sets, such as ``__version__``, ``cuda`` and ``hip``; {} without torch.
+
+    Importing torch would take 3 s.
+    """
     found = find_spec("torch")
     file = Path(found.origin).with_name("version.py") if found and found.origin else None
-    if file is None or not file.is_file():
-        return False
-    set_to = [line.partition("=")[2].strip() for line in file.read_text().splitlines() if line.startswith("hip")]
-    return any(value not in ("", "None") for value in set_to)
+    return runpy.run_path(str(file)) if file and file.is_file() else {}
