@@ -13,27 +13,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.browse import (
-    compare_routes,
-    gallery_routes,
-    item_routes,
-    judge_routes,
-    map_routes,
-    picture_routes,
-    report_routes,
-    rule_routes,
-)
+from pairmill.flows.browse import gallery_routes, item_routes, judge_routes, map_routes, version_routes
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.flows.browse.rendering import page
 from pairmill.flows.pages.renderer import FOLDER
-
-PLAIN = (
-    item_routes.routes, picture_routes.routes, rule_routes.routes, judge_routes.routes, compare_routes.routes,
-    report_routes.routes,
-)  # fmt: skip
 
 
 def application(
@@ -43,9 +29,9 @@ def application(
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     search = searching(opened)
     maps = PictureMaps(search)
-    opened.closing += [maps.close, search.close]
-    for routes in PLAIN:
-        app.include_router(routes(opened))
+    opened.closing.append(maps.close)
+    for rooms in (item_routes, version_routes, judge_routes):
+        app.include_router(rooms.routes(opened))
     app.include_router(gallery_routes.routes(opened, search, maps))
     app.include_router(map_routes.routes(opened, maps))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
@@ -53,7 +39,7 @@ def application(
     @app.get("/")
     def home() -> Response:
         """Lead to the newest dataset, or to all pictures of a lake without one."""
-        newest = next(iter(opened.versions()), None)
+        newest = opened.dataset_or_newest("")
         return RedirectResponse(f"/gallery?dataset={newest}" if newest else "/gallery", 303)
 
     @app.exception_handler(PairmillError)

@@ -4,11 +4,12 @@ import re
 from typing import Any
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from pairmill.flows.api.answer_types import Choice, ImageSet, SortOrder
 
 ID = re.compile(r"[0-9a-f]{32}")
+FILTERS = ("source", "domain", "language", "format", "tag", "status", "cluster", "group", "where")
 
 
 class Asked(BaseModel):
@@ -42,19 +43,15 @@ class Asked(BaseModel):
 
     @field_validator("cluster", "low", "high", "desc", mode="before")
     @classmethod
-    def _empty_is_absent(cls, value: Any) -> Any:
-        """Read an empty field of a form as an absent one."""
-        return (None if value == "" else value) if value != "on" else True
-
-    @field_validator("desc", mode="before")
-    @classmethod
-    def _absent_is_ascending(cls, value: Any) -> Any:
-        return False if value is None or value == "" else value
+    def _read_field(cls, value: Any, field: ValidationInfo) -> Any:
+        """Read an empty field of a form as its default, a ticked box as True."""
+        if value in ("", None):
+            return cls.model_fields[field.field_name or ""].default
+        return True if value == "on" else value
 
     def choice(self, among: tuple[str, ...] | None = None, sets: tuple[ImageSet, ...] = ()) -> Choice:
         """Return the images that are asked for; ``among`` are the results of a search, ``sets`` restrict them."""
-        names = ("fate", "source", "domain", "language", "format", "cluster", "group", "tag", "status", "score", "low",
-                 "high", "where")  # fmt: skip
+        names = (*FILTERS, "fate", "score", "low", "high")
         return Choice(**{name: getattr(self, name) for name in names}, among=among, sets=sets)
 
     @property
@@ -70,20 +67,8 @@ class Asked(BaseModel):
 
     def active(self) -> list[tuple[str, str, str]]:
         """Return (name, value, query without it) of each filter that restricts the gallery, other than the fate."""
-        plain = (
-            "source",
-            "domain",
-            "language",
-            "format",
-            "tag",
-            "status",
-            "cluster",
-            "group",
-            "where",
-            "words",
-            "like",
-        )
-        shown = [(n, str(getattr(self, n)), self.query(**{n: ""})) for n in plain if getattr(self, n) not in ("", None)]
+        given = [(name, getattr(self, name)) for name in (*FILTERS, "words", "like")]
+        shown = [(name, str(value), self.query(**{name: ""})) for name, value in given if value not in ("", None)]
         if self.score and (self.low is not None or self.high is not None):
             low = "" if self.low is None else f"{self.low:g} ≤ "
             high = "" if self.high is None else f" ≤ {self.high:g}"

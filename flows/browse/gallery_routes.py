@@ -1,8 +1,8 @@
 """Serve galleries: pictures of a dataset version or of the whole lake, filtered, sorted and searched."""
 
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Body, Query
@@ -14,7 +14,7 @@ from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import PictureSearch
-from pairmill.flows.browse.rendering import page
+from pairmill.flows.browse.rendering import page, room_page, waiting_page
 from pairmill.ops.read.places.tree import SourceError
 
 MOST_BYTES = 50_000_000
@@ -23,7 +23,7 @@ Asking = Annotated[Asked, Query()]
 
 def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> APIRouter:
     """Return the routes of galleries."""
-    router, facets = APIRouter(), Facets()
+    router = APIRouter()
 
     def choice_of(asked: Asked, shown: Gallery) -> Choice:
         found = search.find(asked.dataset, asked.words, asked.like)
@@ -34,10 +34,8 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:
         """Show the first page of a gallery with its filters."""
         shown = opened.gallery(asked.dataset)
-        frame = {"asked": asked, "versions": opened.versions(), "room": "gallery",
-                 "dataset": asked.dataset}  # fmt: skip
         if shown is None:
-            return page("waiting.html.j2", path="/gallery", **frame)
+            return waiting_page(opened, "gallery", asked)
         found = {"images": [], "after": ""}
         counts, total, fault = [], 0, ""
         try:
@@ -47,8 +45,9 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
         except PairmillError as error:  # the filters stay as they are, to be mended
             fault = str(error)
         later.add_task(_prepare, opened, found["images"])
-        values = {"fates": counts, "total": total, "fault": fault, "facets": facets.of(shown), "numbers": shown.numbers}
-        return page("gallery.html.j2", 400 if fault else 200, **frame, **found, **values)
+        values = {"fates": counts, "total": total, "fault": fault, "facets": _facets(shown), "numbers": shown.numbers}
+        values |= {"asked": asked, "status": 400 if fault else 200, **found}
+        return room_page(opened, "gallery", asked.dataset, "gallery.html.j2", **values)
 
     @router.get("/gallery/more")
     def more(asked: Asking, later: BackgroundTasks) -> Response:
@@ -70,29 +69,19 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
     return router
 
 
-class Facets:
-    """The values that a gallery can be filtered by, counted once per gallery."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[Gallery, Mapping[str, Any]]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, gallery: Gallery) -> Mapping[str, Any]:
-        """Return name -> [(value, number of images, label)], for each column with more than one value."""
-        with self._lock:
-            if id(gallery) not in self._found:
-                found: dict[str, Any] = {name: gallery.facet(column) for name, column in FACETS.items()}
-                found["cluster"], found["tag"] = gallery.facet("cluster"), gallery.tags()
-                if "caption_status" in gallery.types:
-                    found["status"] = gallery.facet("caption_status")
-                names = gallery.cluster_names([cluster for cluster, _ in found["cluster"]])
-                labelled = {
-                    facet: [(value, n, _label(facet, value, names)) for value, n in values]
-                    for facet, values in found.items()
-                    if len(values) > 1
-                }
-                self._found[id(gallery)] = gallery, labelled
-            return self._found[id(gallery)][1]
+@lru_cache(8)
+def _facets(gallery: Gallery) -> dict[str, Any]:
+    """Return name -> [(value, number of images, label)], for each column of a gallery with more than one value."""
+    found: dict[str, Any] = {name: gallery.facet(column) for name, column in FACETS.items()}
+    found |= {"cluster": gallery.facet("cluster"), "tag": gallery.tags()}
+    if "caption_status" in gallery.types:
+        found["status"] = gallery.facet("caption_status")
+    names = gallery.cluster_names([cluster for cluster, _ in found["cluster"]])
+    return {
+        facet: [(value, n, _label(facet, value, names)) for value, n in values]
+        for facet, values in found.items()
+        if len(values) > 1
+    }
 
 
 def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:

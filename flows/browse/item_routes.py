@@ -1,17 +1,28 @@
-"""Serve one picture with all that the lake knows of it, and one document in reading order."""
+"""Serve one picture: with all that the lake knows of it, and as a JPEG made by this program.
+
+No byte of a stranger's file reaches a page as it is.
+"""
+
+from contextlib import suppress
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from pairmill.flows.api.answer_types import Facts
 from pairmill.flows.browse.asked import ID
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.rendering import page
+from pairmill.flows.browse.rendering import room_page
+from pairmill.flows.pages.renderer import FOLDER
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.tasks.release.gallery.thumbnail_cache import SIDES
+
+FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # a picture never changes under its sha256
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes of single items."""
+    """Return the routes of single pictures."""
     router = APIRouter()
 
     @router.get("/item/{image_id}")
@@ -20,8 +31,21 @@ def routes(opened: BrowsedLake) -> APIRouter:
         found = opened.lake.picture(image_id, dataset) if ID.fullmatch(image_id) else None
         if found is None:
             raise HTTPException(404)
-        values = {"facts": found.facts, "document": found.document, "dataset": dataset, "keeper": _keeper(found.facts)}
-        return page("item.html.j2", versions=opened.versions(), room="gallery", **values)
+        values = {"facts": found.facts, "document": found.document, "keeper": _keeper(found.facts)}
+        return room_page(opened, "gallery", dataset, "item.html.j2", **values)
+
+    @router.get("/picture/{size}/{sha256}")
+    def picture(size: str, sha256: str) -> Response:
+        """Return a picture in one of SIDES; a sign where its bytes are lost, out of reach or do not decode."""
+        if size not in SIDES or not ID.fullmatch(sha256):
+            raise HTTPException(404)
+        path = opened.thumbnails.find(sha256, f"{size}.jpg")
+        if path is None and (shard := opened.shard_of(sha256)):
+            with suppress(SourceError):  # the lake only refers to the picture, and its source is not mounted
+                path = opened.thumbnails.make({sha256: shard}, size).get(sha256)
+        if path is None or isinstance(path, Fault):
+            return FileResponse(FOLDER / "static" / "lost.svg", media_type="image/svg+xml")
+        return FileResponse(path, media_type="image/jpeg", headers=FOREVER)
 
     return router
 
@@ -29,11 +53,10 @@ def routes(opened: BrowsedLake) -> APIRouter:
 def _keeper(facts: Facts) -> str:
     """Return the image that stands for the duplicate group: the one that a member was dropped for; '' if unknown."""
     origin, decision = facts["origin"], facts["decision"]
-    members = [{**decision, "image_id": origin["image_id"]}, *facts["group"].get("others", ())]
-    fell = [row for row in members if row.get("dropped_by") == "duplicate"]
     if decision.get("dropped_by") == "duplicate":
         return decision["value"]
-    standing = [
-        row["image_id"] for row in members if row.get("dropped_by") not in (None, "duplicate", "exact_duplicate")
-    ]
-    return standing[0] if fell and len(standing) == 1 else ""
+    members = [{**decision, "image_id": origin["image_id"]}, *facts["group"].get("others", ())]
+    causes = [(row["image_id"], row.get("dropped_by")) for row in members]
+    standing = [image for image, cause in causes if cause not in (None, "duplicate", "exact_duplicate")]
+    is_group = any(cause == "duplicate" for _, cause in causes)
+    return standing[0] if is_group and len(standing) == 1 else ""

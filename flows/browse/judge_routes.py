@@ -3,10 +3,13 @@
 import getpass
 import os
 import threading
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Depends
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
@@ -15,10 +18,11 @@ from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, Judgeme
 from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.form_fields import sent
-from pairmill.flows.browse.rendering import page
+from pairmill.flows.browse.rendering import room_page, waiting_page
 
 VERDICTS = ("match", "mismatch", "unsure")
+MOST_BYTES = 20_000  # of a form
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class WantedSample(BaseModel):
@@ -44,6 +48,27 @@ def user_name() -> str:
         return f"user {os.getuid()}"
 
 
+def _sent(model: type[Form]) -> Callable[[Request], Awaitable[Form]]:
+    """Return a dependency that reads an urlencoded form as ``model``: FastAPI's own forms need a further package.
+
+    The dependency raises RequestValidationError for a field that is not valid, PairmillError for a form of over
+    MOST_BYTES.
+    """
+
+    async def read(request: Request) -> Form:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise PairmillError("this form is too long; shorten its fields.")
+        try:
+            return model.model_validate(dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True)))
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from error
+
+    return read
+
+
 def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of judging."""
     router, judging = APIRouter(), Judging(opened)
@@ -51,21 +76,20 @@ def routes(opened: BrowsedLake) -> APIRouter:
     @router.get("/judge")
     def begin(dataset: str = "") -> Response:
         """Show the samples so far, and a form to draw another."""
-        version = opened.dataset(dataset) or next(iter(opened.versions()), None)
-        frame = {"versions": opened.versions(), "room": "judge", "dataset": str(version or "")}
+        version = opened.dataset_or_newest(dataset)
         if version is None:
             message = "No dataset is published here; a run makes one."
-            return page("error.html.j2", title="Nothing to judge yet", message=message, **frame)
+            return room_page(opened, "judge", None, "error.html.j2", title="Nothing to judge yet", message=message)
         if opened.gallery(str(version)) is None:
-            asked = Asked.model_validate({"dataset": str(version)})
-            return page("waiting.html.j2", path="/judge", asked=asked, **frame)
+            return waiting_page(opened, "judge", Asked.model_validate({"dataset": str(version)}))
         with opened.lake.judging(str(version)) as judging_of:
             rules = judging_of.rules()
         samples = [each for each in opened.lake.judged_samples() if each.sample.dataset == version.name]
-        return page("judge.html.j2", rules=rules, samples=samples, faults=read_log(opened.lake.lake).faults, **frame)
+        values = {"rules": rules, "samples": samples, "faults": read_log(opened.lake.lake).faults}
+        return room_page(opened, "judge", version, "judge.html.j2", **values)
 
     @router.post("/judge")
-    def draw(wanted: Annotated[WantedSample, Depends(sent(WantedSample))]) -> Response:
+    def draw(wanted: Annotated[WantedSample, Depends(_sent(WantedSample))]) -> Response:
         """Draw a sample, log it, and lead to its first pair."""
         sample = judging.draw(wanted)
         return RedirectResponse(f"/judge/{sample.sample_id}", 303)
@@ -73,10 +97,12 @@ def routes(opened: BrowsedLake) -> APIRouter:
     @router.get("/judge/{sample_id}")
     def show(sample_id: str) -> Response:
         """Show the first pair of a sample that this user has not judged."""
-        return page("judged_pair.html.j2", **judging.next_pair(sample_id))
+        shown = judging.next_pair(sample_id)
+        dataset = "{0.dataset}@{0.version}".format(shown["sample"])
+        return room_page(opened, "judge", dataset, "judged_pair.html.j2", **shown)
 
     @router.post("/judge/{sample_id}")
-    def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(sent(GivenVerdict))]) -> Response:
+    def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(_sent(GivenVerdict))]) -> Response:
         """Log the verdict on the pair at ``position``, and lead to the next; 'undone' leads back to that pair."""
         judging.judge(sample_id, given.position, given.verdict)
         return RedirectResponse(f"/judge/{sample_id}", 303)
@@ -109,17 +135,15 @@ class Judging:
         """Return what the page of the first pair that is not judged shows; ``image`` is None when all are."""
         judged = self._sample(sample_id)
         sample, own = judged.sample, self._own(judged)
-        images, name = self._drawn(sample), f"{sample.dataset}@{sample.version}"
+        images = self._drawn(sample)
         position = next((n for n in range(len(images)) if n not in own), None)
         last = max(own.values(), key=lambda each: each.at).position if own else None
         counts = [(verdict, judged.verdicts[verdict]) for verdict in VERDICTS]
-        frame = {"versions": self._opened.versions(), "room": "judge", "dataset": name}
-        shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images), **frame}
+        shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images)}
         if position is None:
             return {**shown, "image": None, "kind": "", "text": ""}
-        image = images[position]
-        kind, text = self._text(sample, image["image_id"])
-        return {**shown, "image": image, "kind": kind, "text": text}
+        kind, text = self._text(sample, images[position]["image_id"])
+        return {**shown, "image": images[position], "kind": kind, "text": text}
 
     def judge(self, sample_id: str, position: int, verdict: Verdict) -> None:
         """Log a verdict on the pair at ``position``. Raise PairmillError if there is none, or none to undo."""

@@ -12,8 +12,9 @@ from pairmill.flows.api.answer_types import Gallery
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import MappedGallery, PictureMaps, colours, columns, points
-from pairmill.flows.browse.rendering import page
+from pairmill.flows.browse.rendering import room_page, waiting_page
 
+BINARY = "application/octet-stream"
 PATIENCE = 2.0  # seconds that a request for points waits for a map that is being made
 
 
@@ -41,20 +42,21 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
         from pairmill.ops.whole.projection import layout  # imports faiss, 0.3 CPU s, which a start saves
 
         gallery = opened.gallery(dataset)
-        frame = {"versions": opened.versions(), "room": "map", "dataset": dataset}
         if gallery is None:
-            return page("waiting.html.j2", path="/map", asked=Asked.model_validate({"dataset": dataset}), **frame)
+            return waiting_page(opened, "map", Asked.model_validate({"dataset": dataset}))
         # A lake has no fates: they are a version's, and a map of one colour would come first.
         known = [name for name in columns(gallery) if dataset or name != "fate"]
-        return page("map.html.j2", layout=layout(), columns=known, by=by if by in known else known[0], **frame)
+        values = {"layout": layout(), "columns": known, "by": by if by in known else known[0]}
+        return room_page(opened, "map", dataset, "map.html.j2", **values)
 
     @router.get("/map/points")
     def map_points(dataset: str = "") -> Response:
         """Return the places of the points, and the digest of the projection as a header."""
-        binary = "application/octet-stream"
-        return answered(
-            dataset, lambda found: Response(points(found), media_type=binary, headers={"X-Digest": found.map.digest})
-        )
+
+        def body(found: MappedGallery) -> Response:
+            return Response(points(found), media_type=BINARY, headers={"X-Digest": found.map.digest})
+
+        return answered(dataset, body)
 
     @router.get("/map/colours")
     def map_colours(dataset: str = "", by: str = "fate") -> Response:
@@ -62,7 +64,7 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
 
         def body(found: MappedGallery) -> Response:
             codes, legend = colours(found, by)
-            return Response(codes, media_type="application/octet-stream", headers={"X-Legend": json.dumps(legend)})
+            return Response(codes, media_type=BINARY, headers={"X-Legend": json.dumps(legend)})
 
         return answered(dataset, body)
 

@@ -1,7 +1,5 @@
 """Hold the maps of a lake's galleries: the place of each image, colours by any column, areas."""
 
-import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +8,7 @@ import numpy as np
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import FACETS, Gallery, ImageSet, ImageVectors
+from pairmill.flows.browse.background import Background
 from pairmill.flows.browse.picture_search import PictureSearch
 
 if TYPE_CHECKING:
@@ -36,24 +35,12 @@ class PictureMaps:
 
     def __init__(self, search: PictureSearch) -> None:
         self._search = search
-        self._builder = ThreadPoolExecutor(1)
-        self._lock = threading.Lock()
-        self._made: dict[str, tuple[Gallery, Future[MappedGallery]]] = {}
+        self._maps: Background[MappedGallery] = Background()
+        self.close = self._maps.close
 
     def find(self, dataset: str, gallery: Gallery, patience: float) -> MappedGallery | None:
         """Return the map of a gallery, None while it is still being made after ``patience`` seconds."""
-        with self._lock:
-            if dataset not in self._made or self._made[dataset][0] is not gallery:
-                self._made[dataset] = gallery, self._builder.submit(partial(self._make, dataset, gallery))
-            future = self._made[dataset][1]
-        try:
-            return future.result(patience)
-        except TimeoutError:
-            return None
-        except Exception:
-            with self._lock:
-                self._made.pop(dataset, None)  # the next page tries again
-            raise
+        return self._maps.find(dataset, gallery, partial(self._make, dataset, gallery), patience)
 
     def area(self, dataset: str, gallery: Gallery, corners: str) -> ImageSet | None:
         """Return the pictures inside the polygon 'x,y;x,y;x,y', None for ''. Raise PairmillError without a map."""
@@ -66,10 +53,6 @@ class PictureMaps:
             raise PairmillError("the map is still being made; open the map, then this gallery again.")
         polygon = np.array([pair.split(",") for pair in corners.split(";")], np.float32)
         return ImageSet(pa.table({"sha256": list(found.stored.names(np.flatnonzero(found.map.inside(polygon))))}))
-
-    def close(self) -> None:
-        """Wait for the map that is being made."""
-        self._builder.shutdown(cancel_futures=True)
 
     def _make(self, dataset: str, gallery: Gallery) -> MappedGallery:
         from pairmill.tasks.release.gallery.picture_map import picture_map

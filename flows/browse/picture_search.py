@@ -3,13 +3,13 @@
 import secrets
 import threading
 from collections import OrderedDict
+from functools import lru_cache
 
 import numpy as np
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import ImageVectors
-from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
@@ -28,8 +28,7 @@ class PictureSearch:
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
         self._lock = threading.Lock()
-        self._lake: OpenLake | None = None
-        self._results: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
+        self._remembered = lru_cache(REMEMBERED)(self._found)
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
         self._vectors: dict[str, tuple[object, ImageVectors, SignCodes]] = {}
         self._checked: set[tuple[str, str]] = set()
@@ -43,12 +42,7 @@ class PictureSearch:
         if not words.strip() and not like:
             return None
         with self._lock:
-            key = dataset, words, like, self._stored(dataset)[0].path.name  # another file after a commit
-            if key not in self._results:
-                self._results[key] = self._found(dataset, words, like)
-                while len(self._results) > REMEMBERED:
-                    self._results.popitem(last=False)
-            return self._results[key]
+            return self._remembered(dataset, words, like, self._stored(dataset)[0].path.name)
 
     def upload(self, dataset: str, data: bytes) -> str:
         """Embed a picture, and return the name under which `find` knows it. Raise PairmillError if it is none."""
@@ -68,7 +62,8 @@ class PictureSearch:
         with self._lock:
             return self._stored(dataset)[0]
 
-    def _found(self, dataset: str, words: str, like: str) -> tuple[str, ...]:
+    def _found(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
+        """Search in the vectors' file, whose name is the last argument: another one after a commit."""
         stored, codes = self._stored(dataset)
         if like in self._uploads:
             query = self._uploads[like]
@@ -83,13 +78,12 @@ class PictureSearch:
 
     def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
         """Return the vectors of a version, or of the whole lake, with their codes; looked up again after a commit."""
-        if self._lake is None:
-            self._lake = open_lake(self._opened.uri)
+        lake = self._opened.connection("search")
         version = self._opened.dataset(dataset)
-        state = (str(version), version.run_id) if version else self._lake.newest_commit
+        state = (str(version), version.run_id) if version else lake.newest_commit
         known = self._vectors.get(dataset)
         if known is None or known[0] != state:
-            found = self._lake.picture_vectors(dataset)
+            found = lake.picture_vectors(dataset)
             if found is None:
                 raise PairmillError(
                     "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
@@ -111,12 +105,7 @@ class PictureSearch:
 
     def _recipe(self, dataset: str) -> Recipe:
         """Return the version's recipe, or for the whole lake that of the newest version."""
-        version = self._opened.dataset(dataset) or next(iter(self._opened.versions()), None)
+        version = self._opened.dataset_or_newest(dataset)
         if version is None:
             raise PairmillError("no dataset names a CLIP model yet; search by a picture of the lake.")
         return self._opened.lake.dataset(str(version)).recipe
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._lake:
-            self._lake.close()

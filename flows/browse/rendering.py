@@ -4,9 +4,22 @@ from typing import Any
 
 from starlette.responses import HTMLResponse
 
+from pairmill.flows.api.answer_types import Dataset
+from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.pages.renderer import render
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Render a template as an answer."""
     return HTMLResponse(render(name, **values).encode("utf-8", "replace"), status)
+
+
+def room_page(opened: BrowsedLake, room: str, dataset: Dataset | str | None, name: str, **values: Any) -> HTMLResponse:
+    """Render a page of a room: it shows a dataset version ('' or None for none) and leads to all others."""
+    return page(name, versions=opened.versions(), room=room, dataset=str(dataset or ""), **values)
+
+
+def waiting_page(opened: BrowsedLake, room: str, asked: Asked) -> HTMLResponse:
+    """Render the page that a room shows while the gallery that it needs is being built."""
+    return room_page(opened, room, asked.dataset, "waiting.html.j2", path=f"/{room}", asked=asked)
