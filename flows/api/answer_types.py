@@ -11,6 +11,7 @@ from pairmill.catalog.queries.explain.document_items import PicturePage as Pictu
 from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
 from pairmill.catalog.queries.explain.why import Facts as Facts
 from pairmill.catalog.queries.explain.why import Scope as Scope
+from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
 from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
 from pairmill.catalog.queries.figures.token_usage import StepUsage as StepUsage
 from pairmill.catalog.queries.gallery.gallery_query import FACETS as FACETS

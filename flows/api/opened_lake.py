@@ -203,6 +203,12 @@ class OpenLake:
 
         return version_diff(self.lake, self._version(before), self._version(after))
 
+    def report_content(self, dataset: str) -> dict[str, Any]:
+        """Return the figures and pictures of a version's report, by the names that its templates have for them."""
+        from pairmill.flows.api.report_content import report_content
+
+        return report_content(self.lake, self._version(dataset))
+
     def differences(self, before: str, after: str, images: int = 12) -> "tuple[Difference, ...]":
         """Return the pairs gained, lost and changed by cause, with some ``images`` of each."""
         from pairmill.catalog.queries.compare.version_diff import differences

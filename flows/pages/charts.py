@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pairmill.catalog.queries.figures.histogram import Histogram
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Histogram
 
 
-def bars(drawn: Histogram, number: Callable[[float], str]) -> list[tuple[int, str, bool]]:
+def bars(drawn: "Histogram", number: Callable[[float], str]) -> list[tuple[int, str, bool]]:
     """Return (count, title, whether the rule drops it) of each bin, judged by its middle."""
     found = []
     for at, count in enumerate(drawn.counts):
@@ -18,7 +20,7 @@ def bars(drawn: Histogram, number: Callable[[float], str]) -> list[tuple[int, st
     return found
 
 
-def _passes(drawn: Histogram, value: float) -> bool:
+def _passes(drawn: "Histogram", value: float) -> bool:
     """Return whether the rule keeps a value."""
     q = drawn.quantity
     above = q.low is None or value > q.low or (value == q.low and not q.strict_low)

@@ -3,10 +3,17 @@
 import hashlib
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.datasets import Dataset
+from pairmill.flows.api.answer_types import Dataset
+from pairmill.flows.api.opened_lake import OpenLake
+from pairmill.flows.pages.charts import cluster_sizes
 from pairmill.flows.pages.renderer import render_whole, write_page
-from pairmill.flows.pages.report_content import content
+
+SECTIONS = {
+    "dropped": "Rules, and what they drop", "funnel": "Funnel", "pairs": "Pairs", "extremes": "Best and worst",
+    "duplicates": "Duplicates", "clusters": "Clusters", "changes": "Since the version before",
+    "breakdown": "By source", "scores": "Other scores", "balance": "Balance", "association": "Association",
+    "texts": "Texts", "quarantine": "Quarantine", "steps": "Work and cost", "reproduce": "To make it again",
+}  # fmt: skip
 
 
 def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
@@ -21,9 +28,13 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
 
     Raises PairmillError when the lake has no such dataset.
     """
-    found = datasets.find(lake, f"{dataset}@{version}")
-    html = render_whole("report.html.j2", **content(lake, found))
-    return write_page(f"{html}<!-- {_seal(html.encode('utf-8', 'replace'), found)} -->", path)
+    found = OpenLake(lake).report_content(f"{dataset}@{version}")
+    empty = {name for name, shown in (("clusters", "clusters"), ("changes", "before")) if not found[shown]}
+    empty |= set() if any(by_rule.get("") for by_rule in found["histograms"].values()) else {"scores"}
+    sections = [(name, title) for name, title in SECTIONS.items() if name not in empty]
+    laid = {"sections": sections, "cluster_sizes": cluster_sizes(*found["cluster_sizes"])}
+    html = render_whole("report.html.j2", **found | laid)
+    return write_page(f"{html}<!-- {_seal(html.encode('utf-8', 'replace'), found['dataset'])} -->", path)
 
 
 def is_report_of(path: str, dataset: Dataset) -> bool:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pairmill.flows.api.opened_lake import open_lake as open
     from pairmill.flows.api.pair import Pair as Pair
     from pairmill.flows.api.pair_dataset import PairDataset as PairDataset
-    from pairmill.flows.api.run import RunResult as RunResult
-    from pairmill.flows.api.run import load as recipe
-    from pairmill.flows.api.run import preflight as preflight
-    from pairmill.flows.api.run import run as run
+    from pairmill.flows.python_run import RunResult as RunResult
+    from pairmill.flows.python_run import load as recipe
+    from pairmill.flows.python_run import preflight as preflight
+    from pairmill.flows.python_run import run as run
     from pairmill.flows.run.settings import Compute as Compute
 
 _HOMES = {
@@ -27,11 +27,11 @@ _HOMES = {
     "PairDataset": "flows.api.pair_dataset:PairDataset",
     "PairmillError": "catalog.terms.error:PairmillError",
     "Recipe": "catalog.recipe.recipe:Recipe",
-    "RunResult": "flows.api.run:RunResult",
+    "RunResult": "flows.python_run:RunResult",
     "open": "flows.api.opened_lake:open_lake",
-    "preflight": "flows.api.run:preflight",
-    "recipe": "flows.api.run:load",
-    "run": "flows.api.run:run",
+    "preflight": "flows.python_run:preflight",
+    "recipe": "flows.python_run:load",
+    "run": "flows.python_run:run",
 }
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -1,6 +1,7 @@
 """Choose the pictures of a report and embed them, each shard read once."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
@@ -14,9 +15,9 @@ from pairmill.catalog.queries.gallery.rule_view import beside
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms import text_columns
-from pairmill.flows.pages.benchmark_pairs import with_benchmark_pictures
-from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnails
+from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnail, thumbnails
 
+MOST_BYTES = 64 * 2**20  # of a benchmark's picture that is shown
 PAIRS_SHOWN = 360
 EXTREMES = 10  # pairs shown of each end of a similarity
 FIRST = 8  # kept, and dropped, pictures of the first screen
@@ -101,3 +102,21 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(found, list | tuple):
         for value in found:
             yield from _rows(value)
+
+
+def with_benchmark_pictures(found: list[SetHits]) -> list[SetHits]:
+    """Add ``benchmark`` to each hit: the name of its file, with ``picture`` or ``lost`` as of `thumbnails`."""
+    for each in found:
+        for hit in each.hits:
+            hit["benchmark"] = {"name": Path(hit["file"]).name, **_shown(Path(hit["file"]))}
+    return found
+
+
+def _shown(file: Path) -> dict[str, Any]:
+    """Return a small picture of a file. The benchmark need not be on the machine that writes the report."""
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            return NONE | {"lost": "too large"}
+        return NONE | {"picture": thumbnail(file.read_bytes())}
+    except OSError:
+        return NONE | {"lost": "not on this machine"}

@@ -1,13 +1,16 @@
-"""Collect what a report shows: figures from the catalog, laid out charts, and pictures."""
+"""Collect what the report of a dataset version shows: figures, its funnel, and pictures."""
 
 import json
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures import association_audit, report
+from pairmill.catalog.queries.figures import association_audit, pair_sample, report
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
 from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
 from pairmill.catalog.queries.figures.token_usage import by_step
@@ -15,23 +18,34 @@ from pairmill.catalog.queries.gallery import picture_strips
 from pairmill.catalog.queries.gallery.gallery_file import temporary_gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Choice, Gallery
 from pairmill.catalog.queries.losses.failed_rules import failed_rules
+from pairmill.catalog.recipe.parts import RESERVED, Duplicates
 from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.write import runs
-from pairmill.flows.pages.charts import cluster_sizes
-from pairmill.flows.pages.report_funnel import funnels
-from pairmill.flows.pages.report_names import names_of_pairs
-from pairmill.flows.pages.report_pictures import IMAGES, pictures_shown
+from pairmill.flows.api.report_pictures import IMAGES, pictures_shown
+from pairmill.ops.text.capitalised_names import names
 
-SECTIONS = {
-    "dropped": "Rules, and what they drop", "funnel": "Funnel", "pairs": "Pairs", "extremes": "Best and worst",
-    "duplicates": "Duplicates", "clusters": "Clusters", "changes": "Since the version before",
-    "breakdown": "By source", "scores": "Other scores", "balance": "Balance", "association": "Association",
-    "texts": "Texts", "quarantine": "Quarantine", "steps": "Work and cost", "reproduce": "To make it again",
-}  # fmt: skip
+NAMED_PAIRS = 2_000  # whose texts are searched for names; RealSyn: 1M
+_STEPS = {
+    "readable": "its pixels decode",
+    "exact_duplicate": "not byte for byte one that is kept",
+    "no_text": "one of its candidate sentences passes",
+    "max_uses": "a sentence is left for it",
+    "same_text": "not a text that was there before",
+}
 
 
-def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Query the template's variables."""
+@dataclass(frozen=True)
+class NameCounts:
+    """Number of distinct names by kind of text that ``pairs`` sampled pairs have."""
+
+    pairs: int
+    found: dict[str, int]
+
+
+def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """Query what the templates of a report show."""
     plan = report.plan_of(lake, dataset)
     with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
         shown = pictures_shown(lake, dataset, plan, gallery)
@@ -42,13 +56,10 @@ def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
             **_measured(lake, dataset, plan),
             **_produced(lake, dataset, plan),
             "audit": _audit(lake, dataset, plan),
-            "names": names_of_pairs(lake, dataset, plan.recipe.seed),
+            "names": _names_of_pairs(lake, dataset, plan.recipe.seed),
             "demo_weights": dataset.demo_weights(lake),
         }
-    empty = {name for name in ("clusters", "changes") if not shown[{"changes": "before"}.get(name, name)]}
-    empty |= set() if any(by_rule.get("") for by_rule in measured["histograms"].values()) else {"scores"}
     return {
-        "sections": [(name, title) for name, title in SECTIONS.items() if name not in empty],
         "dataset": dataset,
         "recipe": plan.recipe,
         "n_images": n_images,
@@ -65,10 +76,10 @@ def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.cap is not None else (0, [])
     return {
         "totals": report.totals(lake, dataset),
-        "funnels": funnels(lake, dataset, recipe),
+        "funnels": _funnels(lake, dataset, recipe),
         "overlapping": [each for each in failed_rules(lake, dataset) if any(each.shared.values())],
         "histograms": _by_rule(histograms(lake, plan, dataset.commit)),
-        "cluster_sizes": cluster_sizes(n_clusters, sizes, recipe.balance.cap or 1),
+        "cluster_sizes": (n_clusters, sizes, recipe.balance.cap or 1),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "pair_charts": similarity_histograms(lake, dataset),
@@ -120,3 +131,50 @@ def _scorer(row: dict[str, Any]) -> dict[str, Any]:
 def _yaml(recipe: str) -> str:
     """Format a recipe's JSON as YAML."""
     return yaml.safe_dump(json.loads(recipe), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict[str, Any]]]:
+    """Return the funnel's rows by kind: rule, condition, items in, dropped and left, and percentages of the first."""
+    asks = _STEPS | {
+        "duplicate": f"the best of its group ({_alike(recipe.duplicates)})",
+        "balance": f"among the {recipe.balance.cap} drawn of its cluster",
+    }
+    if (n := recipe.association.at_least) > 1:
+        asks |= {"no_text": f"{n} of its candidate sentences pass", "max_uses": f"{n} sentences are left for it"}
+    asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for step in datasets.funnel(lake, dataset):
+        rows = found[step.kind]
+        total = rows[0]["n_in"] if rows else step.n_in
+        left = step.n_in - step.n_dropped
+        share = {"left_share": _share(left, total), "dropped_share": _share(step.n_dropped, total)}
+        said = asks.get(step.rule, "")
+        if (step.kind, step.rule) == ("sentence", "duplicate"):
+            said = "the smallest content id of its group: the other sentences of the group fall, their pictures get it"
+        rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
+        rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
+    return dict(found)
+
+
+def _alike(duplicates: Duplicates) -> str:
+    """Format when two images are duplicates."""
+    phash = "" if duplicates.phash is None else f"phash within {duplicates.phash} bits"
+    cosine = "" if duplicates.cosine is None else f"cosine from {duplicates.cosine:g} on"
+    return ", or ".join(filter(None, (phash, cosine)))
+
+
+def _share(part: int, total: int) -> float:
+    """Return a percentage, 0 for an empty total."""
+    return round(100 * part / total, 3) if total else 0.0
+
+
+def _names_of_pairs(lake: Lake, dataset: Dataset, seed: int) -> NameCounts:
+    """Count the names of the first NAMED_PAIRS pairs of the sample that the report shows."""
+    rows = pair_sample.sample(lake, dataset, seed, NAMED_PAIRS)
+    texts = {
+        "sentences": [row[name] for row in rows for name in text_columns.texts(dataset.n_texts)],
+        "captions": [row["caption"] for row in rows],
+        "fused texts": [row["syn_text"] for row in rows],
+    }
+    filled = {kind: [text for text in of_kind if text] for kind, of_kind in texts.items()}
+    return NameCounts(len(rows), {kind: len(set().union(*map(names, all_))) for kind, all_ in filled.items() if all_})
