@@ -16,41 +16,34 @@ def _whole(least: int, most: int, wrong: str) -> Callable[[str], int]:
     return parse
 
 
+def _positive(below: float, wrong: str, read: Callable[[str], float] = float) -> Callable[[str], float]:
+    """Return a parser of numbers above 0 and below ``below``; ``wrong`` is as of `_whole`."""
+
+    def parse(text: str) -> float:
+        try:
+            found = read(text)
+        except ValueError:
+            found = 0.0
+        if not 0 < found < below:
+            raise argparse.ArgumentTypeError(f"'{text}' is {wrong}")
+        return found
+
+    return parse
+
+
+def _percent(text: str) -> float:
+    """Read '5%', 'at most 5%' or '0.05'."""
+    said = text.strip().removeprefix("at most ").strip()
+    return float(said.removesuffix("%")) / (100 if said.endswith("%") else 1)
+
+
 worker_count = _whole(0, 999_999, "not a number of workers; give 0 (one per CPU) or more")
 above_0 = _whole(1, 65_535, "no such number; give one from 1 to 65535")
 from_0 = _whole(0, 999_999_999, "no such number; give a whole number, 0 or more")
 sample_size = _whole(50, 5_000, "no size of a sample; give 50 to 5000 pictures")
-
-
-def cost(text: str) -> float:
-    """Parse a finite sum above 0."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is no sum; give one above 0, such as 25")
-    return found
-
-
-def amount(text: str) -> float:
-    """Parse a finite number above 0."""
-    try:
-        return cost(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0; give one such as 8 or 0.5") from None
-
-
-def share(text: str) -> float:
-    """Parse a share above 0 and below 1, in percent if it ends in one: '5%', 'at most 5%', '0.05'."""
-    said = text.strip().removeprefix("at most ").strip()
-    try:
-        found = float(said.removesuffix("%")) / (100 if said.endswith("%") else 1)
-    except ValueError:
-        found = -1.0
-    if not 0 < found < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no share between 0 and 1; give one such as 5%")
-    return found
+cost = _positive(float("inf"), "no sum; give one above 0, such as 25")
+amount = _positive(float("inf"), "no number above 0; give one such as 8 or 0.5")
+share = _positive(1.0, "no share between 0 and 1; give one such as 5%", _percent)
 
 
 def numbers(text: str) -> list[float]:

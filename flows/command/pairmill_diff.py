@@ -4,7 +4,7 @@ import operator
 import re
 import sys
 from argparse import Namespace
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.terms.controls import visible
@@ -19,44 +19,25 @@ _FORM = re.compile(r"(gained|lost|changed)\s*(>=|<=|>|<)\s*(\d+(?:\.\d+)?)\s*(%?
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
-@dataclass(frozen=True)
-class DiffCondition:
-    """A comparison of ``kind`` ('gained', 'lost', 'changed') with a number of pairs.
-
-    ``is_share``: ``number`` is in percent of the earlier version's pairs.
-    """
-
-    text: str
-    kind: str
-    compare: str
-    number: float
-    is_share: bool
-
-    def holds(self, diff: "VersionDiff") -> bool:
-        """Return whether the condition holds. If the earlier version is empty, one pair exceeds every share."""
-        n = getattr(diff, self.kind)
-        if not self.is_share:
-            return _COMPARE[self.compare](n, self.number)
-        share = 100 * n / diff.pairs_before if diff.pairs_before else (float("inf") if n else 0.0)
-        return _COMPARE[self.compare](share, self.number)
-
-
 def diff(args: Namespace) -> int:
     """Print the difference; return 1 if a condition of ``--fail-if`` is met."""
     if args.format == "schema":
         return ask(args)
-    conditions = [diff_condition(text) for text in args.fail_if]
+    conditions = {text.strip(): diff_condition(text) for text in args.fail_if}
     with open_lake(args.lake) as lake:
         found = answer(args, lake)
     print_answer(args, found)
-    met = [each.text for each in conditions if each.holds(found)]
+    met = [text for text, holds in conditions.items() if holds(found)]
     for text in met:
         print(visible(f"pairmill: {found.before} → {found.after}: {text}"), file=sys.stderr)
     return 1 if met else 0
 
 
-def diff_condition(text: str) -> DiffCondition:
-    """Parse a condition. Raise PairmillError for another form."""
+def diff_condition(text: str) -> "Callable[[VersionDiff], bool]":
+    """Return whether a difference meets the condition. If the earlier version is empty, one pair exceeds every share.
+
+    Raises PairmillError for a text of another form.
+    """
     found = _FORM.fullmatch(text.strip())
     if not found:
         raise PairmillError(
@@ -64,7 +45,13 @@ def diff_condition(text: str) -> DiffCondition:
             'share of the earlier version\'s: "lost > 5%".'
         )
     kind, compare, number, percent = found.groups()
-    return DiffCondition(text.strip(), kind, compare, float(number), bool(percent))
+
+    def holds(diff: "VersionDiff") -> bool:
+        n = getattr(diff, kind)
+        share = 100 * n / diff.pairs_before if diff.pairs_before else (float("inf") if n else 0.0)
+        return _COMPARE[compare](share if percent else n, float(number))
+
+    return holds
 
 
 def print_diff(found: "VersionDiff") -> None:

@@ -1,8 +1,7 @@
 """Print the answer of `pairmill why`: images, documents, addresses, sentences and quarantined items."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
 
 from pairmill.flows.command.terminal import console, shown
 
@@ -15,144 +14,129 @@ Facts = dict[str, Any]
 def print_explanation(found: "Explanation") -> None:
     """Print all that an item refers to."""
     screen = console()
+    for line in _lines(found):
+        screen.print(line)
+
+
+def _lines(found: "Explanation") -> Iterator[str]:
     for facts in found.documents:
-        _print_document(facts, screen)
+        yield from _document(facts)
     for facts in found.addresses:
-        _print_address(facts, screen)
+        yield from _address(facts)
     for facts in found.images:
-        _print_image(facts, screen)
+        yield from _image(facts)
     for facts in found.sentences:
-        _print_sentence(facts, screen)
+        yield from _sentence(facts)
     for row in found.other_images:
-        said = decision_text(row) if "dropped_by" in row else ""
-        screen.print(f"also image {shown(row['image_id'])}  {said}")
+        yield f"also image {shown(row['image_id'])}  {_decision(row) if 'dropped_by' in row else ''}"
     for content in found.other_sentences:
-        screen.print(f"also sentence {shown(content)}")
+        yield f"also sentence {shown(content)}"
     if not (found.images or found.addresses):
-        _print_quarantine(found.quarantine, screen)
+        yield from _quarantine(found.quarantine)
 
 
-def _print_image(facts: Facts, screen: Console) -> None:
-    """Print an image: origin, scores, rules, duplicate group, cluster, matched and generated texts, datasets."""
+def _image(facts: Facts) -> Iterator[str]:
+    """Yield an image: origin, scores, rules, duplicate group, cluster, matched and generated texts, datasets."""
     origin = facts["origin"]
-    screen.print(f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}")
-    screen.print(
-        f"  document  {shown(origin['document'])}, place {shown(origin['position'])} (source {shown(origin['source'])})"
-    )
-    screen.print(f"  picture   {origin['width']} x {origin['height']} {origin['format']}, {origin['n_bytes']:,} bytes, "
-                 f"sha256 {shown(origin['sha256'])}, occurs {origin['occurrences']} times")  # fmt: skip
+    yield f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}"
+    place = f"{shown(origin['document'])}, place {shown(origin['position'])}"
+    yield f"  document  {place} (source {shown(origin['source'])})"
+    size = f"{origin['width']} x {origin['height']} {origin['format']}, {origin['n_bytes']:,} bytes"
+    yield f"  picture   {size}, sha256 {shown(origin['sha256'])}, occurs {origin['occurrences']} times"
     if origin["superseded"]:
-        screen.print(f"  [yellow]superseded[/] at commit {origin['superseded']}: its page says something else now")
+        yield f"  [yellow]superseded[/] at commit {origin['superseded']}: its page says something else now"
     if origin["alt_text"]:
-        screen.print(f"  alt text  {shown(origin['alt_text'])}")
-    screen.print(f"  ingested  {origin['ingested']:%Y-%m-%d %H:%M:%S} by run {shown(origin['run_id'])}")
-    _scores(facts, screen)
-    _rules(facts, screen)
+        yield f"  alt text  {shown(origin['alt_text'])}"
+    yield f"  ingested  {origin['ingested']:%Y-%m-%d %H:%M:%S} by run {shown(origin['run_id'])}"
+    yield from _judged(facts)
     if group := facts["group"]:
-        screen.print(f"  group     of {group['pictures']} like pictures ({shown(group['group_id'])})")
+        yield f"  group     of {group['pictures']} like pictures ({shown(group['group_id'])})"
         for other in group["others"]:
-            near = other["near"] or "by way of others"
-            screen.print(
-                f"            {shown(other['image_id'])}  {near}  {decision_text(other)}  {shown(other['url'][:120])}"
-            )
+            said = f"{other['near'] or 'by way of others'}  {_decision(other)}"
+            yield f"            {shown(other['image_id'])}  {said}  {shown(other['url'][:120])}"
     if cluster := facts["cluster"]:
-        rank = ""
-        if "rank" in cluster:
-            rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, cap {cluster['cap']}"
-        screen.print(f"  cluster   {cluster['cluster']}{rank}")
+        place = f"place {cluster['rank']} of {cluster['survivors']} survivors" if "rank" in cluster else ""
+        yield f"  cluster   {cluster['cluster']}" + (f", {place}, cap {cluster['cap']}" if place else "")
     for match in facts["matches"]:
         mark = f"text{match['place']}" if match["place"] else "     "
-        screen.print(
-            f"  match     {match['similarity']:.4f}  {mark}  {shown(match['text'])}  [dim]{shown(match['content'])}[/]"
-        )
+        said = f"{mark}  {shown(match['text'])}  [dim]{shown(match['content'])}[/]"
+        yield f"  match     {match['similarity']:.4f}  {said}"
         if match["given"]:
-            screen.print(f"            as its duplicate: {shown(match['given'])}")
+            yield f"            as its duplicate: {shown(match['given'])}"
     for text in facts["texts"]:
         by = f" by {shown(text['by'])}" if text["by"] else ""
         by += f", similarity {text['similarity']:.4f}" if text.get("similarity") is not None else ""
         by += ", {} {:.3f}".format(*text["score"]) if text.get("score") else ""
         by += {True: ", chosen", False: ", not chosen"}.get(text.get("chosen"), "")
-        said = "" if text["current"] else "  (not of this dataset)"
-        screen.print(
-            f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}{said}[/]"
-        )
-    _print_quarantine(facts["quarantine"], screen)
-    _versions(facts["datasets"], screen)
+        by += "" if text["current"] else "  (not of this dataset)"
+        yield f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}[/]"
+    yield from _quarantine(facts["quarantine"])
+    for row in facts["datasets"]:
+        yield f"  dataset   {shown(row['dataset'])}@{row['version']}: {_decision(row)}"
 
 
-def _print_document(facts: Facts, screen: Console) -> None:
-    """Print a document: title, source, its images with their decisions, number of sentences."""
+def _document(facts: Facts) -> Iterator[str]:
+    """Yield a document: title, source, its images with their decisions, number of sentences."""
     origin = facts["origin"]
-    screen.print(f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}")
-    screen.print(f"  title     {shown(origin['title'] or '')}\n  source    {shown(origin['source'])}")
+    yield f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}"
+    yield f"  title     {shown(origin['title'] or '')}\n  source    {shown(origin['source'])}"
     if facts["superseded"]:
-        screen.print(f"  [yellow]superseded[/] at commit {facts['superseded']}: its source says something else now")
+        yield f"  [yellow]superseded[/] at commit {facts['superseded']}: its source says something else now"
     for image in facts["images"]:
-        decision = "" if image["dropped_by"] is None else decision_text(image)
-        screen.print(f"  image     {shown(image['image_id'])}  {shown(image['url'][:200])}  {decision}")
-    screen.print(f"  sentences {facts['sentences']}")
+        decision = "" if image["dropped_by"] is None else _decision(image)
+        yield f"  image     {shown(image['image_id'])}  {shown(image['url'][:200])}  {decision}"
+    yield f"  sentences {facts['sentences']}"
 
 
-def _print_address(facts: Facts, screen: Console) -> None:
-    """Print an address: whether and how it was fetched."""
-    screen.print(f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents")
+def _address(facts: Facts) -> Iterator[str]:
+    """Yield an address: whether and how it was fetched."""
+    yield f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents"
     if facts["reason"] is None:
-        screen.print("  not fetched yet")
+        yield "  not fetched yet"
         return
     status = f"HTTP {facts['http_status']}, " if facts["http_status"] else ""
     said = f"{status}{facts['attempts']} attempts, {facts['fetched_at']:%Y-%m-%d %H:%M:%S}"
-    if not facts["reason"]:
-        screen.print(f"  [green]fetched[/]   {said}")
-        return
     again = f"; `pairmill run RECIPE --retry {facts['reason']}` asks again" if facts["passing"] else ""
-    screen.print(f"  [red]{shown(facts['reason'])}[/]: {shown(facts['detail'])}  ({said}{again})")
+    fault = f"  [red]{shown(facts['reason'])}[/]: {shown(facts['detail'])}  ({said}{again})"
+    yield fault if facts["reason"] else f"  [green]fetched[/]   {said}"
 
 
-def _print_sentence(facts: Facts, screen: Console) -> None:
-    """Print a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
+def _sentence(facts: Facts) -> Iterator[str]:
+    """Yield a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
     origin = facts["origin"]
-    screen.print(f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}")
-    screen.print(f"  occurs    {origin['repeats']} times")
+    yield f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}"
+    yield f"  occurs    {origin['repeats']} times"
     for each in origin["occurrences"]:
-        screen.print(f"            {shown(each['sentence_id'])}  {shown(each['document'])}, place {each['position']}")
-    _scores(facts, screen)
-    _rules(facts, screen)
+        yield f"            {shown(each['sentence_id'])}  {shown(each['document'])}, place {each['position']}"
+    yield from _judged(facts)
     if group := facts["group"]:
-        screen.print(f"  group     {group['sentences']} duplicate sentences")
-    if group and group["keeper"]:
-        screen.print(
-            f"            {shown(group['keeper']['content'])} stands for all: {shown(group['keeper']['text'])}"
-        )
+        yield f"  group     {group['sentences']} duplicate sentences"
+    if group and (keeper := group["keeper"]):
+        yield f"            {shown(keeper['content'])} stands for all: {shown(keeper['text'])}"
     if facts["cluster"]:
-        screen.print(f"  cluster   {facts['cluster']['cluster']}")
-    screen.print(f"  candidate of {facts['candidate']['pictures']} pictures")
+        yield f"  cluster   {facts['cluster']['cluster']}"
+    yield f"  candidate of {facts['candidate']['pictures']} pictures"
     for each in facts["candidate"]["nearest"][:5]:
-        screen.print(f"            {each['similarity']:.4f}  {shown(each['image_id'])}  {shown(each['url'][:120])}")
+        yield f"            {each['similarity']:.4f}  {shown(each['image_id'])}  {shown(each['url'][:120])}"
     for each in facts["used"]:
-        screen.print(f"  used      as text{each['place']} of {shown(each['image_id'])}  {shown(each['url'][:120])}")
+        yield f"  used      as text{each['place']} of {shown(each['image_id'])}  {shown(each['url'][:120])}"
     for row in facts["datasets"]:
-        screen.print(f"  dataset   {shown(row['dataset'])}@{row['version']}: in {row['pairs']} pairs")
+        yield f"  dataset   {shown(row['dataset'])}@{row['version']}: in {row['pairs']} pairs"
 
 
-def _scores(facts: Facts, screen: Console) -> None:
-    """Print the scores in one line, if there are any."""
+def _judged(facts: Facts) -> Iterator[str]:
+    """Yield the scores in one line, each rule with its verdict and values, then the decision."""
     if facts["scores"]:
-        screen.print("  scores    " + shown(", ".join(f"{name} {_value(v)}" for name, v in facts["scores"].items())))
-
-
-def _rules(facts: Facts, screen: Console) -> None:
-    """Print each rule with its verdict and values, then the decision."""
+        yield f"  scores    {_values(facts['scores'])}"
     for rule in facts["rules"]:
-        values = ", ".join(f"{name} {_value(v)}" for name, v in rule["values"].items())
         mark = {True: "[green]keeps[/]", False: "[red]drops[/]", None: "[dim]not scored[/]"}[rule["kept"]]
-        screen.print(
-            f"  rule      {mark}  {rule['rule']}: {shown(' '.join(rule['keep'].split()))}  [dim]{shown(values)}[/]"
-        )
+        keep = shown(" ".join(rule["keep"].split()))
+        yield f"  rule      {mark}  {rule['rule']}: {keep}  [dim]{_values(rule['values'])}[/]"
     if decision := facts["decision"]:
-        screen.print(f"  decision  {decision_text(decision)} in {shown(decision['dataset'])}")
+        yield f"  decision  {_decision(decision)} in {shown(decision['dataset'])}"
 
 
-def decision_text(row: Facts) -> str:
+def _decision(row: Facts) -> str:
     """Format a decision: kept, dropped by which rule with which value, or not decided."""
     if row.get("dropped_by") is None:
         return "not decided"
@@ -162,24 +146,15 @@ def decision_text(row: Facts) -> str:
     return f"[red]dropped by {shown(row['dropped_by'])}[/]{value}"
 
 
-def _print_quarantine(rows: list[Facts], screen: Console) -> None:
-    """Print quarantined items, a line each."""
+def _quarantine(rows: list[Facts]) -> Iterator[str]:
+    """Yield quarantined items, a line each."""
     for row in rows:
-        detail = shown(row["detail"] or "")
-        screen.print(
-            f"[yellow]quarantine[/]  {row['reason']} at '{shown(row['stage'])}': {detail}  "
-            f"[dim]{shown(row['item'][:200])}[/]"
-        )
+        said = f"{row['reason']} at '{shown(row['stage'])}': {shown(row['detail'] or '')}"
+        yield f"[yellow]quarantine[/]  {said}  [dim]{shown(row['item'][:200])}[/]"
 
 
-def _versions(rows: list[Facts], screen: Console) -> None:
-    """Print the decision of each dataset version."""
-    for row in rows:
-        screen.print(f"  dataset   {shown(row['dataset'])}@{row['version']}: {decision_text(row)}")
-
-
-def _value(value: Any) -> str:
-    """Format a value: floats in short form, NULL, other values up to 120 characters."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "NULL" if value is None else str(value)[:120]
+def _values(values: Facts) -> str:
+    """Format named values: floats in short form, NULL, other values up to 120 characters."""
+    short = {name: f"{v:g}" if isinstance(v, float) else "NULL" if v is None else str(v)[:120]
+             for name, v in values.items()}  # fmt: skip
+    return shown(", ".join(f"{name} {value}" for name, value in short.items()))

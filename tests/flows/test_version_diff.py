@@ -113,7 +113,7 @@ def test_the_exit_status_tells_whether_a_condition_is_met(lake: Path, tell: Tell
 )
 def test_a_condition_counts_pairs_or_their_share_of_the_earlier_version(text: str, holds: bool):
     diff = VersionDiff("a@1", "a@2", 100, 95, 0, 5, 0, (), (), ())
-    assert diff_condition(text).holds(diff) is holds
+    assert diff_condition(text)(diff) is holds
 
 
 @pytest.mark.parametrize("text", ["", "lost", "lost > -1", "lost > 5 %%", "pairs > 5", "lost > 5; gained > 1"])
