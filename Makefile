@@ -16,7 +16,7 @@ setup: .venv/.installed
 # PYTHONDONTWRITEBYTECODE is set (images for containers do) every process would compile torch anew, for 2 s.
 .venv/.installed: infra/requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes infra/requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
