@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.places.tree import SourceError
+from pairmill.ops.read.places.tree import SourceError, open_regular
 
 REMEDY = (
     "mount or restore it and run again, what is finished is kept; if it is gone for good, put a folder with any file "
@@ -52,7 +52,7 @@ def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | S
 def _of_file(reference: Reference) -> bytes | Exception:
     """Read a reference from a local file; return a SourceError if the whole source is empty or unreadable."""
     try:
-        with open(reference.uri, "rb") as file:
+        with open_regular(reference.uri) as file:
             file.seek(reference.offset)
             return file.read(reference.length)
     except OSError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from stat import S_ISREG
 from typing import IO
 
 from pairmill.catalog.terms.ids import text_id
@@ -190,7 +192,7 @@ class LocalTree(Tree):
         try:
             if not self._inside(absolute):
                 return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
-            with open(absolute, "rb") as file:
+            with open_regular(absolute) as file:
                 return refused(absolute, os.fstat(file.fileno()).st_size, most) or file.read(most)
         except FileNotFoundError:
             return Fault(absolute, "missing", "no such file")
@@ -199,11 +201,20 @@ class LocalTree(Tree):
 
     def open(self, path: str) -> IO[bytes]:
         """Open the file at ``path``. Raises OSError."""
-        return open(self.uri(path), "rb")
+        return open_regular(self.uri(path))
 
     def where(self, path: str) -> Place | None:
         """Return the file's path, marked with '/./' after the source's folder."""
         return Place(f"{self.root}/./{path}")
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """Open a regular file for reading. Raises OSError, also for a pipe or a device, which could block for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without NONBLOCK a pipe waits for a writer
+    if not S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return os.fdopen(descriptor, "rb")
 
 
 def is_storable(path: str) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from pairmill.ops.read.places.tree import MAX_BYTES
 from pairmill.ops.read.source import SourceError, Unit, open_source
-from tests.worlds.samples import documents, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
 
 def names(found):
@@ -158,6 +158,23 @@ def test_names_that_are_not_utf8_and_special_files_are_told(tmp_path):
     assert names(unit.uri for unit in source.units()) == ["a.jpg"]
     assert [fault.reason for fault in source.ignored()] == ["bad_encoding", "bad_record"]
     assert all(fault.item.encode() for fault in source.ignored())
+
+
+def test_a_pipe_that_a_page_names_or_that_a_picture_became_holds_nobody_up(tmp_path):
+    write(tmp_path, {"page.html": '<p>A fox.</p><img src="pipe.jpg"><img src="a.jpg">', "a.jpg": jpeg()})
+    os.mkfifo(tmp_path / "pipe.jpg")
+    source = open_source(str(tmp_path))
+    units = source.units()
+    (tmp_path / "a.jpg").unlink()
+    os.mkfifo(tmp_path / "a.jpg")
+    (document,) = documents(source, units)
+    told = [picture.fault for picture in pictures(document)]
+    assert [(each.reason, each.detail) for each in told if each] == [
+        ("missing", "cannot be read: it is no regular file")
+    ] * 2
+    (tmp_path / "page.html").unlink()
+    os.mkfifo(tmp_path / "page.html")
+    assert [each.detail for each in everything(source, units)] == ["cannot be read: it is no regular file"]
 
 
 def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
