@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.fetch.refusal import Banned
 
 # Bits in which a copy in another size, format or quality may differ from a banned hash (recipes group by 4 of 64 too).
 NEAR_BITS = 4
 _SIDE = 224
+
+
+@dataclass(frozen=True)
+class Banned:
+    """Match URLs against banned hosts and URL prefixes.
+
+    An entry without a slash is a host, with its subdomains (``example.org``); any other entry is a prefix
+    (``https://example.org/private/``). Case does not matter.
+    """
+
+    entries: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        entries = {entry.strip().lower() for entry in self.entries if entry.strip()}
+        object.__setattr__(self, "_hosts", frozenset(e.strip(".") for e in entries if "/" not in e))
+        object.__setattr__(self, "_prefixes", tuple(sorted(e for e in entries if "/" in e)))
+
+    def entry(self, url: str) -> str:
+        """Return the entry that bans ``url``, or ''."""
+        hosts: frozenset[str] = self._hosts  # type: ignore[attr-defined]
+        prefixes: tuple[str, ...] = self._prefixes  # type: ignore[attr-defined]
+        host = (urlsplit(url).hostname or "").strip(".")
+        while host:
+            if host in hosts:
+                return host
+            host = host.partition(".")[2]
+        lower = url.lower()
+        return next((prefix for prefix in prefixes if lower.startswith(prefix)), "")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,8 @@ from pairmill.catalog.terms.secrets import without_users
 class Fault:
     """The reason why one item (an id, URI or URL) cannot be used.
 
-    ``reason`` is one of REASONS; ``detail`` is text for a person. An op that sees only bytes leaves ``item`` empty; its
-    caller sets ``item`` with `about`.
-
-    Raises:
-        ValueError: ``reason`` is not in REASONS.
+    ``reason`` is one of REASONS (else ValueError); ``detail`` is text for a person. An op that sees only bytes leaves
+    ``item`` empty; its caller sets ``item`` with `about`.
     """
 
     item: str

@@ -186,7 +186,7 @@ def _extensions() -> tuple[str, ...]:
 
 def _on_s3(place: str, what: str) -> Finding:
     """Ask for one key below an S3 prefix, with this machine's keys."""
-    from pairmill.ops.read.places.s3_requests import filesystem
+    from pairmill.ops.read.places.s3 import filesystem
 
     bucket, _, prefix = place.removeprefix("s3://").partition("/")
     try:

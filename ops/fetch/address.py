@@ -38,20 +38,14 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """An address that must not be contacted.
-
-    It is an OSError because it is raised where a refused connection would raise one.
-    """
+    """An address that must not be contacted; an OSError, since a refused connection would raise one here."""
 
 
 @dataclass(frozen=True)
 class AllowedAddresses:
     """Check whether an address may be contacted.
 
-    ``allowed`` lists networks in CIDR text that may be contacted although they are not public.
-
-    Raises:
-        ValueError: a text in ``allowed`` is not a network.
+    ``allowed`` lists networks in CIDR text (else ValueError) that may be contacted although they are not public.
     """
 
     allowed: tuple[str, ...] = ()
@@ -77,10 +71,7 @@ class AllowedAddresses:
 
 
 def numeric(host: str) -> str:
-    """Return a URL's host as a numeric address, or '' if the host is a name.
-
-    "127.1", "0x7f.1" and "2130706433" count as addresses too, because sockets accept them.
-    """
+    """Return a URL's host as a numeric address; "127.1" and "0x7f.1" are addresses too. '' for a name."""
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:

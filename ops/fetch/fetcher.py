@@ -1,7 +1,6 @@
 """Fetch images by URL: many in parallel, few from one host, none from a blocked address.
 
-aiohttp does not retry requests. tenacity would save no line, because an Answer, not an exception, decides about a
-retry.
+aiohttp does not retry requests. tenacity would save no line: an answer, not an exception, decides about a retry.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from functools import cache
 import aiohttp
 from yarl import URL
 
+from pairmill.ops.ban_list import Banned
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress, numeric
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.body import read_body
+from pairmill.ops.fetch.body import AGENT, opted_out, read_body
 from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
-from pairmill.ops.fetch.refusal import AGENT, Banned, opted_out
 from pairmill.ops.header_number import seconds_until
 
 HEADERS = {
@@ -67,20 +66,19 @@ class Fetcher:
 
     def __call__(self, urls: Sequence[str]) -> list[FetchResult]:
         """Fetch ``urls``; block until every requested URL has its answer. Raises nothing."""
-        return _runner().run(_work(self, urls))
+        return _runner().run(self._fetch(urls))
+
+    async def _fetch(self, urls: Sequence[str]) -> list[FetchResult]:
+        """Fetch ``urls`` concurrently; leave out those that `_BatchFetch.fetch` did not request."""
+        batch = _BatchFetch(self)
+        answers = await asyncio.gather(*(batch.fetch(url) for url in urls))
+        return [answer for answer in answers if answer is not None]
 
 
 @cache
 def _runner() -> asyncio.Runner:
     """Create the process's one event loop, so that DNS answers and connections outlive a batch."""
     return asyncio.Runner()
-
-
-async def _work(fetcher: Fetcher, urls: Sequence[str]) -> list[FetchResult]:
-    """Fetch ``urls`` concurrently; leave out those that `_BatchFetch.fetch` did not request."""
-    line = _BatchFetch(fetcher)
-    answers = await asyncio.gather(*(line.fetch(url) for url in urls))
-    return [answer for answer in answers if answer is not None]
 
 
 @cache
@@ -168,7 +166,7 @@ class _BatchFetch:
         return answer
 
     async def _attempt(self, url: str) -> FetchResult:
-        """Make one request and follow its redirects; turn every error into an Answer."""
+        """Make one request and follow its redirects; turn every error into a FetchResult."""
         spent = _AttemptTimer(self.fetcher.seconds)
         at = url
         try:
@@ -176,7 +174,12 @@ class _BatchFetch:
                 target = self._target(at)
                 if isinstance(target, Fault):
                     return FetchResult(url, target.about(url), final_url=at, seconds=spent.so_far())
-                async with self._turn(target), spent.running(), self._request(target) as response:
+                async with (
+                    self.hosts[target.host or ""],
+                    self.all,
+                    spent.running(),
+                    self.session.get(target, allow_redirects=False) as response,
+                ):
                     answer = await self._answer(url, response)
                 if answer is not None:
                     return replace(answer, seconds=spent.so_far())
@@ -188,10 +191,7 @@ class _BatchFetch:
             return replace(_failed(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
 
     def _target(self, url: str) -> URL | Fault:
-        """Parse and check a URL; return a Fault if it must not be contacted.
-
-        Host names are resolved, and their addresses checked, only when connecting.
-        """
+        """Parse a URL; return a Fault if it must not be contacted. Names are resolved and checked when connecting."""
         try:
             target = URL(url).with_fragment(None).with_user(None)
             host, port = target.host, target.port  # yarl detects a port beyond 65535 only here
@@ -207,18 +207,8 @@ class _BatchFetch:
             return Fault(url, "blocked_address", str(error))
         return target
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, target: URL) -> AsyncIterator[None]:
-        """Hold one slot of the host, then one of all connections."""
-        async with self.hosts[target.host or ""], self.all:
-            yield
-
-    def _request(self, target: URL):
-        """Start a GET request to ``target`` that follows no redirect."""
-        return self.session.get(target, allow_redirects=False)
-
     async def _answer(self, url: str, response: aiohttp.ClientResponse) -> FetchResult | None:
-        """Convert a response to an Answer, reading its body if it is an image; return None for a redirect."""
+        """Convert a response to a FetchResult, reading its body if it is an image; return None for a redirect."""
         if response.status in REDIRECTS and response.headers.get("Location"):
             return None
         headers = response.headers
@@ -238,17 +228,14 @@ class _BatchFetch:
         if directive := opted_out(headers.getall("X-Robots-Tag", ())):
             return replace(answer, fault=Fault(url, "opt_out", f"X-Robots-Tag: {directive}"))
         body = await read_body(response, self.fetcher.max_bytes, self._take)
-        if isinstance(body, Fault):
-            return replace(answer, fault=body.about(url))
-        return replace(answer, data=body)
+        return replace(answer, fault=body.about(url)) if isinstance(body, Fault) else replace(answer, data=body)
 
 
 class _AttemptTimer:
     """Measure the time of one attempt, without the wait for a connection slot."""
 
     def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._total = seconds
+        self._left = self._total = seconds
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -266,10 +253,7 @@ class _AttemptTimer:
 
 
 def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
-    """Convert an error of a request into an Answer.
-
-    Timeouts, lost connections and unreachable hosts count as transient; an unknown host name does not.
-    """
+    """Convert an error to a FetchResult; timeouts, lost connections and unreachable hosts are transient."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, BlockedAddress):
         return FetchResult(url, Fault(url, "blocked_address", str(cause)))

@@ -54,10 +54,7 @@ def _palette(flags: int) -> int:
 
 
 def _png(data: bytes) -> bool:
-    """Return whether a PNG's acTL chunk, which precedes the pixels (APNG), and its first image make two frames or more.
-
-    A first image without an fcTL chunk counts as one more frame.
-    """
+    """Return whether a PNG (APNG) has two frames by its acTL chunk; a first image without fcTL counts as one more."""
     at, counted, is_first = 8, 0, False
     for _ in range(MAX_BLOCKS):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -86,9 +83,13 @@ def _webp(data: bytes) -> bool:
 
 def _avif(data: bytes) -> bool:
     """Return whether the first box lists the brand 'avis', an image sequence (AVIF 1.1, section 6)."""
-    size = int.from_bytes(data[:4], "big")
-    brands = data[8 : min(size, 256)]
-    return b"avis" in [brands[at : at + 4] for at in range(0, len(brands), 4)]
+    return b"avis" in brands(data)
+
+
+def brands(data: bytes) -> list[bytes]:
+    """List the major brand, its version and the compatible brands in an ISO file's first box, of 256 bytes at most."""
+    end = min(int.from_bytes(data[:4], "big"), 256)
+    return [data[at : min(at + 4, end)] for at in range(8, end, 4)]
 
 
 WALKS: dict[str, Callable[[bytes], bool]] = {"gif": _gif, "png": _png, "webp": _webp, "avif": _avif}

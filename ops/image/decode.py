@@ -15,8 +15,7 @@ import simplejpeg
 from PIL import Image
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.image.header import HOSTILE, StoredSize, inspect, stored_size
-from pairmill.ops.image.orientation import upright
+from pairmill.ops.image.header import HOSTILE, TURNED, StoredSize, inspect, stored_size
 
 # libjpeg's messages for data that ends early; a lenient decoder would fill the rest with gray.
 CUT_JPEG = re.compile(r"premature end", re.IGNORECASE)
@@ -86,33 +85,20 @@ class Decode:
         return np.ascontiguousarray(upright(resize(pixels, whole), orientation))
 
     def _jpeg(self, data: bytes, stored: StoredSize) -> np.ndarray | None:
-        """Decode a JPEG strictly; return None for CMYK, which Pillow must decode.
-
-        A lenient libjpeg would fill missing data with gray.
-        """
+        """Decode a JPEG; return None for CMYK, left to Pillow. A lenient libjpeg would fill missing data with gray."""
         if simplejpeg.decode_jpeg_header(data, 0, 0, 1.0, False)[2] in ("CMYK", "YCCK"):
             _strict(lambda strict: simplejpeg.decode_jpeg(data, "CMYK", strict=strict))
             return None
-        eighths = self._eighths(stored.height, stored.width)
+        # The scale depends on the shorter side only, which a centre crop does not change.
+        shorter = min(stored.height, stored.width)
+        eighths = next((n for n in HALVINGS if self.mode == "scaled" and shorter * n / 8 >= self.side), 8)
         rows, columns = (math.ceil(edge * eighths / 8) for edge in (stored.height, stored.width))
         return _strict(
             lambda strict: simplejpeg.decode_jpeg(data, "RGB", min_height=rows, min_width=columns, strict=strict)
         )
 
-    def _eighths(self, height: int, width: int) -> int:
-        """Return the scale, in eighths, at which to decode a JPEG of this size.
-
-        The scale depends on the shorter side only, which a centre crop does not change.
-        """
-        if self.mode == "exact":
-            return 8
-        return next((n for n in HALVINGS if min(height, width) * n / 8 >= self.side), 8)
-
     def _resize(self, pixels: np.ndarray, whole: tuple[int, int]) -> np.ndarray:
-        """Crop and resize an image of ``whole`` (h, w) pixels to the target size.
-
-        ``pixels`` may hold the image decoded at a smaller scale.
-        """
+        """Crop and resize an image of ``whole`` (h, w) pixels; ``pixels`` may hold it decoded at a smaller scale."""
         size = target(*inner(*whole, self.max_aspect), self.side)
         centre = _centre(pixels, self.max_aspect)
         if size == centre.shape[:2]:
@@ -183,11 +169,11 @@ def _by_pillow(data: bytes, format: str) -> np.ndarray:
         with Image.open(io.BytesIO(data), formats=("JPEG", "MPO") if format == "jpeg" else (format.upper(),)) as image:
             image.load()
             pixels = np.empty((image.height, image.width, 3), np.uint8)
-            strips = [
-                (top, min(top + max(1, STRIP // image.width), image.height))
-                for top in range(0, image.height, max(1, STRIP // image.width))
-            ]
-            most = max(1.0, *(_highest(image, *strip) for strip in strips)) if image.mode == "F" else 65535.0
+            rows = max(1, STRIP // image.width)
+            strips = [(top, min(top + rows, image.height)) for top in range(0, image.height, rows)]
+            most = 65535.0
+            if image.mode == "F":  # the largest value, at least 1; NaN values are ignored
+                most = max(1.0, *(float(np.nanmax(np.asarray(_strip(image, *each)), initial=0.0)) for each in strips))
             for top, bottom in strips:
                 pixels[top:bottom] = np.asarray(_rgb(_strip(image, top, bottom), most))
             return pixels
@@ -198,16 +184,8 @@ def _strip(image: Image.Image, top: int, bottom: int) -> Image.Image:
     return image if (top, bottom) == (0, image.height) else image.crop((0, top, image.width, bottom))
 
 
-def _highest(image: Image.Image, top: int, bottom: int) -> float:
-    """Return the largest value in rows ``top`` to ``bottom`` of a float image, at least 0; NaN values are ignored."""
-    return float(np.nanmax(np.asarray(_strip(image, top, bottom)), initial=0.0))
-
-
 def _rgb(image: Image.Image, top: float) -> Image.Image:
-    """Convert an image of any mode to RGB; scale values of more than 8 bits from [0, ``top``] to [0, 255].
-
-    Pillow's own conversion would clip values of more than 8 bits.
-    """
+    """Convert an image of any mode to RGB; scale, not clip, values of over 8 bits from [0, ``top``] to [0, 255]."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image).astype(np.float64)
         levels = np.nan_to_num(np.clip(values / top, 0, 1) * 255).round().astype(np.uint8)
@@ -216,3 +194,14 @@ def _rgb(image: Image.Image, top: float) -> Image.Image:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), layer).convert("RGB")
     return image.convert("RGB")
+
+
+def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """Rotate and flip stored pixels (h, w, ...) for display by their EXIF orientation; return a view."""
+    if orientation in TURNED:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels

@@ -1,4 +1,4 @@
-"""Score images by sharpness, brightness, colourfulness and entropy."""
+"""Score images by sharpness, brightness, colourfulness and entropy; compute the luma that scorers share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from PIL import Image
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.image.luma import with_luma
 
 
 @dataclass(frozen=True)
@@ -69,3 +68,13 @@ def _variance(values: np.ndarray) -> tuple[float, float]:
     # einsum rather than BLAS: the threads of BLAS spin, which costs 30 times the work on a busy machine.
     total, squares = int(flat.sum()), int(np.einsum("i,i->", flat, flat))
     return (squares * flat.size - total * total) / (flat.size * flat.size), total / flat.size
+
+
+def luma(pixels: np.ndarray) -> np.ndarray:
+    """Convert uint8 (h, w, 3) to luma uint8 (h, w), ITU-R BT.601: Pillow's mode 'L', equal on any machine."""
+    return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).convert("L"))
+
+
+def with_luma(batch: Batch) -> Batch:
+    """Read ``pixels``; add ``luma``, a list of uint8 (h, w), unless present, so that several scorers share it."""
+    return batch if "luma" in batch else batch | {"luma": [luma(pixels) for pixels in batch["pixels"]]}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.image.luma import with_luma
+from pairmill.ops.image.image_quality import with_luma
 
 if TYPE_CHECKING:
     import torch

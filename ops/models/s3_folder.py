@@ -68,7 +68,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
 def listed(spec: str, uri: str, patterns: tuple[str, ...]) -> S3Folder:
     """List the files of a model, with one request for 1,000 of them. Raises ModelError as `s3_folder` does."""
     # s3fs takes 0.5 s, which a model of this machine need not pay.
-    from pairmill.ops.read.places.s3_requests import filesystem, told
+    from pairmill.ops.read.places.s3 import filesystem, told
     from pairmill.ops.read.places.tree import SourceError
 
     root = uri.removeprefix(S3).strip("/")
@@ -113,7 +113,7 @@ def _copied(spec: str, found: S3Folder, patterns: tuple[str, ...]) -> None:
 
 def _copy_file(uri: str, file: Path, size: int) -> None:
     """Copy one object of ``size`` bytes, in ranges side by side. Raises OSError and SourceError."""
-    from pairmill.ops.read.places.s3_requests import range_of
+    from pairmill.ops.read.places.s3 import range_of
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as out, ThreadPoolExecutor(AT_ONCE) as threads:

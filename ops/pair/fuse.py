@@ -14,11 +14,7 @@ ENDS = re.compile(r"(?<=\n)|(?<=[.!?;]\s)|(?<=\}\s)(?=[^{}.!?;\n]*:\s*\{\w+\})")
 
 
 def check_template(template: str) -> None:
-    """Validate a prompt template: text with at least one plain field {caption}, {tags} or {sentence}.
-
-    Raises:
-        ValueError: The template is invalid; the message has the remedy.
-    """
+    """Raise ValueError, with the remedy, unless a template has a plain field {caption}, {tags} or {sentence}."""
     remedy = "write {caption}, {tags} or {sentence}, and {{ }} for braces"
     try:
         parts = list(Formatter().parse(template))
@@ -41,7 +37,8 @@ def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str)
     check_template(template)
     texts = {"caption": caption.strip(), "tags": ", ".join(tags), "sentence": sentence.strip()}
     parts = ENDS.split(template)
-    kept = [part for part in parts if _says_something(part, texts)]
+    fields = [[name for _, name, _, _ in Formatter().parse(part) if name is not None] for part in parts]
+    kept = [part for part, names in zip(parts, fields, strict=True) if not names or any(map(texts.get, names))]
     filled = "".join(part.format(**texts) for part in kept)
     return filled if len(kept) == len(parts) else filled.rstrip()
 
@@ -49,9 +46,3 @@ def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str)
 def instructions(template: str) -> tuple[str, ...]:
     """Return the literal parts of ``template``: one text between each two fields."""
     return tuple(literal for literal, _, _, _ in Formatter().parse(template) if literal.strip())
-
-
-def _says_something(part: str, texts: dict[str, str]) -> bool:
-    """Return whether a part of a template has no field, or a field with text."""
-    fields = [name for _, name, _, _ in Formatter().parse(part) if name is not None]
-    return not fields or any(texts[name] for name in fields)

@@ -11,10 +11,7 @@ def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarra
     """Compute the cosine of each image vector with the text vector of the same row: (n,) float32 in [-1, 1].
 
     Both inputs are (n, d) with rows of length 1; a row of zeros (no vector) has similarity 0. Compare values of one
-    CLIP model only: 0.25 is high for one model, low for another.
-
-    Raises:
-        ValueError: The shapes differ.
+    CLIP model only: 0.25 is high for one model, low for another. Raises ValueError if the shapes differ.
     """
     left, right = np.asarray(image_vectors, dtype=np.float32), np.asarray(text_vectors, dtype=np.float32)
     if left.shape != right.shape:

@@ -25,10 +25,8 @@ class ZeroShotTags:
     The input is image vectors (n, d). The outputs are ``tags`` (best first) and ``tag_similarities`` (cosine, rounded
     to 4 decimals). With ``thresholds``, one per word, an image gets only the words whose cosine reaches their
     threshold, possibly none; without, it gets ``top_k`` words, however low their cosine. Ties go to the earlier word.
-
-    Raises:
-        ValueError: A word is empty or repeated, the template does not have exactly one {}, or the number of thresholds
-            differs from the number of words.
+    Raises ValueError if a word is empty or repeated, the template does not have exactly one {}, or the number of
+    thresholds differs from the number of words.
     """
 
     vocabulary: tuple[str, ...]
@@ -53,10 +51,7 @@ class ZeroShotTags:
         return {name: value for name, value in self.__dict__.items() if name != "_vectors"} | {"_vectors": {}}
 
     def __call__(self, image_vectors: np.ndarray, embed_texts: EmbedTexts) -> tuple[list[list[str]], list[list[float]]]:
-        """Return (tags, tag_similarities), one list per image.
-
-        ``embed_texts`` is ``Clip.embed_texts``; the vocabulary is embedded once per process.
-        """
+        """Return (tags, tag_similarities), one list per image; ``embed_texts`` is called once per process."""
         words = self._words(embed_texts)
         vectors = np.asarray(image_vectors, dtype=np.float32)
         tags: list[list[str]] = []

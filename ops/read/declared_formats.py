@@ -26,11 +26,7 @@ _TYPES: dict[str, type] = {
 
 @cache
 def formats() -> dict[str, Format]:
-    """Load all declared formats by name, sorted by turn; at an equal turn Pairmill's own come first.
-
-    Raises:
-        PairmillError: A package's format cannot be imported or is invalid, or two formats have one name.
-    """
+    """Load all formats by name, sorted by turn, then Pairmill's own. Raises PairmillError for an invalid format."""
     found: list[tuple[str, Format]] = [("pairmill", format) for format in own_formats()]
     found += foreign(GROUP, "format", _as_format)
     packages: dict[str, str] = {}

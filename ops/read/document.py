@@ -78,17 +78,14 @@ def storable_document(document: Document) -> Document:
     Call this for every format, after HTML entities and JSON escapes are decoded. Paths stay unchanged, because files
     are found by them. Texts that become empty are dropped.
     """
-    items = tuple(
-        _storable_text(each) if isinstance(each, Text) else _storable_picture(each) for each in document.items
-    )
-    uri = web_address(document.uri)
-    return replace(document, uri=uri, title=printable(document.title), items=tuple(each for each in items if each))
-
-
-def _storable_text(text: Text) -> Text | None:
-    """Remove control codes; return None if nothing but white space is left."""
-    kept = printable(text.text)
-    return text if kept == text.text else Text(kept) if kept.strip() else None
+    items: list[Picture | Text] = []
+    for item in document.items:
+        if isinstance(item, Picture):
+            items.append(_storable_picture(item))
+        elif (kept := printable(item.text)).strip():
+            items.append(Text(kept))
+    title = printable(document.title)
+    return replace(document, uri=web_address(document.uri), title=title, items=tuple(items))
 
 
 def _storable_picture(picture: Picture) -> Picture:
@@ -123,10 +120,7 @@ class Format(Protocol):
     examples: tuple[Example, ...]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Yield this format's units, and take every file that they read.
-
-        The content of a file decides where its name does not.
-        """
+        """Yield this format's units, and take every file that they read; decide by content where the name does not."""
         ...
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:

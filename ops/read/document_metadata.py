@@ -30,10 +30,7 @@ def parsed(value: Any) -> Any:
 
 
 def exceeds_value_limit(text: str | bytes) -> bool:
-    """Return whether a JSON text may hold more than MOST_VALUES values, too many for a worker's memory.
-
-    A text such as `[[],[],…]` grows 21 times when parsed.
-    """
+    """Return whether a JSON text may hold over MOST_VALUES values: `[[],[],…]` grows 21 times when parsed."""
     if len(text) <= MOST_VALUES:
         return False
     if isinstance(text, bytes):
@@ -48,20 +45,21 @@ def as_storable(value: Any) -> dict[str, object]:
     """
     if not isinstance(value, dict):
         return {}
-    kept = {str(name): _hex(each) for name, each in value.items() if not _is_content(each)}
+    kept: dict[str, object] = {}
+    for name, each in value.items():
+        if not isinstance(each, bytes | bytearray):
+            kept[str(name)] = each
+        elif len(each) in DIGESTS:
+            kept[str(name)] = each.hex()
     if all(_is_plain(name) and _is_plain(each) for name, each in kept.items()):
         return kept  # the usual row of a table: all values are JSON already
     try:
-        text = printable_json(json.dumps(kept, default=_as_text, ensure_ascii=False))
+        told = json.dumps(kept, default=lambda each: None if isinstance(each, bytes) else str(each), ensure_ascii=False)
+        text = printable_json(told)
     except (ValueError, RecursionError):
         return {}
     found = parsed(text)
     return {name: each for name, each in found.items() if _is_small(each)} if isinstance(found, dict) else {}
-
-
-def _is_content(value: object) -> bool:
-    """Return whether ``value`` is binary and not a digest."""
-    return isinstance(value, bytes | bytearray) and len(value) not in DIGESTS
 
 
 def _is_plain(value: object) -> bool:
@@ -71,19 +69,9 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (int, bool) or (type(value) is float and math.isfinite(value))
 
 
-def _hex(value: object) -> object:
-    """Convert bytes to hex; return any other value unchanged."""
-    return value.hex() if isinstance(value, bytes | bytearray) else value
-
-
 def clean(value: object) -> str:
     """Normalise text to one line: collapse white space, drop control codes and lone surrogates; '' if not a string."""
     return " ".join(printable(value).split()) if isinstance(value, str) else ""
-
-
-def _as_text(value: object) -> str | None:
-    """Convert a value that JSON does not know to text; None for bytes."""
-    return None if isinstance(value, bytes | bytearray) else str(value)
 
 
 def _is_small(value: object) -> bool:

@@ -1,7 +1,4 @@
-"""Open a source of interleaved documents, list its units and read their documents and faults.
-
-To add a format, see ``declared_formats``.
-"""
+"""Open a source of interleaved documents, list its units, and read their documents and faults."""
 
 from __future__ import annotations
 
@@ -56,10 +53,8 @@ class Source:
     def listed(self) -> Iterator[Unit | Fault]:
         """List the units, and a Fault for each file that belongs to no unit, sorted by URI.
 
-        The listing is a table on disk until the iterator ends, so its length takes no memory.
-
-        Raises:
-            SourceError: Nothing can be read, or the source cannot be reached.
+        The listing is a table on disk until the iterator ends, so its length takes no memory. Raises SourceError if
+        nothing can be read, or the source cannot be reached.
         """
         files = FileTable()
         files.keep(map(row_of, self.tree.list_into(files)))
@@ -74,11 +69,7 @@ class Source:
         return map(listed_as, files.kept())
 
     def _units(self, files: FileTable) -> Iterator[Unit]:
-        """Yield the units of each format in turn, then images without a telling suffix.
-
-        Files without a telling suffix are skipped if there is no other unit and none of the first LOOKED_INTO is an
-        image.
-        """
+        """Yield the units of each format in turn, then images without a telling suffix, as `_holds_a_picture` finds."""
         n = 0
         for name in self.formats:
             files.begin_turn()
@@ -124,19 +115,15 @@ class Source:
         return [found for found in self.listed() if isinstance(found, Fault)]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
-        """Yield the documents of one unit in a fixed order, and a Fault for each that cannot be read.
-
-        Raises:
-            SourceError: The storage as a whole does not respond (S3, the web).
-        """
-        return formats()[unit.format].read(self.tree, unit)
+        """Yield the documents of one unit in order, and a Fault for each unreadable one. Raises SourceError."""
+        try:
+            yield from formats()[unit.format].read(self.tree, unit)
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
 
 
 def row_of(found: Unit | Fault) -> Kept:
-    """Convert a unit or fault to a row of the listing.
-
-    The row of a fault has the etag 'ignored' and the fault's reason in place of the format.
-    """
+    """Convert a unit or fault to a row of the listing; a fault has the etag 'ignored' and its reason as the format."""
     if isinstance(found, Fault):
         return (found.item, 0, IGNORED, found.reason, found.detail)
     return (found.uri, found.size, found.etag, found.format, None)
@@ -185,9 +172,7 @@ def open_source(uri: str) -> Source:
     ``units()``.
 
     ``${NAME}`` in ``uri`` is replaced by the environment variable, so that a signed address need not be written down.
-
-    Raises:
-        SourceError: The format or scheme is unknown, a variable is not set, or a local path does not exist.
+    Raises SourceError if the format or scheme is unknown, a variable is not set, or a local path does not exist.
     """
     uri = _expanded(uri)
     format, place = split_format(uri)
@@ -195,10 +180,8 @@ def open_source(uri: str) -> Source:
         raise SourceError(f"source '{without_secrets(uri)}': no such place; did you mean {found[1]}://{found[2]}?")
     if format and format not in formats():
         near = get_close_matches(format, formats(), n=1)
-        remedy = f"did you mean '{near[0]}'? " if near else ""
-        raise SourceError(
-            f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}known are {', '.join(formats())}"
-        )
+        remedy = (f"did you mean '{near[0]}'? " if near else "") + f"known are {', '.join(formats())}"
+        raise SourceError(f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}")
     tree = _tree(place)
     return Source(f"{format}:{tree.place}" if format else tree.place, tree, (format,) if format else tuple(formats()))
 
@@ -227,18 +210,14 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
         if "@" in place.split("/")[2]:
-            raise SourceError(
-                f"source '{hidden(place)}': no user and password in an address; S3's keys are the variables "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            )
+            keys = "S3's keys are the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            raise SourceError(f"source '{hidden(place)}': no user and password in an address; {keys}")
         from pairmill.ops.read.places.s3 import s3_tree  # importing s3fs takes 0.5 s, which a local source need not pay
 
         return s3_tree(place, _suffixes())
     if place.startswith(WEB):
         return web_tree(place)
     if marked and scheme != "file":
-        raise SourceError(
-            f"source '{hidden(place)}': '{scheme}://' is not read; give a local path, s3://bucket/prefix "
-            "or https://host/list"
-        )
+        remedy = "give a local path, s3://bucket/prefix or https://host/list"
+        raise SourceError(f"source '{hidden(place)}': '{scheme}://' is not read; {remedy}")
     return local_tree(place)

@@ -41,20 +41,16 @@ class CorpusEntropy:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return ``batch`` with the column ``corpus_entropy`` added."""
-        return batch | {"corpus_entropy": [self._entropy(text) for text in batch["text"]]}
-
-    def _entropy(self, text: str) -> float:
-        """Compute the entropy of one sentence in bits."""
-        shares = self.probabilities
-        found = (shares.get(word) for word in words(text))
-        return round(math.fsum(-p * math.log2(p) for p in found if p), 4) + 0.0  # avoid -0.0 when p is 1
+        entropies: list[float] = []
+        for text in batch["text"]:
+            shares = (self.probabilities.get(word) for word in words(text))
+            entropy = math.fsum(-p * math.log2(p) for p in shares if p)
+            entropies.append(round(entropy, 4) + 0.0)  # avoid -0.0 when p is 1
+        return batch | {"corpus_entropy": entropies}
 
 
 def words(text: str) -> list[str]:
-    """Split a sentence into words with NLTK's word tokeniser; punctuation marks are words, and case is kept.
-
-    Only the first LONGEST characters are read.
-    """
+    """Split the first LONGEST characters into words by NLTK's rules; punctuation marks are words, case is kept."""
     return _tokeniser().tokenize(text[:LONGEST])
 
 

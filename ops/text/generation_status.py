@@ -12,21 +12,15 @@ WORD = re.compile(r"\w+")
 LONGEST_UNIT = 24
 TIMES, TIMES_SHORT = 4, 6
 SHORT_UNIT = 2
-# For text without separate words (digits run together, one long token): a unit of characters repeated 12 times in a
-# row.
+# For text without separate words (digits run together, one long token): a unit of characters 12 times in a row.
 CHARACTER_LOOP = re.compile(r"(.{2,30}?)\1{11,}", re.DOTALL)
 # A refusal is stated in the first words and in the first person singular. A sign in an image may say sorry too, but
 # mostly in quotes and as "we".
 _ITSELF = r"i(?:'m| am)?"
-_CANNOT = (
-    r"(?:can't|cannot|can not|could not|couldn't|won't|will not|unable to|not able to|not allowed to|don't|do not)"
-)
-_SERVICE = (
-    r"(?:help|assist|comply|fulfil|fulfill|provide|answer|continue|process|analy[sz]e|describe|identify|generate)"
-)
-_SIGHT = (
-    r"(?:see|view|access|open|look at|display|have access to)\b.{0,40}\b(?:image|picture|photo|file|visual|content|it)"
-)
+_CANNOT = r"(?:can't|cannot|can not|could not|couldn't|won't|will not|(?:un|not )able to|not allowed to|don't|do not)"
+_SERVICE = r"(?:help|assist|comply|fulfill?|provide|answer|continue|process|analy[sz]e|describe|identify|generate)"
+_SEEN = r"(?:image|picture|photo|file|visual|content|it)"
+_SIGHT = rf"(?:see|view|access|open|look at|display|have access to)\b.{{0,40}}\b{_SEEN}"
 REFUSAL = re.compile(
     rf"^[\s*_#>-]*(?:(?:{_ITSELF} )?(?:(?:really|very|so|truly) )?(?:sorry|apologi[sz]e)\b[,.]?"
     rf"(?: (?:but|that|for|however))?[ ,.]*.{{0,40}}\b|unfortunately,? )?{_ITSELF} {_CANNOT} (?:{_SERVICE}|{_SIGHT})\b"

@@ -97,14 +97,10 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return mixed ^ mixed >> np.uint64(31)
 
 
-def _orders() -> list[tuple[np.uint32, np.uint32]]:
-    """Return an odd factor and a summand for each order, from SplitMix64, because numpy's generators may change."""
-    numbers = _mixed(np.arange(1, 2 * BANDS * BYTES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    halves = numbers.astype(np.uint32)
-    return list(zip(halves[0::2] | np.uint32(1), halves[1::2], strict=True))
-
-
-ORDERS = _orders()
+# An odd factor and a summand for each order, from SplitMix64, because numpy's generators may change.
+_STEPS = np.arange(1, 2 * BANDS * BYTES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+_NUMBERS = _mixed(_STEPS).astype(np.uint32)
+ORDERS = list(zip(_NUMBERS[0::2] | np.uint32(1), _NUMBERS[1::2], strict=True))
 
 
 def grams(sentence: str) -> set[str]:

@@ -1,10 +1,10 @@
-"""Extract nouns and noun phrases from sentences: candidates for what an image shows and for its tags."""
+"""Extract noun phrases from sentences, as candidates for tags, and find the names of a list in texts."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairmill.ops.batch import Batch
@@ -19,6 +19,7 @@ MOST_WORDS = 4
 SPELLED = re.compile(r"[^\W\d_]{2,}(?:['’-][^\W\d_]+)*")
 IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot", "teeth": "tooth",
              "geese": "goose", "mice": "mouse"}  # fmt: skip
+_TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 
 
@@ -29,10 +30,8 @@ class NounPhrases:
     A phrase is a common noun in lower case with none or more of the adjectives and nouns directly before it, four words
     at most: "glass", "wine glass", "red wine glass". "Wine" alone is no phrase there, because a wine glass is no wine.
     Proper nouns alone are no phrases, so that tags name no person. Sentences in other languages than English get none,
-    because the parser's labels are defined for English. Only the first 2,000 characters of a text are read.
-
-    Raises:
-        ModelError: As `DependencyParser`.
+    because the parser's labels are defined for English. Only the first 2,000 characters of a text are read. Raises
+    ModelError as `DependencyParser` does.
     """
 
     model: str
@@ -90,3 +89,35 @@ def merge_plurals(counts: Mapping[tuple[str, bool], int]) -> Counter[str]:
         known = [form for form in singulars(phrase) if (form, False) in counts] if is_plural else []
         merged[known[0] if known else phrase] += n
     return merged
+
+
+class NamedWords:
+    """Map a text to the indices of the names that it contains as whole words, regardless of case.
+
+    A name's last word also counts as a plural ("boxes", "men"). A longer name hides the shorter names inside it: "red
+    fox" is not also "fox". Some 20 µs for a sentence of 20 words.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._index: dict[tuple[str, ...], int] = {}
+        for index, name in enumerate(names):
+            for form in [name.lower(), *plurals(name.lower())]:
+                self._index.setdefault(tuple(_TOKEN.findall(form)), index)
+        self._lengths = sorted({len(form) for form in self._index if form}, reverse=True)
+
+    def __call__(self, text: str) -> set[int]:
+        """Return the indices of the names in ``text``."""
+        words = _TOKEN.findall(text.lower())
+        found, at = set[int](), 0
+        while at < len(words):
+            length = next((n for n in self._lengths if tuple(words[at : at + n]) in self._index), 0)
+            found |= {self._index[tuple(words[at : at + length])]} if length else set()
+            at += max(1, length)
+        return found
+
+
+def plurals(name: str) -> list[str]:
+    """Return the possible plurals of a name, some of which are no words: "box" gives "boxes" and "boxs"."""
+    first, space, last = name.rpartition(" ")
+    forms = [last.removesuffix(end) + ending for ending, end in ENDINGS if last.endswith(end)]
+    return [f"{first}{space}{form}" for form in [*forms, *(many for many, one in IRREGULAR.items() if one == last)]]

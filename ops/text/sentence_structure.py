@@ -32,8 +32,7 @@ from dataclasses import dataclass
 from pairmill.ops.batch import Batch
 from pairmill.ops.models.language.dependency_parser import DependencyParser
 from pairmill.ops.models.language.word import Word
-from pairmill.ops.text.language import language_of
-from pairmill.ops.text.sentence_quality import WORD
+from pairmill.ops.text.sentence_quality import WORD, language_of
 
 OBJECTS = {"NOUN", "PROPN"}
 # Dependency labels of a noun's attributes: "red", "two", "brick", "the boy's", "chasing a cat".
@@ -43,7 +42,7 @@ ARGUMENTS = {"nsubj", "nsubjpass", "dobj", "dative", "attr", "oprd", "pobj"}
 ACTIONS = {"VERB", "AUX"}
 # Characters of a text that are parsed, some 350 words: the time of a parse grows with the length.
 MOST_LETTERS = 2000
-# The language of a shorter sentence is unreliable (ops.text.language), so it is parsed whatever language is identified.
+# The language of a shorter sentence is unreliable (`language_of`), so it is parsed whatever language is identified.
 FEWEST_WORDS = 6
 
 
@@ -52,10 +51,8 @@ class SentenceStructure:
     """Read ``text`` (list of sentences); add ``complexity`` (int, >= 0) and ``has_action`` (bool), parsed by ``model``.
 
     ``model`` is an English pipeline of spaCy, 'spacy:NAME'. Both scores are None for a sentence of six words or more in
-    another language, so that any rule on them drops it. Only the first 2,000 characters of a text are read.
-
-    Raises:
-        ModelError: As `DependencyParser`.
+    another language, so that any rule on them drops it. Only the first 2,000 characters of a text are read. Raises
+    ModelError as `DependencyParser` does.
     """
 
     model: str
@@ -73,14 +70,10 @@ class SentenceStructure:
 
 def english_parses(texts: list[str], parser: DependencyParser) -> Iterator[tuple[int, list[Word]]]:
     """Yield (row, parse) of each text that may be English; parse at most MOST_LETTERS characters of each."""
-    rows = [row for row, text in enumerate(texts) if _may_be_english(text)]
+    counts = [len(WORD.findall(text)) for text in texts]
+    rows = [row for row, text in enumerate(texts) if counts[row] < FEWEST_WORDS or language_of(text) == "en"]
     if rows:
         yield from zip(rows, parser.parse([texts[row][:MOST_LETTERS] for row in rows]), strict=True)
-
-
-def _may_be_english(text: str) -> bool:
-    """Return whether a text is English, or too short for its language to be known."""
-    return len(WORD.findall(text)) < FEWEST_WORDS or language_of(text) == "en"
 
 
 def complexity(words: list[Word]) -> int:

@@ -23,23 +23,19 @@ def unsupported(text: str, sources: Sequence[str]) -> int:
     Numbers are compared by value: "1,000" equals "1000", and "3" equals a source's "three". Numbers written as words
     are no claims. Quotations are compared by their words, ignoring case, spaces and punctuation.
     """
-    known = {number for source in sources for number in (*_numbers(source), *_named(source))}
-    said = [f" {_plain(source)} " for source in sources]
-    numbers = set(_numbers(QUOTED.sub(" ", text))) - known
-    quotations = {_plain(next(filter(None, found.groups()))) for found in QUOTED.finditer(text)} - {""}
+    plain = [WORD.findall(source.casefold()) for source in sources]
+    known = {NAMED[word] for words in plain for word in words if word in NAMED}.union(*map(_numbers, sources))
+    said = [f" {' '.join(words)} " for words in plain]
+    numbers = _numbers(QUOTED.sub(" ", text)) - known
+    quoted = (next(filter(None, found.groups())) for found in QUOTED.finditer(text))
+    quotations = {" ".join(WORD.findall(each.casefold())) for each in quoted} - {""}
     return len(numbers) + sum(not any(f" {each} " in source for source in said) for each in quotations)
 
 
-def _numbers(text: str) -> list[str]:
-    """List the values of the numbers in digits in ``text``."""
-    return [number for found in NUMBER.findall(text) for number in _values(found)]
-
-
-def _values(found: str) -> list[str]:
-    """Return the value of a number, or the values of a comma-separated list."""
-    if THOUSANDS.fullmatch(found):
-        found = found.replace(",", "")
-    return [_value(each) for each in found.split(",")]
+def _numbers(text: str) -> set[str]:
+    """Return the values of the numbers in digits in ``text``; a comma-separated list has a value for each number."""
+    found = (each.replace(",", "") if THOUSANDS.fullmatch(each) else each for each in NUMBER.findall(text))
+    return {_value(number) for each in found for number in each.split(",")}
 
 
 def _value(text: str) -> str:
@@ -49,13 +45,3 @@ def _value(text: str) -> str:
         return text
     rest = rest.rstrip("0")
     return (whole.lstrip("0") or "0") + (f".{rest}" if point and rest else "")
-
-
-def _named(text: str) -> list[str]:
-    """List the values of the numbers from zero to twelve that are written as words."""
-    return [NAMED[word] for word in WORD.findall(text.casefold()) if word in NAMED]
-
-
-def _plain(text: str) -> str:
-    """Return the casefolded words of ``text``, separated by spaces."""
-    return " ".join(WORD.findall(text.casefold()))

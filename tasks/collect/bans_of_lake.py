@@ -2,8 +2,7 @@
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.contents import bans
-from pairmill.ops.ban_list import BanList
-from pairmill.ops.fetch.refusal import Banned
+from pairmill.ops.ban_list import BanList, Banned
 
 
 def ban_list(lake: Lake, hosts: tuple[str, ...] = ()) -> BanList:

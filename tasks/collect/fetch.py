@@ -19,8 +19,7 @@ from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.image.exif import exif
-from pairmill.ops.image.header import Header, inspect
+from pairmill.ops.image.header import Header, inspect, read_exif
 from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import quarantine
@@ -182,7 +181,7 @@ def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, 
     if isinstance(header, Fault):
         return row | {"sha256": None, "reason": header.reason}
     found = {"width": header.width, "height": header.height, "format": header.format, "animated": header.animated}
-    about = json.dumps(exif(answer.data), ensure_ascii=False)
+    about = json.dumps(read_exif(answer.data), ensure_ascii=False)
     return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": ""}
 
 

@@ -10,7 +10,7 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.image.luma import with_luma
+from pairmill.ops.image.image_quality import with_luma
 from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.score_vectors import score_vectors

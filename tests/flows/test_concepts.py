@@ -10,7 +10,7 @@ import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.text.named_words import NamedWords
+from pairmill.ops.text.noun_phrases import NamedWords
 from pairmill.tasks.release.gallery.concepts import concepts
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows

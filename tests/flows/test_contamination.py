@@ -15,7 +15,7 @@ from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
-from pairmill.ops.image.benchmark_set import content_of, pictures
+from pairmill.ops.image.benchmark_hash import content_of, pictures
 from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings

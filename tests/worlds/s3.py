@@ -6,7 +6,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pairmill.ops.read.places import s3_requests
+from pairmill.ops.read.places import s3
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def fresh_filesystem():
     """Drop cached filesystems, so that the next one reads the test's environment."""
     import s3fs
 
-    s3_requests.filesystem.cache_clear()
+    s3.filesystem.cache_clear()
     s3fs.S3FileSystem.clear_instance_cache()
 
 

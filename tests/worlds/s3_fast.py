@@ -4,7 +4,7 @@ import pytest
 from botocore.retries import standard
 from moto.s3.models import s3_backends
 
-from pairmill.ops.read.places import s3_requests
+from pairmill.ops.read.places import s3
 
 
 def fill(files: dict[str, bytes]) -> None:
@@ -18,4 +18,4 @@ def fill(files: dict[str, bytes]) -> None:
 def quick(monkeypatch):
     """Shorten the delays between retries, which belong to the libraries."""
     monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0.005)
-    monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 4)
+    monkeypatch.setattr(s3, "WAITS", (0.005,) * 4)

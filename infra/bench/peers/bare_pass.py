@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import torch
 
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.image.image_quality import ImageQuality
-from pairmill.ops.image.luma import with_luma
+from pairmill.ops.image.image_quality import ImageQuality, with_luma
 from pairmill.ops.image.phash import PerceptualHash
 
 CHUNK = 64

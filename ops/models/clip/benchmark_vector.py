@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.image.benchmark_set import BenchmarkSets, decoded
+from pairmill.ops.image.benchmark_hash import BenchmarkSets, decoded
 from pairmill.ops.models.clip.clip import Clip
 
 

@@ -1,20 +1,21 @@
-"""Read folders of HTML pages whose images lie beside them or are embedded. One page is one unit and one document."""
+"""Read HTML pages with the images beside or in them: folders, a unit a page, and zips or tars, a unit an archive."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Unit, picture_of_file
-from pairmill.ops.read.example import PAGE, Example, picture
+from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import Link, resolve
 from pairmill.ops.read.page.reading_order import PictureReference, references
+from pairmill.ops.read.places.archive import archive, peek
 from pairmill.ops.read.places.file_table import Entry, FileTable
-from pairmill.ops.read.places.one_document import OneDocument
-from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.tree import OneDocument, Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
 # Pages to read in parallel when the images that pages show are searched for; this hides the latency of S3.
@@ -45,8 +46,10 @@ class HtmlFolder:
         """Claim pages and the image files they show; if there are image files, parse every page for this (0.3 ms)."""
         has_pictures = files.has(PICTURE_SUFFIXES)
         for some in _by_bytes(files.of(SUFFIXES)):
-            shown = _shown_by(tree, some, files) if has_pictures else [()] * len(some)
-            for entry, pictures in zip(some, shown, strict=True):
+            paths = [entry.path for entry in some]
+            pages = tree.read_many(paths, page.MOST_BYTES) if has_pictures else [b""] * len(some)
+            for entry, data in zip(some, pages, strict=True):
+                pictures = sorted(_shown(tree, entry.path, data, files)) if data else []
                 etags = [found.etag for path in pictures if (found := files.get(path))]
                 files.take(entry.path, *pictures)
                 etag = text_id(entry.etag, *etags) if pictures else entry.etag
@@ -81,10 +84,7 @@ def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
 
 
 def _picture(tree: Tree, links: list[Link], nowhere: str, position: int, alt_text: str) -> Picture:
-    """Build the image from the first link that has bytes; if none has, keep the address and fault of one link.
-
-    The fault of a file that exists is preferred to that of a missing file.
-    """
+    """Build the image from the first link with bytes, else keep the fault of one, rather not of a missing file."""
     refused: list[tuple[str, Fault]] = []
     for link in links:
         if link.data:
@@ -113,12 +113,6 @@ def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield some
 
 
-def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
-    """List for each page the image files that it shows, sorted by name."""
-    found = tree.read_many([entry.path for entry in pages], page.MOST_BYTES)
-    return [sorted(_shown(tree, entry.path, data, files)) for entry, data in zip(pages, found, strict=True)]
-
-
 def _shown(tree: Tree, path: str, data: bytes | Fault, files: Container[str]) -> set[str]:
     """Collect the source's files that a page shows: of each image, the one file that is used."""
     parsed = data if isinstance(data, Fault) else page.parse(path, data)
@@ -141,4 +135,42 @@ def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files
     return ""
 
 
-FORMATS = (HtmlFolder(),)
+class HtmlArchive:
+    """Read an archive like the folder that it would extract to; tars of samples without pages belong to webdataset."""
+
+    name = "html_archive"
+    turn = 20
+    version = 1
+    suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
+    expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
+    examples = (
+        Example(
+            "the same packed: `.zip .tar .tar.gz .tgz`",
+            "site.zip",
+            lambda: {"site.zip": zip_of({"s/p.html": PAGE, "s/a.jpg": picture()})},
+            images=1,
+        ),
+    )
+
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim zips of pages or images, damaged ones too, and tars that hold pages."""
+        for entry in files.of(self.suffixes):
+            names = peek(tree, entry)
+            wanted = SUFFIXES | PICTURE_SUFFIXES if entry.suffix == "zip" else SUFFIXES
+            is_damaged = entry.suffix == "zip" and not names  # from its start: read() returns the fault
+            if is_damaged or any(Entry(name, 0, "").suffix in wanted for name in names):
+                files.take(entry.path)
+                yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the pages, named images and images without a telling suffix, and a Fault for each unreadable one."""
+        with archive(tree, tree.path_of(unit.uri)) as packed:
+            files, pages, pictures = FileTable(), HtmlFolder(), ImageFolder()
+            yield from packed.list_into(files)
+            for reader, claim in ((pages, pages.claim), (pictures, pictures.claim), (pictures, claim_unnamed)):
+                files.begin_turn()
+                for inside in claim(packed, files):
+                    yield from reader.read(packed, inside)
+
+
+FORMATS = (HtmlFolder(), HtmlArchive())

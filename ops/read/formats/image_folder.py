@@ -66,11 +66,8 @@ class ImageFolder:
                 yield _made(tree, each, tree.read(each), {}, "") if is_one else no_picture(tree.uri(each), each)
 
 
-def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str]) -> Iterator[Unit]:
-    """Claim each file whose suffix is not among ``named`` as a unit.
-
-    A unit becomes a document if its file begins like an image.
-    """
+def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str] = ()) -> Iterator[Unit]:
+    """Claim each file whose suffix is not in ``named``; it becomes a document if it begins like an image."""
     for entry in files.beyond(named):
         if files.is_free(entry.path):  # not taken as caption or metadata of an earlier file
             yield _claimed(tree, files, entry)

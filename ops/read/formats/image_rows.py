@@ -1,23 +1,33 @@
 """Read tables of one document a row: lists of addresses, tables of image bytes, and RealSyn's release.
 
-Nothing is fetched here: an image on the web becomes a Fault ``missing`` that keeps its address and the row's metadata.
+Columns are recognised by the names that published datasets use. Nothing is fetched: an image on the web becomes a
+Fault ``missing`` that keeps its address and the row's metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Unit
-from pairmill.ops.read.document_metadata import clean
+from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture
+from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
-from pairmill.ops.read.records import columns, tables
+from pairmill.ops.read.records import tables
 
+# Names from LAION, COYO, DataComp, Conceptual Captions and img2dataset, best first; matched without case.
+ADDRESSES = ("url", "image_url", "img_url", "image_urls", "raw_image_url", "image_link", "photo_image_url")
+HELD = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "bytes", "data", "content", "pixels")
+CAPTIONS = ("caption", "captions", "text", "texts", "alt", "alt_text", "alttext", "description", "sentence",
+            "sentences")  # fmt: skip
+PICTURE_WORD = re.compile("image|img|picture|photo")
+CAPTION_STARTS = ("caption_", "text_", "alt_text_", "sentence", "top_caption")
 REAL = {"raw_image_url": ADDRESS, "text1": "One.", "text2": "Two.", "text3": "Three.", "syn_text": "Made."}
 
 
@@ -40,7 +50,7 @@ class UrlList:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with a column of image addresses."""
-        return tables.claimed(tree, files, columns.is_url_list, self.name)
+        return tables.claimed(tree, files, is_url_list, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of the unit, and a Fault for each that cannot be read."""
@@ -66,7 +76,7 @@ class ImageTable:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim Parquet tables with a column of image bytes."""
-        return tables.claimed(tree, files, columns.is_image_table, self.name)
+        return tables.claimed(tree, files, is_image_table, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
@@ -104,23 +114,82 @@ class RealSyn:
         return tables.documents(tree, unit, _of_realsyn)
 
 
+def address_column(columns: Mapping[str, str]) -> str:
+    """Return the name of the column of image addresses, '' if there is none."""
+    lower = {name.lower(): name for name, kind in reversed(list(columns.items())) if kind == "text"}
+    return next((lower[name] for name in ADDRESSES if name in lower), "")
+
+
+def is_interleaved(kinds: Mapping[str, str]) -> bool:
+    """Return whether a table has OBELICS' shape: parallel lists of images and texts."""
+    return all(kinds.get(name) in ("texts", "helds", "list") for name in ("images", "texts"))
+
+
+def is_url_list(kinds: Mapping[str, str]) -> bool:
+    """Return whether a table has a column of image addresses, and not OBELICS' shape."""
+    return bool(address_column(kinds)) and not is_interleaved(kinds)
+
+
+def is_image_table(kinds: Mapping[str, str]) -> bool:
+    """Return whether a table has a column of image bytes, and not OBELICS' shape."""
+    return bool(held_columns(kinds)) and not is_interleaved(kinds)
+
+
+def held_columns(columns: Mapping[str, str]) -> list[str]:
+    """List the columns that hold encoded image bytes: structs with bytes, or binary columns with an image's name."""
+    binary = [name for name, kind in columns.items() if kind == "binary"]
+    named = {name for name in binary if name.lower() in HELD or PICTURE_WORD.search(name.lower())}
+    return [name for name, kind in columns.items() if kind in ("held", "helds") or name in named]
+
+
+def caption_columns(columns: Mapping[str, str]) -> list[str]:
+    """List the caption columns (single texts or lists of texts), best first."""
+    found = [name for name, kind in columns.items() if kind in ("text", "texts", "list")]
+    named = sorted((name for name in found if name.lower() in CAPTIONS), key=lambda name: CAPTIONS.index(name.lower()))
+    return named + [name for name in found if name.lower().startswith(CAPTION_STARTS) and name not in named]
+
+
+def collect_texts(row: dict[str, Any], names: list[str]) -> list[str]:
+    """Collect a row's distinct, non-empty captions, in the order of the columns ``names``."""
+    values = [row.get(name) for name in names]
+    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [text for text in dict.fromkeys(clean(each) for each in flat) if text]
+
+
+def read_address(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str, alt: str) -> Picture | Fault:
+    """Build the Picture for a row's address: a file of the source, a data: URI, or a link to fetch later.
+
+    Return a Fault if the row has no address. Raises SourceError if the storage does not respond.
+    """
+    reference = row.get(column)
+    if not isinstance(reference, str) or not reference.strip():
+        return Fault(uri, "bad_record", f"expected an address in column '{column}', found {reference!r:.60}")
+    link = resolve(tree, path, reference)
+    if link.fault or link.data:
+        return Picture(0, link.url, alt, link.data, link.fault)
+    return picture_of_file(tree, link.paths[0], tree.read(link.paths[0]), 0, link.url, alt)
+
+
+def row_document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
+    """Build a row's document: images, then captions; the columns that are not in ``used`` become metadata."""
+    about = as_storable({name: value for name, value in row.items() if name not in used})
+    return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))
+
+
 def _of_address(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
     """Build the document of a row of addresses."""
     # Detect the columns for each row: the fields of JSON lines may differ from line to line.
     kinds = {name: "texts" if isinstance(value, list) else "text" for name, value in row.items()}
-    captions = columns.captions(kinds)
-    words = columns.texts(row, captions)
-    found = columns.addressed(tree, path, uri, row, columns.address(kinds) or "url", words[0] if words else "")
-    return found if isinstance(found, Fault) else columns.document(uri, row, [found], words, captions)
+    captions = caption_columns(kinds)
+    words = collect_texts(row, captions)
+    found = read_address(tree, path, uri, row, address_column(kinds) or "url", words[0] if words else "")
+    return found if isinstance(found, Fault) else row_document(uri, row, [found], words, captions)
 
 
 def _of_bytes(kinds: dict[str, str], tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
-    """Build the document of a row of image bytes; an image without bytes is read from the row's address.
-
-    ``kinds`` are the kinds of the table's columns.
-    """
-    held, captions, address = columns.held(kinds), columns.captions(kinds), columns.address(kinds)
-    words = columns.texts(row, captions)
+    """Build a row's document by its table's ``kinds``; an image without bytes is read from the row's address."""
+    held, captions, address = held_columns(kinds), caption_columns(kinds), address_column(kinds)
+    words = collect_texts(row, captions)
     alt = words[0] if words else ""
     images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]
     url = clean(row.get(address)) if len(images) == 1 else ""
@@ -131,27 +200,27 @@ def _of_bytes(kinds: dict[str, str], tree: Tree, path: str, uri: str, row: dict[
         if data:
             pictures.append(Picture(len(pictures), where, alt, bytes(data)))
         elif data is None and url:
-            found = columns.addressed(tree, path, uri, row, address, alt)
+            found = read_address(tree, path, uri, row, address, alt)
             pictures += [found] if isinstance(found, Picture) else []
         else:
             reason, detail = ("missing", "the row has no bytes") if data is None else ("empty", "no bytes")
             pictures.append(Picture(len(pictures), where, alt, b"", Fault(where, reason, detail)))
     if not pictures and not words:
         return Fault(uri, "bad_record", f"neither a picture in {held} nor a caption")
-    return columns.document(uri, row, pictures, words, [*held, *captions])
+    return row_document(uri, row, pictures, words, [*held, *captions])
 
 
 def _of_realsyn(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
     """Build the document of a row in RealSyn's form; prefer the picture's bytes to its address."""
-    words = columns.texts(row, list(text_columns.texts()))
+    words = collect_texts(row, list(text_columns.texts()))
     held = row.get("image")
     data = held.get("bytes") if isinstance(held, dict) else None
     if data:
         found = Picture(0, clean(row.get("raw_image_url")), "", bytes(data))
     else:
-        found = columns.addressed(tree, path, uri, row, "raw_image_url", "")
+        found = read_address(tree, path, uri, row, "raw_image_url", "")
     used = ["image", *text_columns.texts()]
-    return found if isinstance(found, Fault) else columns.document(uri, row, [found], words, used)
+    return found if isinstance(found, Fault) else row_document(uri, row, [found], words, used)
 
 
 FORMATS = (UrlList(), ImageTable(), RealSyn())

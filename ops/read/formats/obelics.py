@@ -21,10 +21,11 @@ from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of
 from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.formats.image_rows import is_interleaved
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
-from pairmill.ops.read.records import columns, tables
+from pairmill.ops.read.records import tables
 
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -61,7 +62,7 @@ class Obelics:
         The footers of the files are read here. A Parquet file that cannot be read is claimed too: read() yields its
         fault.
         """
-        if next(tables.shaped(tree, files, columns.is_interleaved), None) is None:
+        if next(tables.shaped(tree, files, is_interleaved), None) is None:
             return
         has_pictures = files.has(PICTURE_SUFFIXES)
         for entry in files.of(self.suffixes):

@@ -20,8 +20,7 @@ from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, decode_data_uri
 from pairmill.ops.read.page.reading_order import PictureReference
 from pairmill.ops.read.places.file_table import FileTable
-from pairmill.ops.read.places.one_document import DOCUMENT_BYTES
-from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
 from pairmill.ops.read.places.unpack import seekable
 from pairmill.ops.read.records.warc_records import Record, body, kind_of, records
 
@@ -59,12 +58,9 @@ class Warc:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one WARC file, and a Fault for each record that cannot be read."""
-        try:
-            with seekable(tree, tree.path_of(unit.uri)) as (file, faults, _):
-                yield from faults
-                yield from _OpenWarc(file, unit.uri).documents()
-        except FileNotFoundError:
-            yield Fault(unit.uri, "missing", "no such file")
+        with seekable(tree, tree.path_of(unit.uri)) as (file, faults, _):
+            yield from faults
+            yield from _OpenWarc(file, unit.uri).documents()
 
 
 @dataclass
@@ -118,10 +114,7 @@ class _OpenWarc:
     def _picture(
         self, reference: PictureReference, position: int, base: str, nowhere: str, held: dict[str, bytes | Fault]
     ) -> Picture:
-        """Build an image from the first of its addresses that the file holds.
-
-        If the file holds none of them, the image keeps its first web address, to be fetched later.
-        """
+        """Build an image from its first address that the file holds, else keep its first web address for a fetch."""
         refused: list[tuple[str, Fault]] = []
         for source in reference.sources:
             if source.strip().lower().startswith("data:"):

@@ -2,33 +2,37 @@
 
 The members of a sample may be anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` holds the
 metadata of samples without JSON, and the addresses of images that could not be fetched. A sample whose JSON holds the
-lists ``texts`` and ``images`` is an interleaved document (see interleaved_sample).
+parallel lists ``texts`` and ``images`` is an interleaved document: the form in which MINT-1T (arXiv 2406.11271)
+releases PDFs. An image is a member of the sample or of the archive, a page of the sample's multi-page TIFF (the n-th
+name in ``images`` is the n-th page, as ``image_metadata`` counts), or a web address.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import posixpath
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image, ImageSequence
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import HOSTILE
 from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
 from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
-from pairmill.ops.read.formats import interleaved_sample
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import readable
-from pairmill.ops.read.page.links import NOT_FETCHED
+from pairmill.ops.read.page.links import NOT_FETCHED, resolve
 from pairmill.ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
 from pairmill.ops.read.places.file_table import Entry, FileTable
-from pairmill.ops.read.places.one_document import OneDocument
-from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.tree import DOCUMENT_BYTES, OneDocument, Tree
 from pairmill.ops.read.records import tables
 
 CAPTIONS = ("txt", "text", "caption", "cap")
@@ -37,6 +41,8 @@ CAPTION_NAMES = ("caption", "text", "alt", "alt_text")
 # A sidecar of img2dataset has 10,000 rows; a far larger table is not a sidecar and would fill the memory.
 MAX_SIDECAR_ROWS = 500_000
 MAX_SIDECAR_BYTES = 64 * 2**20
+TIFF = ("tiff", "tif")
+MAX_PAGE_PIXELS = 100_000_000
 Sample = dict[str, str]
 # The JSON of a sample as MINT-1T and LAION by img2dataset have it, for the examples.
 MINT = {"texts": ["Before.", None], "images": [None, "page_0_image_1"], "image_metadata": [{"page": 0}], "url": ADDRESS}
@@ -84,11 +90,8 @@ class WebDataset:
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one tar, and a Fault for each sample that cannot be read."""
         path = tree.path_of(unit.uri)
-        try:
-            with archive(tree, path) as packed:
-                yield from _documents(packed, _sidecar(tree, _beside(path)[0]))
-        except FileNotFoundError:
-            yield Fault(unit.uri, "missing", "no such file")
+        with archive(tree, path) as packed:
+            yield from _documents(packed, _sidecar(tree, _beside(path)[0]))
 
 
 def _is_ours(tree: Tree, entry: Entry) -> bool:
@@ -150,21 +153,23 @@ def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) 
     uri = packed.uri(key)
     about = row | _json(packed, sample)
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
-        yield interleaved_sample.document(packed, uri, sample, about)
+        yield _interleaved(packed, uri, sample, about)
         return
-    texts = _texts(packed, sample)
-    yield from (text for text in texts if isinstance(text, Fault))
-    said = [text for text in texts if isinstance(text, str)]
+    said: list[str] = []
+    for path in (sample[extension] for extension in CAPTIONS if extension in sample):
+        data = packed.read(path)
+        text = "" if isinstance(data, Fault) else readable(packed.uri(path), data)
+        if isinstance(text, Fault):
+            yield text
+        else:
+            said.append(clean(text))
     yield _document(packed, uri, sample, about, [*said, *(clean(about.get(name)) for name in CAPTION_NAMES)])
 
 
 def _document(
     packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
 ) -> Document | Fault:
-    """Build the document of a sample's images and captions.
-
-    ``said`` lists the captions, best first; duplicates and empty texts are dropped.
-    """
+    """Build the document of a sample's images and captions; ``said`` are captions, best first, maybe repeated."""
     captions = [text for text in dict.fromkeys(said) if text]
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
@@ -187,14 +192,6 @@ def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
 
 
-def _texts(packed: OneDocument, sample: Sample) -> list[str | Fault]:
-    """Read the caption members of a sample; a Fault stands for a caption that is not text."""
-    paths = [sample[extension] for extension in CAPTIONS if extension in sample]
-    found = [(path, packed.read(path)) for path in paths]
-    texts = [readable(packed.uri(path), data) for path, data in found if not isinstance(data, Fault)]
-    return [text if isinstance(text, Fault) else clean(text) for text in texts]
-
-
 def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     """Build the document of a sample that has only an address: a later fetch completes it."""
     caption = next((clean(row.get(name)) for name in CAPTION_NAMES if clean(row.get(name))), "")
@@ -203,6 +200,97 @@ def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     fault = Fault(url, "missing", f"{NOT_FETCHED} ({said})" if said else NOT_FETCHED)
     picture = Picture(0, url, caption, b"", fault)
     return Document(uri, "", as_storable(row), (picture, Text(caption)) if caption else (picture,))
+
+
+def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
+    """Build the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
+
+    Return a Fault if the lists differ in length or hold nothing.
+    """
+    texts, images = about["texts"], about["images"]
+    if len(texts) != len(images):
+        return Fault(uri, "bad_record", f"the lists differ in length: {len(images)} images, {len(texts)} texts")
+    names = [image for image in images if image is not None]
+    pages = _pages(packed, sample, len(names))
+    said = about.get("image_metadata")
+    details = said if isinstance(said, list) and len(said) == len(names) else [{}] * len(names)
+    items: list[Picture | Text] = []
+    position = 0
+    for text, image in zip(texts, images, strict=True):
+        if image is not None:
+            page = pages[position] if position < len(pages) else None
+            items.append(_interleaved_picture(packed, uri, sample, position, str(image), page, details[position]))
+            position += 1
+        if clean(text):
+            items.append(Text(clean(text)))
+    if not items:
+        return Fault(uri, "bad_record", "the sample holds neither a text nor an image")
+    kept = {name: value for name, value in about.items() if name not in ("texts", "images")}
+    return Document(uri, clean(about.get("title")), as_storable(kept), tuple(items))
+
+
+def _interleaved_picture(
+    packed: Tree,
+    uri: str,
+    sample: Sample,
+    position: int,
+    name: str,
+    page: bytes | Fault | None,
+    said: Any,
+) -> Picture:
+    """Build one image of a sample from a TIFF page, a member of the archive, embedded bytes or a web address."""
+    alt = clean(said.get("alt_text")) if isinstance(said, dict) else ""
+    if isinstance(page, bytes):
+        return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
+    path = _member(packed, sample, name)
+    if path:
+        return picture_of_file(packed, path, packed.read(path), position, packed.uri(path), alt)
+    link = resolve(packed, posixpath.basename(uri), name)
+    fault = page or link.fault
+    if fault is None and not link.data:
+        fault = Fault(link.url, "missing", "neither a member, a page of the TIFF nor an address")
+    return Picture(position, link.url, alt, link.data if fault is None else b"", fault)
+
+
+def _member(packed: Tree, sample: Sample, name: str) -> str:
+    """Return the path of the member that an image's name means, '' if there is none."""
+    if packed.exists(name):
+        return name
+    return next((path for extension, path in sample.items() if posixpath.splitext(extension)[0] == name), "")
+
+
+def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
+    """Split the sample's TIFF into its first ``n`` pages, each a lossless PNG; a one-page TIFF stays unchanged."""
+    path = next((sample[extension] for extension in TIFF if extension in sample), "")
+    data = packed.read(path) if path else b""
+    if isinstance(data, Fault) or not data:
+        return [data] * n if isinstance(data, Fault) else []
+    found: list[bytes | Fault] = []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=("TIFF",)) as image:
+                if n == 1 and getattr(image, "n_frames", 1) == 1:
+                    return [data]
+                for page in ImageSequence.Iterator(image):
+                    if len(found) == n:
+                        break
+                    if sum(len(each) for each in found if isinstance(each, bytes)) > DOCUMENT_BYTES:
+                        raise MemoryError(f"its pages hold over {DOCUMENT_BYTES} bytes")
+                    found.append(_png(page, packed.uri(path)))
+    except HOSTILE as error:
+        found += [Fault(packed.uri(path), "undecodable", f"the TIFF cannot be read: {error}")] * (n - len(found))
+    return found
+
+
+def _png(page: Image.Image, uri: str) -> bytes | Fault:
+    """Encode a page as PNG, or return a Fault for a page of too many pixels."""
+    if page.width * page.height > MAX_PAGE_PIXELS:
+        return Fault(uri, "bomb", f"a page of {page.width} x {page.height} pixels")
+    out = io.BytesIO()
+    shown = page if page.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else page.convert("RGB")
+    shown.save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 FORMATS = (WebDataset(),)

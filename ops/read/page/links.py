@@ -41,10 +41,7 @@ class Link:
 
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
-    """Resolve ``reference``, as written in the document at path ``page``. Never raises.
-
-    ``base`` is the document's ``<base href>``, '' if it has none.
-    """
+    """Resolve ``reference`` of the document at path ``page`` with this ``<base href>``, '' for none. Never raises."""
     reference = _stripped(reference)
     try:
         parts = urlsplit(reference)

@@ -1,7 +1,4 @@
-"""Extract a page's text blocks and images in reading order, without scripts, menus and other clutter.
-
-An image has candidate addresses, best first.
-"""
+"""Extract a page's text blocks and images in reading order, without scripts, menus and other clutter."""
 
 from __future__ import annotations
 
@@ -128,10 +125,7 @@ class _Walk:
         self.words, self.waiting = [], []
 
     def _show(self, reference: PictureReference) -> None:
-        """Add an image; it ends the text block, unless it stands inside a sentence.
-
-        An icon inside a sentence waits until its block ends.
-        """
+        """Add an image and end the text block; inside a sentence, the image waits for the block to end."""
         # Join only the last pieces: a paragraph of ten thousand icons must not be joined again for each icon.
         tail = "".join(self.words[-4:]).rstrip()[-8:]
         self.waiting.append(reference)
@@ -184,10 +178,7 @@ def picture(element: Any) -> PictureReference | None:
 
 
 def _image_sources(element: Any) -> list[str | None]:
-    """List an img's addresses, best first: src, lazy-loading attributes, srcset, then the <picture>'s sources.
-
-    The lazy-loading attributes come before a src that is only a placeholder.
-    """
+    """List an img's addresses, best first: src, lazy-loading attributes (before a placeholder), srcset, <picture>."""
     src = (element.get("src") or "").strip()
     lazy = [element.get(name) for name in LAZY if element.get(name)]
     for name in LAZY_SETS:
@@ -202,10 +193,7 @@ def _image_sources(element: Any) -> list[str | None]:
 
 
 def _srcset(value: str) -> list[str]:
-    """List the addresses of a srcset, largest image first.
-
-    An address may itself hold commas (data: URIs, CDNs).
-    """
+    """List the addresses of a srcset, largest image first. An address may itself hold commas (data: URIs, CDNs)."""
     sized: list[tuple[float, str]] = []
     value = " ".join(value.split())  # a run of spaces would take quadratic time below
     for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):

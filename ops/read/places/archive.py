@@ -87,12 +87,7 @@ class ArchiveTree(Tree):
 
 @contextmanager
 def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
-    """Open the archive at ``path``, gzipped or not.
-
-    Raises:
-        OSError: There is no such file.
-        SourceError: S3 or the web fails.
-    """
+    """Open the archive at ``path``, gzipped or not. Raises what ``tree.open`` raises."""
     with seekable(tree, path) as (file, faults, as_it_is):
         yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
 

@@ -25,10 +25,7 @@ def data_clue(path: str) -> tuple[str, str]:
 
 
 def is_own(clues: Iterable[str], has_data: Callable[[], bool]) -> bool:
-    """Return whether Pairmill wrote a folder, judged by the clues of its files' names.
-
-    ``has_data()`` tells whether the folder holds a lake's data files.
-    """
+    """Return whether Pairmill wrote a folder, by the clues of its names and whether ``has_data()``, a lake's files."""
     found = frozenset(clues)
     return MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data()))
 

@@ -27,8 +27,5 @@ class Ranges(AbstractBufferedFile):
 
 
 def buffered(size: int, fetch: Callable[[int, int], bytes]) -> IO[bytes]:
-    """Open a remote file of ``size`` bytes as a buffered stream; reads raise what ``fetch`` raises.
-
-    A line may be read with a bound on its length.
-    """
+    """Open a remote file of ``size`` bytes, in which a line may be read with a bound. Raises what ``fetch`` raises."""
     return io.BufferedReader(Ranges(size, fetch), CHUNK)  # pyright: ignore[reportArgumentType]

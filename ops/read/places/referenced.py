@@ -59,14 +59,13 @@ def _of_file(reference: Reference) -> bytes | Exception:
         source = reference.uri.partition("/./")[0]
         try:
             with os.scandir(source) as found:
-                return error if any(found) else _out_of_reach(source, "it is empty")
+                if any(found):
+                    return error
+            why = "it is empty"
         except OSError as whole:
-            return _out_of_reach(source, str(whole.strerror))
-
-
-def _out_of_reach(source: str, why: str) -> SourceError:
-    """Build the SourceError for a source that cannot be read."""
-    return SourceError(f"source '{source}' cannot be read ({why}), and the lake only refers to its pictures: {REMEDY}")
+            why = str(whole.strerror)
+        told = f"source '{source}' cannot be read ({why}), and the lake only refers to its pictures: {REMEDY}"
+        return SourceError(told)
 
 
 def _of_s3(references: Sequence[Reference]) -> list[bytes | Exception]:

@@ -1,36 +1,53 @@
-"""Read a source in S3 or a compatible store through s3fs.
+"""Read a source in S3 or a compatible store through s3fs, by the usual AWS_* variables and AWS_ENDPOINT_URL.
 
-The usual AWS_* variables apply, AWS_ENDPOINT_URL included.
+Transient failures are retried and counted; a failure is never taken for the end of a file. botocore retries refused
+requests. s3fs's own retries are disabled: they count nothing, and multiply botocore's by five.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from errno import EINVAL
-from typing import IO, Any
+from functools import cache
+from typing import IO, Any, TypeVar
 
-from botocore.exceptions import NoCredentialsError
+import aiohttp
+import s3fs
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ResponseStreamingError,
+)
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places import own_folders, retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.ranges import buffered
-from pairmill.ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
 from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, Tree, refused
 
 # Objects requested in parallel, and bytes read of each in the first request. A worker holds at most 128 MB of these;
 # nearly all images are smaller than 4 MB.
 AT_ONCE, BEGINNING = 32, 4 * 2**20
+NOWHERE = "no such bucket or prefix; check its name and the region"
+# A place that cannot be reached is given up after some 30 s; a place that stops responding, after 3 minutes.
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5
+# botocore retries requests that are refused or not answered, but not a response that breaks off.
+BROKEN_OFF = (aiohttp.ClientPayloadError, ResponseStreamingError, IncompleteReadError, ConnectionError)
+WAITS = (0.2, 0.4, 0.8, 1.6)
+UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True)
 class S3Tree(Tree):
-    """Read the keys under ``root`` ('s3://bucket/prefix'), or the one key ``only``.
-
-    Keys are plain names, so a '..' in a key cannot leave the prefix.
-    """
+    """Read the keys under ``root`` ('s3://bucket/prefix'), or the key ``only``; a '..' in a key is a plain name."""
 
     root: str
     only: str = ""
@@ -41,11 +58,7 @@ class S3Tree(Tree):
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """List the keys as Tree.list_into does, a page of 1,000 keys at a time.
-
-        Raises:
-            SourceError: The place cannot be reached or listed.
-        """
+        """List the keys as Tree.list_into does, a page of 1,000 keys at a time."""
         clues: defaultdict[str, set[str]] = defaultdict(set)
         hidden: dict[str, None] = {}
         for page in self._pages():
@@ -85,28 +98,19 @@ class S3Tree(Tree):
                 break
             asked["ContinuationToken"] = answer["NextContinuationToken"]
         if self.only and not n:
-            raise self._nowhere()
+            raise SourceError(f"source '{self.root}': {NOWHERE}")
 
     def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Request one page of the listing; raise SourceError if S3 refuses or does not respond."""
         try:
             return again(lambda: filesystem().call_s3("list_objects_v2", **asked))
         except FileNotFoundError:
-            raise self._nowhere() from None
+            why = NOWHERE
         except NoCredentialsError:
-            raise SourceError(
-                f"source '{self.root}': no S3 credentials; "
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            ) from None
+            why = "no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         except UNREACHABLE as error:
-            raise SourceError(
-                f"source '{self.root}': S3 cannot be reached or refuses ({error}); "
-                "check AWS_ENDPOINT_URL, the network and the credentials"
-            ) from None
-
-    def _nowhere(self) -> SourceError:
-        """Build the SourceError for a bucket or prefix that does not exist."""
-        return SourceError(f"source '{self.root}': no such bucket or prefix; check its name and the region")
+            why = f"S3 cannot be reached or refuses ({error}); check AWS_ENDPOINT_URL, the network and the credentials"
+        raise SourceError(f"source '{self.root}': {why}")
 
     def _entry(self, found: dict[str, Any]) -> Entry | None:
         """Build an Entry from a listed object; return None for a folder marker."""
@@ -128,26 +132,22 @@ class S3Tree(Tree):
         """Read one object of at most ``most`` bytes, or return a Fault. Raises SourceError if S3 fails."""
         # Reading a range one byte longer than allowed detects a too large object without reading all of it.
         uri, end = self.uri(path), min(most, MAX_BYTES) + 1
-        (found,) = filesystem().cat_ranges([uri], [0], [end], on_error="return")
-        content = _content(uri, found, end)
+        (found,) = _read_all([(uri, 0, end)])
+        content = _content(uri, found)
         if isinstance(content, Fault):
             return content
         size = len(content) if len(content) < end else told(uri, lambda: filesystem().size(uri))
         return refused(uri, size, most) or content
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read objects as Tree.read_many does.
-
-        The first 4 MB of 32 objects are read in parallel; that is the whole of nearly all. Larger objects are read one
-        by one.
-        """
+        """Read objects as Tree.read_many does: the first 4 MB of 32 in parallel, then the few larger ones in turn."""
         found: list[bytes | Fault] = []
         for at in range(0, len(paths), AT_ONCE):
             some = paths[at : at + AT_ONCE]
-            uris = [self.uri(path) for path in some]
-            begun = filesystem().cat_ranges(uris, [0] * len(uris), [BEGINNING + 1] * len(uris), on_error="return")
-            for path, uri, data in zip(some, uris, begun, strict=True):
-                content = _content(uri, data, BEGINNING + 1)
+            begun = _read_all([(self.uri(path), 0, BEGINNING + 1) for path in some])
+            for path, data in zip(some, begun, strict=True):
+                uri = self.uri(path)
+                content = _content(uri, data)
                 if not isinstance(content, Fault):
                     is_whole = len(content) <= BEGINNING
                     content = refused(uri, len(content), most) or content if is_whole else self.read(path, most)
@@ -156,12 +156,9 @@ class S3Tree(Tree):
         return found
 
     def open(self, path: str) -> IO[bytes]:
-        """Open an object as Tree.open does.
+        """Open an object as Tree.open does. Raises FileNotFoundError or PermissionError for the object.
 
-        Raises:
-            FileNotFoundError: There is no such object.
-            PermissionError: The object may not be read.
-            SourceError: S3 fails, now or in a later read: a failure must not look like the end of a table.
+        A failure of S3, now or in a later read, is a SourceError: it must not look like the end of a table.
         """
         uri = self.uri(path)
         return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
@@ -171,11 +168,8 @@ class S3Tree(Tree):
         return Place(self.uri(path))
 
 
-def _content(uri: str, content: bytes | Exception, end: int) -> bytes | Fault:
-    """Convert the result of reading bytes [0, ``end``) to bytes or a Fault; retry a connection that broke off."""
-    if isinstance(content, BROKEN_OFF):
-        retries.add()
-        content = _asked_again(uri, 0, end)
+def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
+    """Convert the result of reading an object from its start to bytes or a Fault. Raises SourceError if S3 fails."""
     if isinstance(content, FileNotFoundError):
         return Fault(uri, "missing", "no such object")
     if isinstance(content, PermissionError):
@@ -187,41 +181,37 @@ def _content(uri: str, content: bytes | Exception, end: int) -> bytes | Fault:
     return content if content else Fault(uri, "empty", "no bytes")
 
 
-def _asked_again(uri: str, start: int, end: int) -> bytes | Exception:
-    """Retry a read that broke off; return the error if it fails, such as 'no such object'."""
-    try:
-        return again(lambda: filesystem().cat_file(uri, start=start, end=end))
-    except UNREACHABLE as error:
-        return error
+def _read_all(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
+    """Read bytes [start, end) of each (uri, start, end) in parallel; an exception stands for unreadable bytes."""
+    uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
+    found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
+    for number, (uri, start, end) in enumerate(wanted):
+        if isinstance(found[number], BROKEN_OFF):
+            retries.add()
+            try:
+                found[number] = again(lambda: filesystem().cat_file(uri, start=start, end=end))  # noqa: B023
+            except UNREACHABLE as error:
+                found[number] = error
+    return found
 
 
 def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
-    """Read bytes [start, end) of each (uri, start, end) in parallel.
+    """Read bytes as `_read_all` does; an exception stands for an object that is gone, forbidden or has become shorter.
 
-    An exception takes the place of an object that is gone, is forbidden, or has become shorter.
-
-    Raises:
-        SourceError: S3 does not respond, or the bucket of a missing object cannot be listed either.
+    Raises SourceError if S3 does not respond, or the bucket of a missing object cannot be listed either.
     """
-    uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
-    found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
-    for number, content in enumerate(found):
-        if isinstance(content, BROKEN_OFF):
-            retries.add()
-            content = found[number] = _asked_again(*wanted[number])
+    found = _read_all(wanted)
+    for (uri, _, _), content in zip(wanted, found, strict=True):
         shorter = isinstance(content, OSError) and content.errno == EINVAL
         if isinstance(content, (FileNotFoundError, PermissionError)):
-            _bucket_is_there(uris[number])
+            _bucket_is_there(uri)
         elif isinstance(content, Exception) and not shorter:
-            raise SourceError(cannot(uris[number], content)) from content
+            raise SourceError(cannot(uri, content)) from content
     return found
 
 
 def _bucket_is_there(uri: str) -> None:
-    """Raise SourceError unless the bucket can be listed.
-
-    This distinguishes a lost object from a lost bucket and from expired credentials.
-    """
+    """Raise SourceError unless the bucket can be listed: then an object is lost, not the bucket or the credentials."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     try:
         filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
@@ -234,3 +224,62 @@ def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
     root, _, name = uri.rpartition("/")
     is_key = name.rpartition(".")[2].lower() in file_suffixes and root.count("/") >= 2
     return S3Tree(root, only=name) if is_key else S3Tree(uri.rstrip("/"))
+
+
+@cache
+def filesystem() -> Any:
+    """Create the process's one S3 file system; it is never pickled."""
+    usual = {"AWS_MAX_ATTEMPTS": ("total_max_attempts", ATTEMPTS), "AWS_RETRY_MODE": ("mode", "standard")}
+    found = s3fs.S3FileSystem(
+        config_kwargs={
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": READ_SECONDS,
+            "retries": dict(setting for name, setting in usual.items() if name not in os.environ),
+        },
+        use_listings_cache=False,
+    )
+    found.retries = 1  # s3fs would retry five times on top of botocore
+    client: Any = found.s3
+    for event in ("after-call.s3", "after-call-error.s3"):
+        client.meta.events.register(event, _count)
+    return found
+
+
+def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: object) -> None:
+    """Count the retries of a finished request; botocore calls this after success and failure."""
+    said = parsed if parsed is not None else getattr(exception, "response", None) or {}
+    retries.add(said.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+
+
+def range_of(uri: str, start: int, end: int) -> bytes:
+    """Read bytes [start, end) of an object. Raises SourceError if S3 fails or the object became shorter."""
+    found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
+    if len(found) < end - start:
+        raise SourceError(f"'{uri}' became shorter while it was read; run again")
+    return found
+
+
+def again(ask: Callable[[], Asked]) -> Asked:
+    """Call ``ask``; retry up to ``len(WAITS)`` times if the response breaks off. Raises the last attempt's error."""
+    for wait in WAITS:
+        try:
+            return ask()
+        except BROKEN_OFF:
+            retries.add()
+            time.sleep(wait)
+    return ask()
+
+
+def told(uri: str, ask: Callable[[], Asked]) -> Asked:
+    """Call ``ask``, and raise S3's failures as SourceError; FileNotFoundError and PermissionError pass unchanged."""
+    try:
+        return ask()
+    except (FileNotFoundError, PermissionError):
+        raise
+    except UNREACHABLE as error:
+        raise SourceError(cannot(uri, error)) from error
+
+
+def cannot(uri: str, error: Exception) -> str:
+    """Write the message for a failed read, with the remedy."""
+    return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

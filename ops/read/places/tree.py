@@ -1,4 +1,4 @@
-"""List and read a source's files by relative path: the protocol of all trees, and the tree of a local folder."""
+"""List and read a source's files by relative path: the base of all trees, one document's, and a local folder's."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from pairmill.ops.read.places.file_table import Entry, FileTable
 
 # Larger single files are not read: a worker holds a whole image in memory.
 MAX_BYTES = 256 * 2**20
+# The total size of one document's files. A worker holds these, a page's tree (some 400 MB at most) and its own memory.
+DOCUMENT_BYTES = 256 * 2**20
 
 
 class SourceError(Exception):
@@ -39,10 +41,7 @@ class Place:
 
 
 class Tree(ABC):
-    """The operations on a source's files that formats use. Trees are small and picklable: each worker gets one.
-
-    ``root`` is the URI of the source's folder or prefix.
-    """
+    """The operations on a source's files that formats use; small and picklable. ``root`` is the source's URI."""
 
     root: str
 
@@ -51,10 +50,7 @@ class Tree(ABC):
         """Add every file to ``files``; yield a Fault for each file or folder that is skipped.
 
         Hidden names (which begin with a dot) and folders that Pairmill wrote are skipped, with one Fault for a whole
-        folder.
-
-        Raises:
-            SourceError: The place cannot be listed, or Pairmill itself wrote it.
+        folder. Raises SourceError if the place cannot be listed, or Pairmill itself wrote it.
         """
 
     @abstractmethod
@@ -65,10 +61,8 @@ class Tree(ABC):
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         """Read a whole file of at most ``most`` bytes, or return a Fault.
 
-        The Fault is missing, empty, too_large or unsafe_path (a link that leaves the source).
-
-        Raises:
-            SourceError: The storage as a whole does not respond.
+        The Fault is missing, empty, too_large or unsafe_path (a link that leaves the source). Raises SourceError if the
+        storage as a whole does not respond.
         """
 
     @abstractmethod
@@ -92,11 +86,53 @@ class Tree(ABC):
         return found
 
     def where(self, path: str) -> Place | None:
-        """Locate the file's bytes, for as long as the source exists.
-
-        Return None if the bytes are compressed, or if the place is not permanent (a web address).
-        """
+        """Locate the file's bytes for as long as the source exists; None if compressed, or at a web address."""
         return None
+
+
+class OneDocument(Tree):
+    """Cache the files of one document, and bound their total size.
+
+    A file that no longer fits is returned as a Fault ``too_large`` and is not read. The rest is the source's tree.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.root = tree.root
+        self._tree = tree
+        self._left = DOCUMENT_BYTES
+        self._found: dict[str, bytes | Fault] = {}
+
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Read one file of at most ``most`` bytes, or return a Fault."""
+        return self.read_many([path], most)[0]
+
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read files of at most ``most`` bytes each; a Fault for each that fails."""
+        wanted = [path for path in dict.fromkeys(paths) if path not in self._found]
+        for path, data in zip(wanted, self._tree.read_many(wanted, min(most, self._left)), strict=True):
+            self._found[path] = data
+            self._left -= 0 if isinstance(data, Fault) else len(data)
+        return [self._found[path] for path in paths]
+
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """List the source's files as its tree does."""
+        return self._tree.list_into(files)
+
+    def uri(self, path: str) -> str:
+        """Return the URI of a file."""
+        return self._tree.uri(path)
+
+    def exists(self, path: str) -> bool:
+        """Return whether the source has a file."""
+        return self._tree.exists(path)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file as the source's tree does."""
+        return self._tree.open(path)
+
+    def where(self, path: str) -> Place | None:
+        """Locate a file's bytes as the source's tree does."""
+        return self._tree.where(path)
 
 
 @dataclass(frozen=True)
@@ -144,10 +180,7 @@ class LocalTree(Tree):
                 yield _entry(path, item.stat())
 
     def _is_own(self, folder: str) -> bool:
-        """Return whether Pairmill wrote a folder, judged first by the names in it.
-
-        Raises SourceError if the folder is the source itself.
-        """
+        """Return whether Pairmill wrote a folder. Raises SourceError if the folder is the source itself."""
         with os.scandir(self.uri(folder)) as found:
             clues = {own_folders.clue(item.name) for item in found}
         is_own = own_folders.is_own(clues, lambda: os.path.isdir(self.uri(folder + LAKE_DATA)))
@@ -231,10 +264,7 @@ def _entry(path: str, stat: os.stat_result) -> Entry:
 
 
 def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
-    """Return the Fault for a file of ``size`` bytes that is empty or too large to read; None if it can be read.
-
-    ``most`` is the number of bytes left for the file's document.
-    """
+    """Return the Fault for a file of ``size`` bytes that is empty or larger than what is left (``most``), or None."""
     if size == 0:
         return Fault(uri, "empty", "no bytes")
     if size > MAX_BYTES:

@@ -59,10 +59,7 @@ class WebTree(Tree):
         return self.uri(self.name)
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """List the file as Tree.list_into does. Raises SourceError if the address cannot be read.
-
-        The whole file is hashed if the server states no size or no etag.
-        """
+        """List the file as Tree.list_into does; hash the whole file if the server states no size or no etag."""
         state = state_of(self._address)
         size, etag = state.size, state.etag
         if size < 0 or not etag:
@@ -80,10 +77,6 @@ class WebTree(Tree):
         """Read the file if it has at most ``most`` bytes, or return a Fault. Raises SourceError if a request fails."""
         if not self.exists(path):
             return Fault(self.uri(path), "missing", "at a web address only the list itself is read")
-        state = state_of(self._address)
-        fault = refused(self.uri(path), state.size, most) if state.size >= 0 else None
-        if fault:
-            return fault
         with self.open(path) as file:
             data = file.read(most + 1)
         return refused(self.uri(path), len(data), most) or data
@@ -248,11 +241,7 @@ class _Https(_SocketRecorder, HTTPSHandler):
 
 
 def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
-    """Send a request and return ``take(response, watch)``; retry transient failures with growing waits.
-
-    Raises:
-        SourceError: The last attempt failed, or the failure is not transient.
-    """
+    """Send a request and return ``take(response, watch)``, after retries. Raises SourceError for the last failure."""
     # With a content encoding, lengths and ranges would refer to the encoded bytes.
     request = Request(address, headers={"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers})
     wait = FIRST_WAIT

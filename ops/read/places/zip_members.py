@@ -20,10 +20,7 @@ LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
 class ZipMembers:
-    """The plain files of a zip by name in ``found``, and its other members in ``faults``.
-
-    A zip that lacks its directory is scanned by its local headers.
-    """
+    """The plain files of a zip in ``found``, the other members in ``faults``; scanned if the directory is lost."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.uri = uri

@@ -20,14 +20,11 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
 from pairmill.ops.read.places.file_table import Entry, FileTable, runs
-from pairmill.ops.read.places.one_document import OneDocument
-from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.tree import OneDocument, Tree
 from pairmill.ops.read.places.unpack import MAX_RATIO
 from pairmill.ops.read.places.zip_members import DAMAGED
-from pairmill.ops.read.records.text_rows import LINES, SEPARATED, Row, text_rows
-from pairmill.ops.read.records.text_rows import format_of as text_rows_format
+from pairmill.ops.read.records.text_rows import LINES, PARQUET, SEPARATED, Row, format_of, text_rows
 
-PARQUET = frozenset(("parquet", "parq"))
 SUFFIXES = PARQUET | LINES | frozenset(SEPARATED) | {"gz", "zip"}
 # One worker reads a range; a row belongs to the range in which it begins, and is read to its end.
 RANGE_BYTES = 64 * 2**20
@@ -67,11 +64,6 @@ class RowBatch(NamedTuple):
 
     first: int
     rows: pa.RecordBatch
-
-
-def format_of(path: str) -> str:
-    """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv', or '' if unknown."""
-    return "parquet" if path.lower().rpartition(".")[2] in PARQUET else text_rows_format(path)
 
 
 @lru_cache(maxsize=65_536)
@@ -166,10 +158,7 @@ def path_of(tree: Tree, unit: Unit) -> str:
 
 
 def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
-    """Yield the document of each row of the unit, and a Fault for each row that cannot be read.
-
-    The files that a row names are read within the limits of OneDocument.
-    """
+    """Yield the document of each row, read within OneDocument's limits, and a Fault for each unreadable row."""
     path = path_of(tree, unit)
     for found in rows(tree, unit, choose):
         yield found if isinstance(found, Fault) else build(OneDocument(tree), path, *found)
@@ -178,10 +167,8 @@ def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None
 def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row | Fault]:
     """Yield (uri, row) for every row of the unit, in order; ``choose`` is for Parquet.
 
-    A Fault stands for a row that cannot be read, and for a damaged rest of the table.
-
-    Raises:
-        SourceError: The storage as a whole does not respond.
+    A Fault stands for a row that cannot be read, and for a damaged rest of the table. Raises SourceError if the storage
+    as a whole does not respond.
     """
     path = path_of(tree, unit)
     try:
@@ -292,10 +279,7 @@ def _parquet_rows(tree: Tree, path: str, group: int, choose: Choose | None) -> I
 
 
 def _one_by_one(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Row | Fault]:
-    """Convert rows one by one, after a batch failed on a value that Python cannot represent.
-
-    Such values are bad UTF-8 and dates after the year 9999; each costs its row only.
-    """
+    """Convert rows one by one if a value is bad UTF-8 or a date after the year 9999; each costs its row only."""
     for place in range(batch.num_rows):
         item = f"{uri}#row={first + place}"
         try:

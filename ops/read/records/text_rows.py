@@ -1,7 +1,4 @@
-"""Read rows of JSON lines, CSV and TSV, compressed or not, one at a time.
-
-Damage costs one row, or the rest of the file.
-"""
+"""Read rows of JSON lines, CSV and TSV one at a time; damage costs one row, or the rest of the file."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
 from pairmill.ops.read.places.zip_members import ZipMembers
 
+PARQUET = frozenset(("parquet", "parq"))
 LINES = frozenset(("jsonl", "ndjson"))
 SEPARATED = {"csv": ",", "tsv": "\t"}
 # A row may hold images as base64 (one of 50 MB fits), but no more than a worker can hold in four copies.
@@ -31,11 +29,11 @@ Row = tuple[str, dict[str, Any]]
 
 
 def format_of(path: str) -> str:
-    """Return a table's format by its file name: 'jsonl', 'csv', 'tsv', or ''; ignore a .gz or .zip suffix."""
-    name = path.lower()
-    for packing in (".gz", ".zip"):
-        name = name.removesuffix(packing)
-    suffix = name.rpartition(".")[2]
+    """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv', or ''; .gz and .zip do not count."""
+    suffix = path.lower().rpartition(".")[2]
+    if suffix in PARQUET:
+        return "parquet"
+    suffix = path.lower().removesuffix(".gz").removesuffix(".zip").rpartition(".")[2]
     return "jsonl" if suffix in LINES else suffix if suffix in SEPARATED else ""
 
 
@@ -154,10 +152,7 @@ class _TooLong(Exception):
 
 
 class _Lines:
-    """Iterate over a text file's lines; raise _TooLong if the lines of one row exceed MAX_SEPARATED characters.
-
-    The caller sets ``in_row`` to 0 after each row.
-    """
+    """Iterate over lines; raise _TooLong after MAX_SEPARATED characters of a row. The caller resets ``in_row``."""
 
     def __init__(self, file: io.TextIOWrapper) -> None:
         self._file = file

@@ -36,10 +36,7 @@ class Record(NamedTuple):
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
-    """Yield the response and resource records of an uncompressed file in order; skip the blocks.
-
-    A Fault ends the iteration at a damaged header or the end of a cut file.
-    """
+    """Yield the response and resource records in order; a Fault ends it at a damaged header or a cut."""
     end = file.seek(0, 2)
     at = 0
     while at < end:
@@ -58,24 +55,16 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
             yield Fault(f"{uri}#byte={at}", "truncated", f"{end - start} of the record's {n} bytes are there")
             return
         at = start + n
-        if fields.get("warc-type") in ("response", "resource"):
-            yield _record(fields, start, n)
-
-
-def _record(fields: dict[str, str], start: int, size: int) -> Record:
-    """Build a Record from its header fields."""
-    kind = "http" if fields["warc-type"] == "response" else fields.get("content-type", "")
-    url = fields.get("warc-target-uri", "").strip("<>")
-    named = (fields.get(name, "") for name in ("warc-date", "warc-record-id", "warc-payload-digest"))
-    date, record_id, digest = named
-    return Record(url, date, kind, record_id, start, size, digest)
+        if (type := fields.get("warc-type")) in ("response", "resource"):
+            kind = "http" if type == "response" else fields.get("content-type", "")
+            url = fields.get("warc-target-uri", "").strip("<>")
+            names = ("warc-date", "warc-record-id", "warc-payload-digest")
+            date, record_id, digest = (fields.get(name, "") for name in names)
+            yield Record(url, date, kind, record_id, start, n, digest)
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Parse header lines up to the empty line; return None if that line is missing.
-
-    Names are in lower case; the first field of each name counts.
-    """
+    """Parse header lines by lower-case name, the first of a name; return None without an empty line at the end."""
     found: dict[str, str] = {}
     left = MAX_HEADER
     while left > 0:
@@ -154,10 +143,7 @@ def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
 
 
 def _unchunked(data: bytes) -> bytes:
-    """Decode chunked transfer encoding (RFC 9112, 7.1); return a body that is not chunked unchanged.
-
-    Many crawlers store the decoded body but keep the header.
-    """
+    """Decode chunked transfer encoding (RFC 9112, 7.1) unless the crawler has done so and kept the header."""
     parts, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at, at + 1024)

@@ -13,7 +13,7 @@ from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
-from pairmill.ops.text.named_words import NamedWords
+from pairmill.ops.text.noun_phrases import NamedWords
 from pairmill.ops.whole.tag_thresholds import tag_thresholds
 
 STRICT = 0.5  # share of runners-up that the threshold of a word refuses

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from pairmill.ops.ban_list import Banned
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
+from pairmill.ops.fetch.body import opted_out
 from pairmill.ops.fetch.fetcher import Fetcher
-from pairmill.ops.fetch.refusal import Banned, opted_out
 from tests.worlds.name_service import Always
 from tests.worlds.web import (
     LOOPBACK,

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageFilter
 
-from pairmill.ops.image.image_quality import ImageQuality
-from pairmill.ops.image.luma import luma
+from pairmill.ops.image.image_quality import ImageQuality, luma
 from tests.reference.quality import brightness, colourfulness, image_entropy, sharpness
 from tests.worlds.golden import check_golden
 from tests.worlds.pictures import picture

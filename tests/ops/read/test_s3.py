@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.places import s3, s3_requests, tree
+from pairmill.ops.read.places import s3, tree
 from pairmill.ops.read.source import Document, SourceError, open_source
 from tests.worlds.parallel_lists import lists
 from tests.worlds.s3 import bucket, fresh_filesystem, server, upload
@@ -133,7 +133,7 @@ def test_missing_credentials_name_the_variables_to_set(bucket, monkeypatch, tmp_
 
 
 def test_a_place_where_nothing_listens_is_told(bucket, monkeypatch):
-    monkeypatch.setattr(s3_requests, "ATTEMPTS", 2)
+    monkeypatch.setattr(s3, "ATTEMPTS", 2)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
@@ -143,8 +143,8 @@ def test_a_place_where_nothing_listens_is_told(bucket, monkeypatch):
 
 
 def test_a_place_that_accepts_and_never_answers_is_given_up(bucket, monkeypatch):
-    monkeypatch.setattr(s3_requests, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(s3_requests, "ATTEMPTS", 2)  # each waits for longer
+    monkeypatch.setattr(s3, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(s3, "ATTEMPTS", 2)  # each waits for longer
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(16)

@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.places import retries, s3_requests
+from pairmill.ops.read.places import retries, s3
 from pairmill.ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import SHAPES, shown
@@ -78,7 +78,7 @@ def test_large_files_that_break_off_are_read_on_and_never_end_early(tmp_path, se
     with unwell(server, share=0.4) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "12")
-        monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 12)
+        monkeypatch.setattr(s3, "WAITS", (0.005,) * 12)
         fresh_filesystem()
         assert shown(open_source("s3://corpus"), "s3://corpus") == shown(open_source(str(tmp_path)), str(tmp_path))
         assert proxy.n_failed > 0
