@@ -1,11 +1,11 @@
 """Answer an agent's questions about a lake within limits: each call opens the lake for reading, and returns JSON."""
 
 import inspect
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
@@ -13,7 +13,8 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import Question, Rows, json_value, questions_of
 
-ROWS = 200  # of one answer; an agent's context holds some 100 kB
+ROWS = 200  # of one answer
+ANSWER = 100_000  # characters of the JSON of one answer's rows: what an agent's context holds
 CHARACTERS = 2_000  # of one text
 SECONDS = 60.0  # of one statement
 
@@ -30,18 +31,15 @@ class LakeTools:
         return {each.command or each.ask.__name__: self._tool(each) for each in asked}
 
     def ask(self, of: Question, **given: Any) -> dict[str, Any]:
-        """Return the answer: an object, or for a list its ``rows``, and whether there are ``more`` than ROWS.
+        """Return the answer: an object, or for a list its first ``rows``, and whether there are ``more``.
 
-        Raises PairmillError with a remedy.
+        A list has at most ROWS rows and ANSWER characters. Raises PairmillError with a remedy.
         """
         with open_lake(self.place) as lake, _limited(lake.lake):
             found = of.ask(lake, **given)
             if isinstance(found, Rows):
-                first = [_short(row) for row in islice(found.rows, ROWS + 1)]
-                return {"columns": found.columns, "rows": first[:ROWS], "more": len(first) > ROWS}
-            if of.is_list:
-                return {"rows": _short(found), "more": len(found) > ROWS}
-            return _short(found)
+                return {"columns": found.columns, **_first(found.rows)}
+            return _first(found) if of.is_list else _short(found)
 
     def _tool(self, of: Question) -> Callable[..., dict[str, Any]]:
         def tool(**given: Any) -> dict[str, Any]:
@@ -74,6 +72,18 @@ def _limited(lake: Lake) -> Iterator[None]:
         raise
     finally:
         timer.cancel()
+
+
+def _first(rows: Iterable[Any]) -> dict[str, Any]:
+    """Return the first rows that fit into ROWS and ANSWER, at least one of them, and whether there are more."""
+    taken: list[Any] = []
+    size = 0
+    for row in map(_short, rows):
+        size += len(json.dumps(row, ensure_ascii=False, default=str))
+        if len(taken) == ROWS or (taken and size > ANSWER):
+            return {"rows": taken, "more": True}
+        taken.append(row)
+    return {"rows": taken, "more": False}
 
 
 def _short(value: Any) -> Any:

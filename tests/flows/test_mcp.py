@@ -20,6 +20,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("sample", {"dataset": "demo@1", "n": 2}),
     ("sql", {"query": "SELECT range AS n FROM range(300)"}),
     ("sql", {"query": "SELECT image_id FROM pairs ORDER BY ALL LIMIT 1"}),
+    ("sql", {"query": "SELECT repeat('x', 1900) AS a, repeat('ü', 1900) AS b FROM range(300)"}),
     ("why", {"item": "nothing"}),
     ("sample", {"dataset": "demo", "n": 51}),
 ]
@@ -69,12 +70,13 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
         "why",
     ]
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools.values())
-    status, funnel, sample, many, image, unknown, too_many = answers[: len(QUESTIONS)]
+    status, funnel, sample, many, image, wide, unknown, too_many = answers[: len(QUESTIONS)]
     assert json.loads(status[1])["datasets"][0]["dataset"] == "demo@1"
     assert json.loads(funnel[1])["rows"][0].keys() == {"kind", "rule", "n_in", "n_dropped"}
     assert len(json.loads(sample[1])["rows"]) == 2
     assert len(json.loads(many[1])["rows"]) == 200 and json.loads(many[1])["more"]
     assert json.loads(image[1])["rows"] == [list(rows(curated, QUESTIONS[4][1]["query"])[0])]
+    assert 90_000 < len(wide[1]) < 110_000 and json.loads(wide[1])["more"]
     assert unknown[0] and "knows no 'nothing'" in unknown[1]
     assert too_many[0] and "ask for 1 to 50 pairs" in too_many[1]
 
