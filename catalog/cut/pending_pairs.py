@@ -1,6 +1,7 @@
 """List the pairs of an image and a text that a score of pairs lacks: candidate sentences, captions, fused texts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import by_rounds, payload_paths
+from pairmill.catalog.pending.pending_texts import REPLACED, stale_rows
+from pairmill.catalog.pending.worklist import items_by_shard, payload_paths
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score
 
@@ -37,39 +39,25 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
         lacking AS (SELECT sha256, list(content ORDER BY content) AS contents, list(text ORDER BY content) AS texts
             FROM wanted ANTI JOIN (SELECT sha256, content FROM {score.table}
                 WHERE scorer = '{plan.scorer(score.table)}') USING (sha256, content) GROUP BY sha256)
-        SELECT p.shard, list(l.sha256 ORDER BY l.sha256) AS keys, list(l.contents ORDER BY l.sha256) AS contents,
-            list(l.texts ORDER BY l.sha256) AS texts,
-            list({text_digest("array_to_string(l.contents, ' ')")} ORDER BY l.sha256) AS digests
-        FROM lacking l JOIN image_content p ON p.sha256 = l.sha256 GROUP BY p.shard"""
-    yield from _items(lake, score, by_rounds(lake, sql, _PAIRS), ("contents", "texts", "input_digests"))
+        SELECT p.shard, l.sha256 AS key, contents, texts,
+            {text_digest("array_to_string(contents, ' ')")} AS input_digests
+        FROM lacking l JOIN image_content p ON p.sha256 = l.sha256"""
+    inputs, files = ("contents", "texts", "input_digests"), partial(payload_paths, lake, "payloads")
+    yield from items_by_shard(lake, sql, files, inputs, (score.table,), _PAIRS)
 
 
 def pending_texts_of_wave(
     lake: Lake, plan: Plan, score: Score, texts: str, column: str, beside_others: bool = False
 ) -> Iterator[list[WorkItem]]:
-    """Yield images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed.
+    """List images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed.
 
     ``beside_others``: an image has several texts with a row of ``score`` each, so one of any earlier text counts.
     """
-    rows, same = current_scores(plan, score.table, "sha256"), ""
+    rows, same = "", ""
     if beside_others:
         rows, same = rows_by_text(plan, score.table), " AND s.input_digest = w.digest"
-    sql = f"""WITH wanted AS (SELECT p.shard, p.sha256, coalesce(c.{column}, '') AS text,
-                {text_digest(f"c.{column}")} AS digest
-            FROM image_content p JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = p.sha256
-            SEMI JOIN wave_asked k ON k.sha256 = p.sha256)
-        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list([w.text] ORDER BY w.sha256) AS texts,
-            list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
-        FROM wanted w LEFT JOIN {rows} s ON s.sha256 = w.sha256{same}
-        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
-    yield from _items(lake, score, by_rounds(lake, sql), ("texts", "input_digests", "before"))
-
-
-def _items(lake: Lake, score: Score, rounds: Iterable[list[tuple]], names: tuple[str, ...]) -> Iterator[list[WorkItem]]:
-    """Yield the work items of rows (shard, keys, then the inputs called ``names``), round by round."""
-    for rows in rounds:
-        files = payload_paths(lake, "payloads", [row[0] for row in rows])
-        yield [
-            WorkItem(shard, tuple(keys), files[shard], (score.table,), dict(zip(names, inputs, strict=True)))
-            for shard, keys, *inputs in rows
-        ]
+    wanted = f"""SELECT p.shard, p.sha256, [coalesce(c.{column}, '')] AS texts, {text_digest(f"c.{column}")} AS digest
+        FROM image_content p JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = p.sha256
+        SEMI JOIN wave_asked k ON k.sha256 = p.sha256"""
+    sql, files = stale_rows(plan, score.table, wanted, rows, same), partial(payload_paths, lake, "payloads")
+    return items_by_shard(lake, sql, files, ("texts", *REPLACED), (score.table,))

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError, did_you_mean
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.catalog.terms.score import Score
 
@@ -71,8 +70,7 @@ def faults_of_run(lake: Lake, run_id: str) -> list[tuple[str, str, int]]:
 def check_reason(reason: str) -> None:
     """Raise PairmillError if ``reason`` is not a quarantine reason."""
     if reason not in REASONS:
-        near = get_close_matches(reason, REASONS, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(REASONS)}."
+        remedy = did_you_mean(reason, REASONS) or f"there are {', '.join(REASONS)}."
         raise PairmillError(f"'{reason}' is not a quarantine reason; {remedy}")
 
 

@@ -5,7 +5,8 @@ as the shard has contents are skipped before the join on keys, so a finished lak
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import surviving_images, surviving_sentences
@@ -35,17 +36,37 @@ def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
     yield run
 
 
-def by_rounds(lake: Lake, sql: str, size: str = "len(keys)") -> Iterator[list[tuple]]:
-    """Yield the rows of ``sql``, one per shard with the columns ``shard`` and ``keys`` (a list), in rounds by shard.
-
-    ``size`` is SQL of a row's share of a round.
+def items_by_shard(
+    lake: Lake,
+    sql: str,
+    paths_of: Callable[[list[str]], Mapping[str, tuple[str, ...]]],
+    inputs: Sequence[str] = (),
+    tables: tuple[str, ...] = (),
+    size: str = "len(keys)",
+) -> Iterator[list[WorkItem]]:
+    """Yield rounds of work items, one a shard, over the rows of ``sql``; one empty round if there are none.
 
     DuckDB holds the other rounds' rows, and spills them if necessary.
+
+    Args:
+        lake: The lake to query.
+        sql: Rows with the columns ``shard``, ``key`` and those of ``inputs``.
+        paths_of: Returns the files to read by shard. A shard without any is one of a survey (`run --dry-run`), whose
+            vectors a model has yet to compute.
+        inputs: Columns that an item has as inputs, in the order of its keys.
+        tables: The scores that these rows lack.
+        size: SQL of an item's share of a round.
     """
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
+    lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
+    grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {grouped}")
+    mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
     for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows ORDER BY shard")):
-        mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
-        yield lake.query(mine, (run,)) if run else []
+        paths = paths_of(run)
+        yield [
+            WorkItem(shard, tuple(keys), paths.get(shard, ()), tables, dict(zip(inputs, values, strict=True)))
+            for shard, keys, *values in (lake.query(mine, (run,)) if run else [])
+        ]
 
 
 def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
@@ -152,15 +173,13 @@ def sorted_by_payload(lake: Lake, item: WorkItem) -> list[str]:
 
 
 def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
-    """Yield contents with a vector but no row of ``score``, a score computed from vectors, with the vectors' files."""
+    """List contents with a vector but no row of ``score``, a score computed from vectors, with the vectors' files."""
     vectors = plan.scorer(score.vector_table)
-    sql = f"""SELECT v.shard, list(v.{score.key} ORDER BY v.{score.key}) AS keys FROM
-        (SELECT shard, {score.key} FROM {score.vector_table} WHERE scorer = '{vectors}') v
+    sql = f"""SELECT shard, v.{score.key} AS key FROM {score.vector_table} v
         ANTI JOIN (SELECT {score.key} FROM {score.table} WHERE scorer = '{plan.scorer(score.table)}') s
-        ON s.{score.key} = v.{score.key} GROUP BY v.shard"""
-    for rows in by_rounds(lake, sql):
-        files = score_paths(lake, score.vector_table, vectors, [row[0] for row in rows])
-        yield [WorkItem(shard, tuple(keys), files[shard], (score.table,)) for shard, keys in rows]
+        ON s.{score.key} = v.{score.key} WHERE v.scorer = '{vectors}'"""
+    files = partial(score_paths, lake, score.vector_table, vectors)
+    return items_by_shard(lake, sql, files, tables=(score.table,))
 
 
 # Vectors per work item: 131,072 of 1,024 dimensions take 1.3 GB in the worker. A smaller lake is split into 64 items.

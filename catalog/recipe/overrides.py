@@ -5,13 +5,12 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from pairmill.catalog.lake.yaml_text import parsed
-from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 
 _KINDS = {
     "int": "a whole number; write one, such as 20",
@@ -32,8 +31,7 @@ _BOUNDS = {
 def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
 
-    Raises:
-        BadRecipe: ``text`` is not YAML, the key does not exist, or it names a rule as a whole.
+    Raises BadRecipe if it is not, and for a key that does not exist or names a rule as a whole.
     """
     try:
         value = parsed(text)
@@ -85,8 +83,7 @@ def _index(at: list[Any], part: str, key: str) -> int:
         return names.index(part)
     if re.fullmatch(r"\d{1,9}", part) and int(part) < len(at):
         return int(part)
-    near = get_close_matches(part, names, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(filter(None, names)) or len(at)}."
+    remedy = did_you_mean(part, names) or f"there are {', '.join(filter(None, names)) or len(at)}."
     raise BadRecipe(f"--set {key}: there is no '{part}'; {remedy}")
 
 
@@ -95,8 +92,7 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
     where = _where(fault["loc"], content)
     if fault["type"] == "extra_forbidden":
         key, known = str(fault["loc"][-1]), _fields_at(fault["loc"][:-1], model)
-        near = get_close_matches(key, known, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}."
+        remedy = did_you_mean(key, known) or f"known are {', '.join(known)}."
         return f"{where}: there is no such setting; {remedy}"
     if fault["type"] == "missing":
         return f"{where}: it is missing; add it."

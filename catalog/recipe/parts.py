@@ -1,9 +1,7 @@
-"""Declare the sections of a recipe that select: rules, duplicates, association and balance, as typed settings.
+"""Declare the sections of a recipe as typed settings; `parts_of_texts.py` has those for generated texts.
 
-Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the sections for generated texts,
-`parts_of_reading.py` those for reading and decoding.
-
-The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
+Their descriptions are shown in the Prefect form. The defaults are RealSyn's figures (arXiv 2502.12513) where the paper
+gives any.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeVar

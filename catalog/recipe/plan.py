@@ -6,14 +6,13 @@ row dropped at a cheap stage has no expensive score, so attributing the drop to 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.recipe import Recipe, Rule
-from pairmill.catalog.recipe.thresholds import compared
+from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compared
 from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
-from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.score import Score, Stage
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE, imported_score
 
@@ -183,10 +182,8 @@ def compile_plan(
 ) -> Plan:
     """Validate every rule of ``recipe`` before any work, and sort the rules by the stage from which they apply.
 
-    Args:
-        recipe: The recipe to compile.
-        scorers: Digests of the scorers by table; None before they are identified.
-        scores: The scores that rules may read; by default all that this installation declares.
+    ``scorers`` are the digests of the scorers by table; None before they are identified. ``scores`` are those that
+    rules may read; by default all that this installation declares.
 
     Raises:
         BadPredicate: A rule is not one scalar boolean over known columns.
@@ -196,7 +193,9 @@ def compile_plan(
     _check_asked(recipe, known)
     benchmarks = () if recipe.contamination is None else (recipe.contamination.rule,)
     images = _compile((READABLE, *recipe.images, *benchmarks), tables_of("image", known), recipe, known)
-    decodes = _decodes(recipe, images)
+    # Scoring decodes every image, unless the recipe only asks captioners, to whom it leaves that.
+    has_pixel_rule = any(check.stage == Stage.PIXELS and check.rule is not READABLE for check in images)
+    decodes = has_pixel_rule or "clip" in recipe.models or recipe.duplicates.phash is not None
     if not decodes:
         images = tuple(check for check in images if check.rule is not READABLE)
     pairs, retrieves = tables_of("pair", known), recipe.association.is_on
@@ -206,13 +205,9 @@ def compile_plan(
     read |= {_ranking_table(recipe, pairs), _comparing_table(recipe, known)}
     of_pixels = {score.table for score in known if score.of == "image" and score.stage == Stage.PIXELS}
     unasked = {score.table for score in known if score.on_demand} | (set() if decodes else of_pixels)
-    asked = tuple(
-        score
-        for score in known
-        if not lacking(recipe, score)
-        and (score.table not in unasked or score.table in read or score.name in recipe.scores)
-    )
-    return Plan(recipe, images, sentences, dict(scorers or {}), asked, candidates)
+    able = [score for score in known if not lacking(recipe, score)]
+    asked = [each for each in able if each.table not in unasked or each.table in read or each.name in recipe.scores]
+    return Plan(recipe, images, sentences, dict(scorers or {}), tuple(asked), candidates)
 
 
 def _with_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
@@ -232,19 +227,12 @@ def lacking(recipe: Recipe, score: Score) -> str:
     return "models.clip" if score.needs_clip and "clip" not in recipe.models else ""
 
 
-def _decodes(recipe: Recipe, images: Sequence[Check]) -> bool:
-    """Return whether scoring decodes every image; a recipe that only asks captioners leaves decoding to them."""
-    has_pixel_rule = any(check.stage == Stage.PIXELS and check.rule is not READABLE for check in images)
-    return has_pixel_rule or "clip" in recipe.models or recipe.duplicates.phash is not None
-
-
 def _ranking_table(recipe: Recipe, pairs: Sequence[ScoreColumns]) -> str:
     """Return the table of the score that ranks candidates; '' for none. Raise BadRecipe if none of ``pairs`` has it."""
     wanted = recipe.association.rank_by
     known = {name: table.table for table in pairs[1:] for name, kind in table.columns.items() if kind == "DOUBLE"}
     if wanted and wanted not in known:
-        near = get_close_matches(wanted, known, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        remedy = did_you_mean(wanted, known) or f"there are {', '.join(known)}."
         raise BadRecipe(f"recipe '{recipe.name}', association.rank_by: no score of pairs has '{wanted}'; {remedy}")
     return known[wanted] if wanted else ""
 
@@ -261,8 +249,7 @@ def _comparing_table(recipe: Recipe, known: Sequence[Score]) -> str:
     }
     by = recipe.captions.by
     if by not in homes:
-        near = get_close_matches(by, homes, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(homes)}."
+        remedy = did_you_mean(by, homes) or f"there are {', '.join(homes)}."
         raise BadRecipe(f"recipe '{recipe.name}', captions.by: no score of captions has '{by}'; {remedy}")
     return homes[by]
 
@@ -272,8 +259,7 @@ def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:
     names = [score.name for score in known if score.on_demand]
     for name in recipe.scores:
         if name not in names:
-            near = get_close_matches(name, names, n=1)
-            remedy = f"did you mean '{near[0]}'?" if near else "install the package that declares it."
+            remedy = did_you_mean(name, names) or "install the package that declares it."
             raise BadRecipe(f"recipe '{recipe.name}', scores: nothing declares '{name}'; {remedy}")
 
 
@@ -301,6 +287,14 @@ def _compile(
         keep = predicate.normal_form(rule.name, rule.predicate)
         checks.append(Check(rule.name, keep, columns, tuple(sorted(t.table for t in homes)), stage, rule))
     return tuple(sorted(checks, key=lambda check: check.stage))
+
+
+def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
+    """Return the quantities of one compiled rule in the order of its predicate; ``types`` maps columns to SQL types."""
+    found = bounds(check.name, check.keep)
+    covered = {column for quantity in found.values() for column in quantity.columns}
+    rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
+    return [*found.values(), *(Quantity(column, (column,), check.name) for column in rest)]
 
 
 def models_of(recipe: Recipe) -> dict[str, str]:

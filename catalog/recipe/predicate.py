@@ -8,14 +8,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any
 
 import duckdb
 
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.terms.error import BadPredicate
+from pairmill.catalog.terms.error import BadPredicate, did_you_mean
 
 LONGEST = 4000
 REMEMBERED = 4096  # cache size; a run parses the same predicates 55 to 137 times, 2 ms each
@@ -38,11 +37,7 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 
 
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
-    """Return the columns that a predicate reads, in lower case.
-
-    Raises:
-        BadPredicate: The predicate is not one scalar expression.
-    """
+    """Return the columns, in lower case, of a predicate. Raise BadPredicate if it is not one scalar expression."""
     found = set()
     for node in _walk(parsed(rule_name, sql)):
         if node["class"] not in _NODES:
@@ -54,10 +49,9 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
 
 
 def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
-    """Return the columns of a predicate after type-checking it.
+    """Return the columns of a predicate after type-checking it against ``known`` (column name -> DuckDB type).
 
-    Raises:
-        BadPredicate: A column is not in ``known`` (name -> DuckDB type), or the predicate is not one BOOLEAN.
+    Raises BadPredicate for a column that is not known, and unless the predicate is one BOOLEAN.
     """
     columns = columns_of(rule_name, sql)
     kind = type_of(rule_name, sql, known)
@@ -79,15 +73,13 @@ def check_number(rule_name: str, sql: str, known: Mapping[str, str]) -> None:
 
 
 def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
-    """Return the SQL type of an expression.
+    """Return the SQL type of an expression over the columns ``known`` (name -> DuckDB type).
 
-    Raises:
-        BadPredicate: The expression has no type, or reads a column that is not in ``known`` (name -> DuckDB type).
+    Raises BadPredicate if it has no type, or reads another column.
     """
     columns = columns_of(rule_name, sql)
     for column in sorted(columns - known.keys()):
-        near = get_close_matches(column, known, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
+        remedy = did_you_mean(column, known) or f"known are: {', '.join(sorted(known))}."
         shown = " ".join(column.split())
         raise BadPredicate(f"rule '{rule_name}': no scorer computes '{shown}'; {remedy}")
     nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
@@ -98,12 +90,9 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """Return a predicate as DuckDB writes its parse tree: on one line, without comments.
+    """Return a predicate as DuckDB writes its parse tree: on one line, without comments, fit to stand in parentheses.
 
-    The result can stand between parentheses in a longer statement.
-
-    Raises:
-        BadPredicate: The predicate is not one scalar expression.
+    Raises BadPredicate if it is not one scalar expression.
     """
     columns_of(rule_name, sql)
     return _normal_form(sql)
@@ -159,12 +148,9 @@ def constant(node: dict[str, Any]) -> float | None:
 
 
 def parsed(rule_name: str, sql: str) -> dict[str, Any]:
-    """Parse one expression into its tree.
+    """Parse one expression into its tree. Raise BadPredicate if the text is not one expression.
 
     The expression is parsed between line ends, so that a comment cannot hide the closing parenthesis.
-
-    Raises:
-        BadPredicate: The text is not one expression.
     """
     if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
         raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")

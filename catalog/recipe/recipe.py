@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +31,7 @@ from pairmill.catalog.recipe.parts import (
 )
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
-from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.secrets import without_secrets
 
 
@@ -93,8 +92,8 @@ class Recipe(Settings):
             users["`fuse`"] = self.fuse.model
         for user, model in users.items():
             if model not in self.models:
-                known, near = ", ".join(self.models) or "empty", get_close_matches(model, self.models, n=1)
-                guess = f"; did you mean '{near[0]}'? Else" if near else ";"
+                known, near = ", ".join(self.models) or "empty", did_you_mean(model, self.models)
+                guess = f"; {near} Else" if near else ";"
                 raise ValueError(f"{user} needs the model '{model}'{guess} add it to `models` ({known})")
         return self
 
@@ -250,8 +249,7 @@ def find_file(name: str, folder: Path | None) -> Path:
         return folder / f"{name}.yaml"
     if as_source := _as_source(name):
         raise BadRecipe(f"there is no recipe '{name}'; {as_source}")
-    near = get_close_matches(name, known, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}; or give a file's path."
+    remedy = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}; or give a file's path."
     raise BadRecipe(f"there is no recipe '{name}'; {remedy}")
 
 

@@ -8,9 +8,9 @@ The threshold of a calibrated rule is set by the share of items to drop. The rul
 drops more than the requested share, however many items have that value.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pairmill.catalog.recipe.predicate import columns_of, constant, parsed, written
 from pairmill.catalog.terms.error import BadPredicate
@@ -47,33 +47,6 @@ class Quantity:
     def label(self) -> str:
         """The expression as displayed to users."""
         return f"{self.over} / {self.under}" if self.under else self.over
-
-
-class Ruled(Protocol):
-    """Interface of a compiled rule: its name, predicate and columns."""
-
-    @property
-    def name(self) -> str:
-        """The rule's name in the recipe."""
-        ...
-
-    @property
-    def keep(self) -> str:
-        """The compiled predicate."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The score columns that the predicate reads."""
-        ...
-
-
-def quantities(check: Ruled, types: Mapping[str, str]) -> list[Quantity]:
-    """Return the quantities of one compiled rule in the order of its predicate; ``types`` maps columns to SQL types."""
-    found = bounds(check.name, check.keep)
-    covered = {column for quantity in found.values() for column in quantity.columns}
-    rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
-    return [*found.values(), *(Quantity(column, (column,), check.name) for column in rest)]
 
 
 def refuse_empty(rule: str, keep: str) -> None:
@@ -196,8 +169,7 @@ def filled(keep: str, threshold: float | None) -> str:
 def compared(rule_name: str, keep: str) -> Compared:
     """Return the expression that a predicate compares with its threshold.
 
-    Raises:
-        BadPredicate: The predicate is not one >= or <= with the threshold alone on one side and a score on the other.
+    Raises BadPredicate unless it is one >= or <= with the threshold alone on one side and a score on the other.
     """
     node = parsed(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
     if node["class"] != "COMPARISON" or keep.count(THRESHOLD) != 1:

@@ -1,5 +1,8 @@
 """Define the errors that a user can fix: each message says what is wrong, where, and the remedy."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PairmillError(Exception):
     """A condition that the user can fix; the message says how."""
@@ -39,6 +42,12 @@ class NotApproved(PairmillError):
 
 class BudgetSpent(PairmillError):
     """A run reached a limit of its time, rows, bytes or money; what it finished is committed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean 'x'?" for the name in ``known`` that is nearest to ``name``, '' if none is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def stop_behind(error: BaseException) -> BaseException:

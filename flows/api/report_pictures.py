@@ -12,8 +12,7 @@ from pairmill.catalog.queries.figures.contamination_hits import SetHits, contami
 from pairmill.catalog.queries.gallery import picture_strips
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.queries.gallery.rule_view import beside
-from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.recipe.plan import Plan, quantities
 from pairmill.catalog.terms import text_columns
 from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnail, thumbnails
 

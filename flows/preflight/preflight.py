@@ -22,9 +22,8 @@ from pairmill.catalog.queries.losses.unit_outcomes import (
     unit_outcomes,
     written_bytes,
 )
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Plan, quantities
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scaled

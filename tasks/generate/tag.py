@@ -44,7 +44,7 @@ def tag(session: Session) -> None:
         return
     model = _model(tags, words)
     digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
-    items = pending_in_wave(session.lake, plan, TAGS.table, digest, IMAGE_EMBEDDING.table)
+    items = pending_in_wave(session.lake, plan, TAGS.table, digest, of_vectors=True)
     session.work_rounds(
         TAGS.step, items, TagPictures(model, tagger(session.recipe), digest, tagger_name(session.recipe))
     )

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.queries.figures.histogram import BINS, histogram
-from pairmill.catalog.recipe.plan import compile_plan, tables_of
+from pairmill.catalog.recipe.plan import compile_plan, quantities, tables_of
 from pairmill.catalog.recipe.recipe import validated
-from pairmill.catalog.recipe.thresholds import Quantity, quantities
+from pairmill.catalog.recipe.thresholds import Quantity
 from pairmill.catalog.terms.declared import declared
 
 TYPES = {column: kind for table in tables_of("image", declared()) for column, kind in table.columns.items()}

@@ -7,8 +7,8 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
-from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, quantities
+from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns, quantities
+from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.score import Stage
 

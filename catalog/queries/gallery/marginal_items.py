@@ -10,8 +10,7 @@ from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores
-from pairmill.catalog.recipe.plan import Check, Plan
-from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.recipe.plan import Check, Plan, quantities
 from pairmill.catalog.terms.score import Stage
 
 NEAREST = 3  # images on each side of a threshold

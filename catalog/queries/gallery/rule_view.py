@@ -11,8 +11,8 @@ from typing import Any
 from pairmill.catalog.queries.figures.histogram import Histogram, histogram
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.recipe import predicate
-from pairmill.catalog.recipe.plan import Check, Plan
-from pairmill.catalog.recipe.thresholds import Quantity, bounds, quantities
+from pairmill.catalog.recipe.plan import Check, Plan, quantities
+from pairmill.catalog.recipe.thresholds import Quantity, bounds
 
 SAMPLE = 2_000
 NEAR = 8

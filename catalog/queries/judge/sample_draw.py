@@ -12,8 +12,8 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why import Facts
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.recipe.plan import Check
-from pairmill.catalog.recipe.thresholds import Quantity, quantities
+from pairmill.catalog.recipe.plan import Check, quantities
+from pairmill.catalog.recipe.thresholds import Quantity
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, new_id, read_log
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.figures.histogram import quantiles
-from pairmill.catalog.recipe.plan import Check, Plan
-from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.recipe.plan import Check, Plan, quantities
 
 # With fewer than LEAST items, a share means nothing unless all are dropped. Dropping nine of ten is rarely intended.
 # Dropping none of fewer than LEAST_KEPT items is no surprise: a first folder would have a note for half of its rules.

@@ -9,8 +9,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.concept_rows import decided_vectors, pair_texts, sample_vectors
-from pairmill.catalog.recipe.plan import Check
-from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
 from pairmill.ops.text.noun_phrases import NamedWords
