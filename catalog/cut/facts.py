@@ -9,9 +9,7 @@ bytes of disk per image; a cut from it takes 1.2 s and 9.5.
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import duckdb
 
 from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
 from pairmill.catalog.lake import snapshot, spill
+from pairmill.catalog.lake.cache_folder import cache_folder, own_cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import best_candidates
@@ -85,22 +84,8 @@ def _attach(path: Path) -> str:
 
 
 def facts_folder(lake: Lake) -> Path:
-    """Return the folder for facts, created if missing.
-
-    Beside a local lake; else (on S3, read-only) below the temporary folder.
-    """
-    beside = Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
-    if beside != Path(tempfile.gettempdir()):
-        folder = beside / ".facts"
-        folder.mkdir(exist_ok=True)
-        return folder
-    mine = beside / f"pairmill-facts-{os.getuid()}"
-    mine.mkdir(mode=0o700, exist_ok=True)
-    if mine.stat().st_uid != os.getuid():
-        raise PairmillError(f"{mine} belongs to another user. Set TMPDIR to a folder of your own.")
-    folder = mine / hashlib.sha256(lake.data_path.encode()).hexdigest()[:16]
-    folder.mkdir(exist_ok=True)
-    return folder
+    """Return the folder for facts; a reader has its own, because the cut of an older snapshot removes other facts."""
+    return own_cache_folder(lake, "facts") if lake.read_only else cache_folder(lake, "facts")
 
 
 def _data_digest(lake: Lake, catalog: str) -> str:

@@ -13,10 +13,7 @@ from pairmill.catalog.terms.error import PairmillError
 def cache_folder(lake: Lake, name: str) -> Path:
     """Return the folder ``.name`` beside a local lake's data, created if missing.
 
-    A lake on S3, or one that this user may not write to, gets a folder of this user below the temporary folder.
-
-    Raises:
-        PairmillError: That folder belongs to another user.
+    A lake on S3, or one that this user may not write to, gets `own_cache_folder`.
     """
     if not lake.data_path.startswith("s3://"):
         folder = Path(lake.data_path).parent / f".{name}"
@@ -27,6 +24,11 @@ def cache_folder(lake: Lake, name: str) -> Path:
         else:
             if os.access(folder, os.W_OK):
                 return folder
+    return own_cache_folder(lake, name)
+
+
+def own_cache_folder(lake: Lake, name: str) -> Path:
+    """Return a lake's folder below the temporary folder, this user's own. Raise PairmillError if it is another's."""
     mine = Path(tempfile.gettempdir()) / f"pairmill-{name}-{os.getuid()}"
     mine.mkdir(mode=0o700, exist_ok=True)
     if mine.stat().st_uid != os.getuid():

@@ -49,7 +49,7 @@ def create_empty_tables(lake: Lake) -> None:
     """Create an empty temporary table for each declared score that a reader's lake lacks."""
     for score in _beyond_migrations():
         if score.table not in lake.tables:
-            lake.execute(f"CREATE TEMP TABLE {_shape(score)}")
+            lake.execute(f"CREATE TEMP TABLE {table_shape(score)}")
 
 
 def scores_in(lake: Lake) -> tuple[Score, ...]:
@@ -112,7 +112,7 @@ def _held(lake: Lake) -> dict[str, Columns]:
 def _changes(score: Score, held: Columns | None, uri: str) -> list[str]:
     """Return the statements that bring one score's table up to date; ``held`` are its columns, None without a table."""
     if held is None:
-        return [f"CREATE TABLE {_shape(score)}"]
+        return [f"CREATE TABLE {table_shape(score)}"]
     wanted = score.table_columns
     odd = {name for name, kind in held.items() if wanted.get(name) != kind}
     if odd:
@@ -125,7 +125,7 @@ def _changes(score: Score, held: Columns | None, uri: str) -> list[str]:
     return [f'ALTER TABLE {score.table} ADD COLUMN "{name}" {wanted[name]}' for name in wanted if name not in held]
 
 
-def _shape(score: Score) -> str:
+def table_shape(score: Score) -> str:
     """Return the table name and column definitions of a score, for CREATE TABLE."""
     columns = ", ".join(f'"{name}" {kind}' for name, kind in score.table_columns.items())
     return f"{score.table} ({columns})"

@@ -60,16 +60,11 @@ class Seal:
                 began = time.monotonic()
                 if began >= self._due and folder.is_alone():
                     with suppress(OSError):
-                        self._write()
+                        content: dict[str, Any] = {"boot": host_since_boot(), **_of(self._location.metadata)}
+                        if _is_in_use(self._location):
+                            content["log"] = _of(f"{self._location.metadata}-wal")
+                        _put(self._location, content)
                     self._due = time.monotonic() + SHARE * (time.monotonic() - began)
-
-    def _write(self) -> None:
-        """Write the seal of the catalog, and of its write-ahead log if there is one."""
-        log = f"{self._location.metadata}-wal"
-        content: dict[str, Any] = {"boot": host_since_boot(), **_of(self._location.metadata)}
-        if _is_in_use(self._location):
-            content["log"] = _of(log)
-        _put(self._location, content)
 
 
 @contextmanager

@@ -25,12 +25,8 @@ def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
 
     The scorers of their inputs are not compared: each row's input digest covers them.
     """
-    same = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
-    found = lake.query(same, (scorer.name, scorer.version, scorer.model))
-    asked = _request_settings(json.loads(scorer.settings_json()))
-    return sorted(
-        {scorer.digest, *(digest for digest, settings in found if _request_settings(json.loads(settings)) == asked)}
-    )
+    asked = _request_settings(scorer.settings_json())
+    return sorted({scorer.digest, *(each for each, told in _requests_to_model(lake, scorer).items() if told == asked)})
 
 
 @dataclass(frozen=True)
@@ -53,13 +49,10 @@ def captions_by_other_pictures(lake: Lake, scorer: Scorer) -> OtherCaptions | No
 
     None if there are none, or if this scorer has more.
     """
-    of_model = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
-    found = lake.query(of_model, (scorer.name, scorer.version, scorer.model))
-    asked = _request_settings(json.loads(scorer.settings_json()))
+    asked = _request_settings(scorer.settings_json())
     mine = asked.pop(PICTURES, {})
     others: dict[str, dict[str, int]] = {}
-    for digest, settings in found:
-        told = _request_settings(json.loads(settings))
+    for digest, told in _requests_to_model(lake, scorer).items():
         pictures = told.pop(PICTURES, {})
         if told == asked and pictures != mine:
             others[digest] = pictures
@@ -74,9 +67,16 @@ def captions_by_other_pictures(lake: Lake, scorer: Scorer) -> OtherCaptions | No
     return OtherCaptions(n, seconds, others[digest])
 
 
-def _request_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that determine the request to the model."""
-    return {name: value for name, value in settings.items() if name not in JUDGING_SETTINGS}
+def _requests_to_model(lake: Lake, scorer: Scorer) -> dict[str, dict[str, Any]]:
+    """Return digest -> `_request_settings` of the lake's scorers of the same name, version and model."""
+    sql = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
+    found = lake.query(sql, (scorer.name, scorer.version, scorer.model))
+    return {digest: _request_settings(settings) for digest, settings in found}
+
+
+def _request_settings(settings: str) -> dict[str, Any]:
+    """Return the settings (JSON) of a scorer that determine the request to the model."""
+    return {name: value for name, value in json.loads(settings).items() if name not in JUDGING_SETTINGS}
 
 
 def with_cached_captions(

@@ -40,10 +40,8 @@ def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = ""
 
     The captions of several captioners are scored by one scorer, so that an image has a current row for each of them.
     """
-    conditions = [f"scorer = '{plan.scorer(table)}'", *([f"commit <= {upto}"] if upto is not None else []), only]
-    where = " AND ".join(filter(None, conditions))
     newest = "QUALIFY row_number() OVER (PARTITION BY sha256, input_digest ORDER BY commit DESC) = 1"
-    return f"(SELECT * FROM {table} WHERE {where} {newest})"
+    return f"(SELECT * FROM {table}{_of_scorer(plan, table, upto, only)} {newest})"
 
 
 def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
@@ -108,7 +106,7 @@ def scored_rows(plan: Plan, table: str, key: str, upto: int | None, only: str) -
 
     ``upto`` ignores rows of later commits, None for none. ``only`` is a condition on all rows, '' for none.
     """
-    where = f"{_where_rows(upto, only)} AND scorer = '{plan.scorer(table)}'"
+    where = _of_scorer(plan, table, upto, only)
     if not any(score.table == table and score.by_input for score in plan.scores):
         return f"(SELECT * FROM {table}{where})"
     # A key has a second row only in a shard that was processed twice. Ranking all rows took as long as the whole cut.
@@ -127,8 +125,7 @@ def text_digest(text: str) -> str:
     return f"left(sha256({text}), 32)"
 
 
-def _where_rows(upto: int | None, only: str) -> str:
-    """Return a WHERE clause for commits up to ``upto`` and the condition ``only``."""
-    conditions = [] if upto is None else [f"commit <= {upto}"]
-    conditions += [only] if only else []
-    return f" WHERE {' AND '.join(conditions) or 'true'}"
+def _of_scorer(plan: Plan, table: str, upto: int | None, only: str) -> str:
+    """Return a WHERE clause for the rows of the plan's scorer; ``upto`` and ``only`` as in `scored_rows`."""
+    conditions = ("" if upto is None else f"commit <= {upto}", only, f"scorer = '{plan.scorer(table)}'")
+    return f" WHERE {' AND '.join(filter(None, conditions))}"

@@ -78,7 +78,11 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
 
     Ids are computed as in ingest. Quarantine keeps an address only if its newest attempt failed.
     """
-    lake.retrying(lambda: _forget_older_faults(lake))
+    older_faults = (
+        "DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS "
+        "(SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"
+    )
+    lake.retrying(lambda: lake.execute(older_faults))
     new = (
         "SELECT sha256(concat_ws(chr(31), l.document_id, l.position, f.sha256))[:32] AS image_id, l.document_id, "
         "l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated, "
@@ -94,11 +98,3 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
             lambda: lake.execute(f'INSERT INTO images BY NAME SELECT *, {commit} AS "commit" FROM ({missing})')
         )
     return n
-
-
-def _forget_older_faults(lake: Lake) -> None:
-    """Delete quarantine rows of addresses that were fetched again later."""
-    lake.execute(
-        "DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS "
-        "(SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"
-    )

@@ -37,13 +37,7 @@ class FrozenThreshold:
 
 def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
     """Return the calibrated rules on ``kind`` without a threshold, of stages before ``stage`` (None: all), in order."""
-    return [
-        check
-        for check in plan.checks(kind)
-        if check.rule.calibrate is not None
-        and check.rule.calibrate.threshold is None
-        and (stage is None or check.stage < stage)
-    ]
+    return [each for each in plan.checks(kind) if each.lacks_threshold and (stage is None or each.stage < stage)]
 
 
 def digest(plan: Plan, kind: str, check: Check) -> str:

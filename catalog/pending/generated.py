@@ -24,11 +24,7 @@ def without_unset_thresholds(plan: Plan) -> Plan:
 
     No image is dropped by such a rule yet.
     """
-    waiting = [
-        check
-        for check in late_checks(plan)
-        if check.rule.calibrate is not None and check.rule.calibrate.threshold is None
-    ]
+    waiting = [check for check in late_checks(plan) if check.lacks_threshold]
     return replace(plan, image_checks=tuple(check for check in plan.image_checks if check not in waiting))
 
 
@@ -91,7 +87,8 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
     recipe = plan.recipe
     if recipe.captioners:
         yield _current(plan, "captions", "")
-        for place in _other_captioners(plan):
+        # For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
+        for place in range(1, 1 if plan.chooses_captions else len(recipe.captioners)):
             yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
         similarity = ("caption_similarity",) if plan.computes("caption_similarity") else ()
         for table in (*similarity, *(score.table for score in plan.made_from_texts("captions"))):
@@ -105,14 +102,6 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
         similarity = ("synthetic_similarity",) if plan.computes("synthetic_similarity") else ()
         for table in (*similarity, *(score.table for score in plan.made_from_texts("synthetic"))):
             yield _current(plan, table, text_digest("made_synthetic.synthetic_text"))
-
-
-def _other_captioners(plan: Plan) -> range:
-    """Return the indexes of the captioners whose texts are needed besides the chosen one's.
-
-    For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
-    """
-    return range(1, 1 if plan.chooses_captions else len(plan.recipe.captioners))
 
 
 def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]:

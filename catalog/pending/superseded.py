@@ -84,8 +84,12 @@ def supersede(lake: Lake, begin: Callable[[], int]) -> int:
             f"INSERT INTO superseded SELECT document_id, NOT held, {commit} FROM compared "
             f"WHERE held = (document_id IN {gone_documents()})"
         )
-        for table, key in _KEYS.items():
-            _delete_repeated_rows(lake, table, key)
+        for table, key in _KEYS.items():  # the first of repeated rows stays, from which older versions were cut
+            lake.execute(
+                f"DELETE FROM {table} WHERE ({key}, commit) IN (SELECT {key}, commit FROM {table} WHERE document_id IN "
+                "(SELECT document_id FROM compared WHERE n > 1) "
+                f"QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"
+            )
         lake.execute("UPDATE documents SET unit = c.unit FROM compared c WHERE c.document_id = documents.document_id "
                      "AND c.unit IS DISTINCT FROM documents.unit")  # fmt: skip
         lake.execute(
@@ -115,12 +119,4 @@ def _compare(lake: Lake) -> None:
         "CREATE OR REPLACE TEMP TABLE compared AS SELECT document_id, count(*) AS n, bool_or(holds) AS held, "
         f"arg_max(unit, (holds, commit)) AS unit FROM ({readings}) WHERE document_id IN (SELECT document_id "
         f"FROM documents SEMI JOIN reread USING (unit) UNION ALL {gone_documents()}) GROUP BY document_id"
-    )
-
-
-def _delete_repeated_rows(lake: Lake, table: str, key: str) -> None:
-    """Delete repeated rows of reread documents, except the first, from which older versions were cut."""
-    lake.execute(
-        f"DELETE FROM {table} WHERE ({key}, commit) IN (SELECT {key}, commit FROM {table} WHERE document_id IN "
-        f"(SELECT document_id FROM compared WHERE n > 1) QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"
     )

@@ -72,12 +72,9 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
     rows = lake.table(
         "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
     )
-    return FrozenWords(lake.data_path + path, sentences, _content_digest(rows))
-
-
-def _content_digest(rows: pa.Table) -> str:
-    """Hash ``word`` and ``p`` to 32 hex digits. p is a quotient of integers with 17 digits, equal on every machine."""
-    return text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
+    # p is a quotient of integers with 17 digits, equal on every machine.
+    digest = text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
+    return FrozenWords(lake.data_path + path, sentences, digest)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A rule applies from the stage that computes its scores. Rules are ordered by sta
 row dropped at a cheap stage has no expensive score, so attributing the drop to the expensive rule would be wrong.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -51,6 +51,11 @@ class Check:
     def shown(self) -> str:
         """The predicate as displayed to users, with the requested share of a calibrated rule as a comment."""
         return self.keep + self.rule.remark
+
+    @property
+    def lacks_threshold(self) -> bool:
+        """Whether the rule is calibrated and its threshold is not computed yet."""
+        return self.rule.calibrate is not None and self.rule.calibrate.threshold is None
 
     def at(self, threshold: float) -> "Check":
         """Return a copy of the calibrated check with ``threshold`` set."""
@@ -202,7 +207,7 @@ def compile_plan(
     sentences = _compile(tuple(recipe.sentences) if retrieves else (), tables_of("sentence", known), recipe, known)
     candidates = _compile(tuple(recipe.candidates) if retrieves else (), pairs, recipe, known)
     read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
-    read |= {_ranking_table(recipe, pairs), _comparing_table(recipe, known)}
+    read.update(_compared_tables(recipe, known))
     of_pixels = {score.table for score in known if score.of == "image" and score.stage == Stage.PIXELS}
     unasked = {score.table for score in known if score.on_demand} | (set() if decodes else of_pixels)
     able = [score for score in known if not lacking(recipe, score)]
@@ -227,31 +232,23 @@ def lacking(recipe: Recipe, score: Score) -> str:
     return "models.clip" if score.needs_clip and "clip" not in recipe.models else ""
 
 
-def _ranking_table(recipe: Recipe, pairs: Sequence[ScoreColumns]) -> str:
-    """Return the table of the score that ranks candidates; '' for none. Raise BadRecipe if none of ``pairs`` has it."""
-    wanted = recipe.association.rank_by
-    known = {name: table.table for table in pairs[1:] for name, kind in table.columns.items() if kind == "DOUBLE"}
-    if wanted and wanted not in known:
-        remedy = did_you_mean(wanted, known) or f"there are {', '.join(known)}."
-        raise BadRecipe(f"recipe '{recipe.name}', association.rank_by: no score of pairs has '{wanted}'; {remedy}")
-    return known[wanted] if wanted else ""
+def _compared_tables(recipe: Recipe, known: Sequence[Score]) -> Iterator[str]:
+    """Yield the tables of the scores that rank candidates and compare captions. Raise BadRecipe for unknown ones."""
+    if wanted := recipe.association.rank_by:
+        yield _table_of(recipe, "association.rank_by", wanted, "pairs", scores_of("pair", known))
+    if recipe.captions.choose == "best":
+        of_captions = [each for each in known if each.by_input and each.stage == Stage.CAPTION]
+        able = [score for score in of_captions if not lacking(recipe, score)]
+        yield _table_of(recipe, "captions.by", recipe.captions.by, "captions", able)
 
 
-def _comparing_table(recipe: Recipe, known: Sequence[Score]) -> str:
-    """Return the table of the score that compares captions; '' if none are compared. Raise BadRecipe for another."""
-    if recipe.captions.choose != "best":
-        return ""
-    of_captions = [
-        score for score in known if score.by_input and score.stage == Stage.CAPTION and not lacking(recipe, score)
-    ]
-    homes = {
-        name: score.table for score in of_captions for name, kind in score.rule_columns.items() if kind == "DOUBLE"
-    }
-    by = recipe.captions.by
-    if by not in homes:
-        remedy = did_you_mean(by, homes) or f"there are {', '.join(homes)}."
-        raise BadRecipe(f"recipe '{recipe.name}', captions.by: no score of captions has '{by}'; {remedy}")
-    return homes[by]
+def _table_of(recipe: Recipe, setting: str, wanted: str, of: str, scores: Sequence[Score]) -> str:
+    """Return the table of the score that has the number ``wanted``. Raise BadRecipe if none of ``scores`` has it."""
+    homes = {name: score.table for score in scores for name, kind in score.rule_columns.items() if kind == "DOUBLE"}
+    if wanted not in homes:
+        remedy = did_you_mean(wanted, homes) or f"there are {', '.join(homes)}."
+        raise BadRecipe(f"recipe '{recipe.name}', {setting}: no score of {of} has '{wanted}'; {remedy}")
+    return homes[wanted]
 
 
 def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:

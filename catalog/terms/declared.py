@@ -145,7 +145,14 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
     """
     for point in sorted(entry_points(group=group), key=lambda point: (_package_of(point), point.name)):
         try:
-            declaration = checked(_loaded(point, what), point.value)
+            loaded = point.load()
+        except Exception as error:
+            raise PairmillError(
+                f"package '{_package_of(point)}' declares the {what} '{point.name}' as {point.value}, which cannot be "
+                f"imported: {type(error).__name__}: {error}. Update or uninstall it."
+            ) from error
+        try:
+            declaration = checked(loaded, point.value)
         except ValueError as error:
             raise PairmillError(f"package '{_package_of(point)}': {error}. Update or uninstall it.") from error
         yield _package_of(point), declaration
@@ -154,14 +161,3 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
 def _package_of(point: EntryPoint) -> str:
     """Return the name of the package that declares an entry point; '?' if unknown."""
     return point.dist.name if point.dist else "?"
-
-
-def _loaded(point: EntryPoint, what: str) -> object:
-    """Import the object of an entry point. Raise PairmillError if that fails."""
-    try:
-        return point.load()
-    except Exception as error:
-        raise PairmillError(
-            f"package '{_package_of(point)}' declares the {what} '{point.name}' as {point.value}, which cannot be "
-            f"imported: {type(error).__name__}: {error}. Update or uninstall it."
-        ) from error

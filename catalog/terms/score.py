@@ -172,35 +172,18 @@ def of_generated_texts(score: Score) -> tuple[Score, Score]:
     Columns and tables have the prefix ``caption_`` or ``synthetic_``. Rules on these columns apply once the text
     exists, and a row is pending when its text has changed.
     """
-    texts = (
-        ("caption", "its caption", Stage.CAPTION, "captioners"),
-        ("synthetic", "its fused text", Stage.FUSE, "fuse"),
+    of_captions = _of_generated_text(score, "caption", "its caption", Stage.CAPTION, "captioners", "captions")
+    return of_captions, _of_generated_text(score, "synthetic", "its fused text", Stage.FUSE, "fuse", "fused texts")
+
+
+def _of_generated_text(score: Score, prefix: str, text: str, stage: Stage, needs: str, texts: str) -> Score:
+    """Return the score of an image with one kind of generated text, see `of_generated_texts`."""
+    about = f"of the picture and {text}: "
+    columns = tuple(
+        replace(each, name=f"{prefix}_{each.name}", meaning=about + each.meaning, rule=None, added_as=each.op_name)
+        for each in score.columns
+        if each.rule_name
     )
-    made = []
-    for prefix, text, stage, needs in texts:
-        columns = tuple(
-            replace(
-                each,
-                name=f"{prefix}_{each.name}",
-                meaning=f"of the picture and {text}: {each.meaning}",
-                rule=None,
-                added_as=each.op_name,
-            )
-            for each in score.columns
-            if each.rule_name
-        )
-        made.append(
-            replace(
-                score,
-                name=f"{prefix}_{score.name}",
-                of="image",
-                columns=columns,
-                stage=stage,
-                by_input=True,
-                needs=needs,
-                step=f"{score.step} of {'captions' if needs == 'captioners' else 'fused texts'}",
-                unusable="",
-                table=f"{prefix}_{score.table}",
-            )
-        )
-    return made[0], made[1]
+    name, table, step = f"{prefix}_{score.name}", f"{prefix}_{score.table}", f"{score.step} of {texts}"
+    changes = {"name": name, "of": "image", "columns": columns, "stage": stage, "by_input": True, "needs": needs}
+    return replace(score, **changes, step=step, unusable="", table=table)

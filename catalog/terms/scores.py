@@ -4,6 +4,13 @@ from collections.abc import Iterable
 
 from pairmill.catalog.terms.score import Column, Score, Stage, of_generated_texts
 
+# Columns of every answer of a generative model.
+_ANSWER = (
+    Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
+    Column("finish_reason", "VARCHAR", "stop, length, content_filter, refusal, or what the server says", rule=""),
+    Column("prompt_tokens", "INTEGER", "tokens read, the picture included", rule=""),
+    Column("retries", "INTEGER", "how often it was asked again", rule=""),
+)
 IMAGE_QUALITY = Score(
     "image_quality",
     "image",
@@ -94,10 +101,7 @@ CAPTIONS = Score(
         Column("text", "VARCHAR", "the text of the captioner that the recipe's `captions` choose", rule="caption"),
         Column("status", "VARCHAR", "ok, empty, refusal, repeating, copied_prompt or cut_off", rule="caption_status"),
         Column("n_tokens", "INTEGER", "tokens generated", rule="caption_tokens"),
-        Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
-        Column("finish_reason", "VARCHAR", "stop, length, content_filter, refusal, or what the server says", rule=""),
-        Column("prompt_tokens", "INTEGER", "tokens read, the picture included", rule=""),
-        Column("retries", "INTEGER", "how often it was asked again", rule=""),
+        *_ANSWER,
     ),
     stage=Stage.CAPTION,
     needs="captioners",
@@ -145,10 +149,7 @@ SYNTHETIC = Score(
             "INTEGER",
             "numbers and quoted words that caption, tags and sentence lack, >= 0",
         ),
-        Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
-        Column("finish_reason", "VARCHAR", "stop, length, content_filter, refusal, or what the server says", rule=""),
-        Column("prompt_tokens", "INTEGER", "tokens read, the picture included", rule=""),
-        Column("retries", "INTEGER", "how often it was asked again", rule=""),
+        *_ANSWER,
     ),
     stage=Stage.FUSE,
     made_from=("captions", "tags", "matches"),
@@ -274,27 +275,9 @@ ITM = Score(
     step="match texts",
 )
 
-OWN = (
-    IMAGE_QUALITY,
-    IMAGE_HASH,
-    BENCHMARK_HASH,
-    IMAGE_EMBEDDING,
-    BENCHMARK_VECTOR,
-    IMAGE_SIMILARITY,
-    CAPTIONS,
-    CAPTION_SIMILARITY,
-    TAGS,
-    SYNTHETIC,
-    SYNTHETIC_SIMILARITY,
-    SENTENCE_QUALITY,
-    SENTENCE_SIGNATURE,
-    CORPUS_ENTROPY,
-    SENTENCE_STRUCTURE,
-    PERPLEXITY,
-    SENTENCE_EMBEDDING,
-    ITM,
-    *of_generated_texts(ITM),
-)
+OWN = (IMAGE_QUALITY, IMAGE_HASH, BENCHMARK_HASH, IMAGE_EMBEDDING, BENCHMARK_VECTOR, IMAGE_SIMILARITY, CAPTIONS,
+       CAPTION_SIMILARITY, TAGS, SYNTHETIC, SYNTHETIC_SIMILARITY, SENTENCE_QUALITY, SENTENCE_SIGNATURE, CORPUS_ENTROPY,
+       SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, *of_generated_texts(ITM))  # fmt: skip
 
 
 IMPORTED = "imported_"

@@ -61,23 +61,15 @@ def save(writer: "Writer", *finished: Finished) -> None:
         writer.lake.check_files(table)
     metadata, now = writer.lake.metadata, datetime.now(UTC).isoformat()
     found = state(writer.lake)
+    names = ("request", "inputs", "state", "dataset", "version", "notes", "run_id", "finished")
     rows = [
-        {
-            "request": each.request,
-            "inputs": each.inputs,
-            "state": found,
-            "dataset": each.dataset,
-            "version": each.version,
-            "notes": json.dumps(each.notes),
-            "run_id": writer.run_id,
-            "finished": now,
-        }
+        (each.request, each.inputs, found, each.dataset, each.version, json.dumps(each.notes), writer.run_id, now)
         for each in finished
     ]
     writer.check()  # after reading the state: changes by a later lease holder lead to another state
     if not metadata.has(FINISHED):
         metadata.write(FINISHED_TABLE)
-    metadata.replace(FINISHED, "request", pa.Table.from_pylist(rows))
+    metadata.replace(FINISHED, "request", pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]))
     if metadata.read(f"SELECT count(*) FROM {FINISHED}")[0][0] > KEPT:
         newest = f"SELECT request FROM {FINISHED} ORDER BY finished DESC LIMIT {KEPT}"
         metadata.write(f"DELETE FROM {FINISHED} WHERE request NOT IN ({newest})")

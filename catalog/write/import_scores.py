@@ -1,14 +1,15 @@
 """Import other people's scores of pictures from a Parquet file, as a table that rules read."""
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
+from pairmill.catalog.lake.digest import file_digest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.score_tables import table_shape
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.declared import declared, is_free
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
@@ -67,14 +68,13 @@ def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) 
     """
     lake, score = writer.lake, _declaration(name)
     _read(lake, file, key, column)
-    settings = {"name": name, "key": key, "column": column, "file": _digest(file)}
+    settings = {"name": name, "key": key, "column": column, "file": file_digest(str(file))[:32]}
     scorer = Scorer(score.table, score.table, 1, settings)
     _match(lake, key, column)
 
     def body() -> int:
         if score.table not in lake.tables:
-            shape = ", ".join(f'"{each}" {kind}' for each, kind in score.table_columns.items())
-            lake.execute(f"CREATE TABLE {score.table} ({shape})")
+            lake.execute(f"CREATE TABLE {table_shape(score)}")
         held = f"SELECT sha256 FROM {score.table} WHERE scorer = '{scorer.digest}'"
         missing = f"import_values ANTI JOIN ({held}) USING (sha256)"
         n = lake.query(f"SELECT count(*) FROM {missing}")[0][0]
@@ -189,17 +189,10 @@ def _counted(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScore
         "SELECT count(*), count(*) FILTER (m.key IS NULL) FROM import_rows LEFT JOIN (SELECT DISTINCT key FROM "
         "import_matched) m USING (key)"
     )[0]
-    scored, median = lake.query(f'SELECT count(*), median("{column}") FROM {score.table} WHERE scorer = ?', (scorer,))[
-        0
-    ]
+    sql = f'SELECT count(*), median("{column}") FROM {score.table} WHERE scorer = ?'
+    scored, median = lake.query(sql, (scorer,))[0]
     pictures = lake.query("SELECT count(*) FROM image_content")[0][0]
     return ImportedScores(column, scorer, rows, unmatched, added, scored, pictures - scored, median)
-
-
-def _digest(file: Path) -> str:
-    """Return the sha256 of the file's bytes, cut to 32 hex digits."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
 
 
 def _escaped(column: str) -> str:

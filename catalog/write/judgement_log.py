@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from pairmill.catalog.lake.durable import sync
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import PairmillError
@@ -117,7 +118,7 @@ class JudgementLog:
             file.flush()
             os.fsync(file.fileno())
         if not self._written:
-            _sync_folder(folder)
+            sync(str(folder))
         self._written += 1
 
     def _put(self, data: str) -> None:
@@ -193,15 +194,6 @@ def _texts(lake: Lake) -> list[tuple[str, str]]:
     if not lake.query(f"SELECT 1 FROM glob({files}) LIMIT 1"):
         return []
     return lake.query(f"SELECT filename, content FROM read_text({files}) ORDER BY filename")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a new file in it outlives a power loss."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def register_judgements(lake: Lake) -> int:

@@ -29,11 +29,6 @@ from pairmill.catalog.write.scorer import Scorer, register
 THIN_EVERY = 200
 
 
-def _not_told(manifests: Sequence[Manifest], seconds: float) -> None:
-    """Ignore a commit."""
-    return None
-
-
 class Writer:
     """The holder of a lake's lease: allocates commit numbers and commits partitions.
 
@@ -53,7 +48,7 @@ class Writer:
         self._written: tuple[list[int], list[str]] = ([], [])
         self._files = 0  # committed since their bounds were thinned
         self._thin_every = THIN_EVERY
-        self.committed: Callable[[Sequence[Manifest], float], None] = _not_told
+        self.committed: Callable[[Sequence[Manifest], float], None] = lambda manifests, seconds: None
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
         """Allocate a commit number, which a step's workers write into their rows. Numbers strictly increase.

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -92,24 +92,18 @@ def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
 
 
 def _remove_leftovers(lake: Lake, before: float) -> list[str]:
-    """Remove half-written files and empty folders, because DuckLake handles *.parquet only. On S3 neither exists."""
+    """Remove half-written files and empty folders older than ``before`` (seconds since 1970). On S3 neither exists.
+
+    DuckLake handles *.parquet only.
+    """
     if lake.data_path.startswith("s3://"):
         return []
-    removed = [path for path in _files(lake.data_path) if not path.endswith(".parquet") and _is_older(path, before)]
-    for path in removed:
-        os.remove(path)
-    for folder, _, _ in os.walk(lake.data_path + "main", topdown=False):
-        if not os.listdir(folder) and _is_older(folder, before):
+    removed = []
+    for folder, _, names in os.walk(lake.data_path + "main", topdown=False):
+        for path in (os.path.join(folder, name) for name in names if not name.endswith(".parquet")):
+            if os.stat(path).st_mtime < before:
+                os.remove(path)
+                removed.append(path)
+        if not os.listdir(folder) and os.stat(folder).st_mtime < before:
             os.rmdir(folder)
     return removed
-
-
-def _files(data_path: str) -> Iterator[str]:
-    """Yield the paths of all files below the data path."""
-    for folder, _, names in os.walk(data_path + "main"):
-        yield from (os.path.join(folder, name) for name in names)
-
-
-def _is_older(path: str, before: float) -> bool:
-    """Return whether a file was last written before ``before`` (seconds since 1970)."""
-    return os.stat(path).st_mtime < before
