@@ -26,11 +26,7 @@ from pairmill.catalog.terms.error import PairmillError
 
 
 def attach(lake: Lake, plan: Plan) -> None:
-    """Attach ``facts`` of the lake's rows for this plan; build the file if it is missing or damaged.
-
-    Raises:
-        PairmillError: The cache folder belongs to another user.
-    """
+    """Attach ``facts`` of the lake's rows for this plan; build the file if it is missing or damaged."""
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")

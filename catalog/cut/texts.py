@@ -160,12 +160,14 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 
 
 def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the candidates that an image may get, and for each its image's row in ``offers``.
+    """Return the candidates some sentence of whose group passes, and for each its image's row in ``offers``.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
     keeper); ``similarity``; ``place``, from 1 within the image; ``score``, by which pairs are ranked.
     """
-    at, s, image = _passing(offers, keepers)
+    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
+    at = np.flatnonzero(s != NOBODY)
+    s, image = s[at], np.repeat(np.arange(len(lengths)), lengths)[at]
     first = np.searchsorted(image, np.arange(offers.num_rows))
     columns = {
         "n": offers["n"].to_numpy()[image],
@@ -175,17 +177,6 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
         "score": _flat(offers["ranks"])[at],
     }
     return pa.table(columns), image
-
-
-def _passing(offers: pa.Table, keepers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the candidates in ``offers`` that may be assigned: some sentence of their group of duplicates passes.
-
-    Returns three arrays of one length: position in the flattened lists, number of the sentence to assign, and row in
-    ``offers``, which has one row an image.
-    """
-    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
-    at = np.flatnonzero(s != NOBODY)
-    return at, s[at], np.repeat(np.arange(len(lengths)), lengths)[at]
 
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:

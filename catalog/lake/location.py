@@ -50,8 +50,7 @@ class Location:
 def locate(uri: str | os.PathLike[str]) -> Location:
     """Resolve a folder, or a `lake.yaml` (also one inside the folder), without changing anything on disk.
 
-    Raises:
-        PairmillError: A URL, a missing or invalid lake.yaml, a password in lake.yaml, or a file that is not a lake.
+    Raises PairmillError for a URL, a missing or invalid lake.yaml, a password in it, and a file that is not a lake.
     """
     if "://" in str(uri):
         scheme = str(uri).partition("://")[0]  # only the scheme is shown: the rest may contain a password

@@ -215,10 +215,9 @@ def _apply(lake: Lake, number: int) -> None:
 
 
 def columns(table: str) -> dict[str, str]:
-    """Return column names and DuckDB types of a table or view in order, by the newest schema or its declaration.
+    """Return names and DuckDB types of a table's or view's columns, by the newest schema or its declaration.
 
-    Raises:
-        KeyError: There is no such table.
+    Raises KeyError if there is no such table.
     """
     return released()[table] if table in released() else find(table).table_columns
 

@@ -20,8 +20,7 @@ DUCKLAKE_TYPES = {
 def changes(lake: Lake) -> list[str]:
     """Return the statements that create the missing tables and columns of declared scores; [] if none are missing.
 
-    Raises:
-        PairmillError: A table of the lake has another shape than its declaration.
+    Raises PairmillError if a table of the lake has another shape than its declaration.
     """
     scores = _beyond_migrations()
     if _are_as_declared(lake, scores):
@@ -31,11 +30,7 @@ def changes(lake: Lake) -> list[str]:
 
 
 def add(lake: Lake) -> None:
-    """Create the missing tables and columns of declared scores in one transaction. The caller holds the lease.
-
-    Raises:
-        PairmillError: A table of the lake has another shape than its declaration.
-    """
+    """Create the missing tables and columns of declared scores (`changes`) in one transaction, under the lease."""
 
     def body() -> None:
         for statement in changes(lake):

@@ -16,10 +16,9 @@ _FAULTS = (yaml.YAMLError, ValueError, TypeError, OverflowError)
 
 
 def parsed(text: str) -> Any:
-    """Parse a YAML text and return its value.
+    """Parse a YAML text. Raise ValueError with the fault and its line.
 
-    Raises:
-        ValueError: With the fault and its line; also for a repeated key, and for nesting some hundred levels deep.
+    A repeated key is a fault, and so is nesting some hundred levels deep.
     """
     try:
         return yaml.load(text, Loader=_Loader)

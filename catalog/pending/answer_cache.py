@@ -31,12 +31,9 @@ def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
 
 @dataclass(frozen=True)
 class OtherCaptions:
-    """Captions of the same model and prompt whose pictures were shown by other settings (``processor``).
+    """``n`` captions of the same model and prompt whose pictures were shown by other settings, ``processor``.
 
-    Attributes:
-        n: Number of captioned images.
-        seconds: Mean seconds of a caption.
-        processor: The settings, {} for the model's own.
+    ``seconds`` is the mean time of a caption; ``processor`` is {} for the model's own settings.
     """
 
     n: int

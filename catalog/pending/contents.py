@@ -26,11 +26,8 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     now reads its format. Only the last reading counts: a unit that returns to an earlier state has changed. DuckDB
     spills the table if memory is insufficient.
 
-    Args:
-        lake: The lake to query.
-        rows: The files of the source.
-        readers: The current reader of each format.
-        first_readers: The reader of each format for units read before readers were recorded.
+    ``rows`` are the files of the source, ``readers`` the current reader of each format, and ``first_readers`` those of
+    units read before readers were recorded.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE seen (n BIGINT, uri VARCHAR, size BIGINT, etag VARCHAR, kind VARCHAR, "
                  "detail VARCHAR)")  # fmt: skip

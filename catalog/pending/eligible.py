@@ -15,13 +15,9 @@ AFTER_ALL = Stage.FUSE + 1  # rules of every stage apply
 def image_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.
 
-    ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read.
-
-    Args:
-        plan: The compiled recipe.
-        stage: Only rules of earlier stages apply.
-        upto: Ignore rows of later commits; None for all rows.
-        among: A table whose ``sha256`` restrict the images; '' for all.
+    ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read. Only rules of
+    stages before ``stage`` apply. ``upto`` ignores rows of later commits, None none. ``among`` is a table whose
+    ``sha256`` restrict the images; '' for all.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
     rows, columns = _images(plan, checks, upto, among)
@@ -115,12 +111,7 @@ def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str
 
 
 def _joins(
-    plan: Plan,
-    checks: Sequence[Check],
-    tables: Sequence[ScoreColumns],
-    key: str,
-    upto: int | None,
-    shards: str,
+    plan: Plan, checks: Sequence[Check], tables: Sequence[ScoreColumns], key: str, upto: int | None, shards: str
 ) -> tuple[str, dict[str, str]]:
     """Return SQL joins of the score tables that ``checks`` read, and name -> expression of their columns."""
     wanted = {name for check in checks for name in check.tables}

@@ -46,16 +46,10 @@ def items_by_shard(
 ) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items, one a shard, over the rows of ``sql``; one empty round if there are none.
 
-    DuckDB holds the other rounds' rows, and spills them if necessary.
-
-    Args:
-        lake: The lake to query.
-        sql: Rows with the columns ``shard``, ``key`` and those of ``inputs``.
-        paths_of: Returns the files to read by shard. A shard without any is one of a survey (`run --dry-run`), whose
-            vectors a model has yet to compute.
-        inputs: Columns that an item has as inputs, in the order of its keys.
-        tables: The scores that these rows lack.
-        size: SQL of an item's share of a round.
+    The rows have the columns ``shard``, ``key`` and ``inputs``, which an item has in the order of its keys. ``tables``
+    are the scores that they lack; ``size`` is SQL of an item's share of a round. ``paths_of`` returns the files to read
+    by shard. A shard without any is one of a survey (`run --dry-run`), whose vectors a model has yet to compute. DuckDB
+    holds the other rounds' rows, and spills them if necessary.
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
     grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
@@ -149,8 +143,7 @@ def _finished_shards(plan: Plan, table: str, content: str) -> str:
 def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the Parquet files of ``table`` by shard, as absolute paths that a worker can open.
 
-    Raises:
-        PairmillError: A file is damaged; not for ``payloads``, because each image is verified when it is read.
+    Raises Damaged; not for ``payloads``, because each image is verified when it is read.
     """
     wanted = sorted(set(shards))
     if not wanted:

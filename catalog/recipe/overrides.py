@@ -167,10 +167,8 @@ def extended(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]
 
     Sections are merged by key. Rules and captioners are merged by name: one with a known name replaces settings of it
     in its place, others follow. One whose other settings are all null is taken out. Any other value replaces that of
-    the extended recipe. The name is never taken over.
-
-    Raises:
-        BadRecipe: ``extends`` is no text, or recipes extend one another in a circle.
+    the extended recipe. The name is never taken over. Raises BadRecipe if ``extends`` is no text, or recipes extend one
+    another in a circle.
     """
     settings = {key: value for key, value in content.items() if key != EXTENDS}
     if EXTENDS not in content:

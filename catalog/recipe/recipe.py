@@ -263,10 +263,11 @@ def _as_source(name: str) -> str:
 
 
 def refuse_other_scorers(recipe: Recipe, current: Mapping[str, str]) -> None:
-    """Check the rules' `scorers` against the digests of ``current`` by name; names of no current scorer pass.
+    """Raise BadRecipe if a rule's threshold was calibrated on the scores of another scorer than the ``current`` one.
 
-    Raises:
-        BadRecipe: A rule's threshold is that of another scorer.
+    A cosine of 0.24 means something else by another CLIP. A rule that `pairmill calibrate` gave its number names the
+    scorers with models behind its score; a rule without `scorers` is bound to none. ``current`` maps names to digests;
+    names of no current scorer pass.
     """
     for rule in (*recipe.images, *recipe.sentences, *recipe.candidates):
         for name, digest in (rule.scorers or {}).items():

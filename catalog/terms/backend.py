@@ -76,8 +76,7 @@ OWN = (
 def declared_backends() -> dict[str, Backend]:
     """Load all declared backends by prefix, Pairmill's own first.
 
-    Raises:
-        PairmillError: A package's backend cannot be imported or is invalid, or two declare one prefix.
+    Raises PairmillError if a package's backend cannot be imported or is invalid, or two declare one prefix.
     """
     found = {backend.prefix: backend for backend in OWN}
     for package, backend in foreign(GROUP, "backend", _as_backend):

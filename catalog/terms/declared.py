@@ -51,8 +51,7 @@ def declared() -> tuple[Score, ...]:
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
     """Validate the declarations together and return them.
 
-    Raises:
-        PairmillError: A name, type or input is not allowed, or two scores declare one table or column.
+    Raises PairmillError if a name, type or input is not allowed, or two scores declare one table or column.
     """
     for score in scores:
         if fault := next(_faults(score), None):
@@ -134,14 +133,10 @@ T = TypeVar("T")
 def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Iterator[tuple[str, T]]:
     """Yield the package and the declaration of each entry point of ``group``, sorted by package and name.
 
-    Args:
-        group: The entry point group, such as 'pairmill.scorers'.
-        what: The declared thing, for messages: 'score'.
-        checked: Returns a loaded object as a declaration. Its second argument is 'PACKAGE.MODULE:NAME'. It raises
-            ValueError with a clause that says what is wrong.
+    ``what`` names the declared thing in messages: 'score'. ``checked`` gets a loaded object and its 'MODULE:NAME', and
+    returns it as a declaration, or raises ValueError with a clause that says what is wrong.
 
-    Raises:
-        PairmillError: A declaration cannot be imported, or ``checked`` refuses it.
+    Raises PairmillError if a declaration cannot be imported, or ``checked`` refuses it.
     """
     for point in sorted(entry_points(group=group), key=lambda point: (_package_of(point), point.name)):
         try:

@@ -145,9 +145,7 @@ SYNTHETIC = Score(
         Column("synthetic_status", "VARCHAR", "ok, empty, refusal, repeating, copied_prompt or cut_off"),
         Column("n_tokens", "INTEGER", "tokens generated", rule="synthetic_tokens"),
         Column(
-            "synthetic_unsupported",
-            "INTEGER",
-            "numbers and quoted words that caption, tags and sentence lack, >= 0",
+            "synthetic_unsupported", "INTEGER", "numbers and quoted words that caption, tags and sentence lack, >= 0"
         ),
         *_ANSWER,
     ),

@@ -109,14 +109,8 @@ def commit(lake: Lake, manifests: Sequence[Manifest], committed: Committed | Non
     A (table, partition_id) that is committed already is skipped: its file stays unregistered, and a sweep removes it.
     DuckLake itself would register a file twice and double its rows.
 
-    Args:
-        lake: The lake to change.
-        manifests: The finished partitions.
-        committed: An index of committed partitions, which saves queries.
-
-    Raises:
-        PairmillError: A file is outside its table's folder.
-        LeaseLost: Another process took the lease over.
+    ``committed`` is an index of committed partitions, which saves queries. Raises PairmillError for a file outside its
+    table's folder, and LeaseLost.
     """
     if not manifests:
         return 0

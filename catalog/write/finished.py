@@ -48,11 +48,8 @@ class Finished:
 def save(writer: "Writer", *finished: Finished) -> None:
     """Cache a completed run under each of its requests with the state of the lake; replace equal requests.
 
-    Call this last, under the lease. The newest KEPT requests stay.
-
-    Raises:
-        LeaseLost: Another process took the lease over.
-        Damaged: A file of the lake is damaged; a cached result would hide that.
+    Call this last, under the lease. The newest KEPT requests stay. Raises LeaseLost, and Damaged for a damaged file of
+    the lake, which a cached result would hide.
     """
     import pyarrow as pa
 

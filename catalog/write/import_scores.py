@@ -30,17 +30,10 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 @dataclass(frozen=True)
 class ImportedScores:
-    """What an import did.
+    """What an import did: ``name`` is the column that rules read, ``scorer`` the digest of the import.
 
-    Attributes:
-        name: The column that rules read.
-        scorer: The digest of the import: of name, column, key and the file's bytes.
-        rows: Rows of the file with a value.
-        unmatched: Rows whose key names no picture of the lake.
-        added: Pictures that got a value by this import.
-        scored: Pictures of the lake that have a value of this file.
-        without: Pictures of the lake that have none.
-        median: The median of the values of ``scored``; None without one.
+    Of the file's ``rows`` with a value, ``unmatched`` name no picture of the lake. ``added`` pictures got a value by
+    this import; ``scored`` pictures of the lake have one of this file, their ``median``, and ``without`` have none.
     """
 
     name: str
@@ -109,8 +102,7 @@ def _declaration(name: str) -> Score:
 def _read(lake: Lake, file: Path, key: str, column: str) -> None:
     """Create the temporary table ``import_rows(key, value)`` of the file's rows that have a value.
 
-    Raises:
-        PairmillError: The file is no Parquet file, lacks a column, or holds a value that is no finite number.
+    Raises PairmillError if it is no Parquet file, lacks a column, or holds a value that is no finite number.
     """
     if not file.is_file():
         raise PairmillError(f"'{file}' is no file; name a Parquet file with the columns {key} and {column}.")
@@ -143,10 +135,8 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
 def _match(lake: Lake, key: str, column: str) -> None:
     """Create the temporary tables ``import_matched`` and ``import_values(sha256, shard, value)``, a row a picture.
 
-    ``import_matched`` has the file's rows that name a picture. A picture's row goes to its home shard.
-
-    Raises:
-        PairmillError: Two rows give one picture different values.
+    ``import_matched`` has the file's rows that name a picture. A picture's row goes to its home shard. Raises
+    PairmillError if two rows give one picture different values.
     """
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE import_matched AS SELECT key, value, sha256, shard FROM import_rows "
@@ -201,11 +191,7 @@ def _escaped(column: str) -> str:
 
 
 def with_imported(lake: Lake, plan: Plan) -> Plan:
-    """Return the plan with the scorers of the newest imports.
-
-    Raises:
-        BadRecipe: The recipe names a score that was never imported into the lake.
-    """
+    """Return the plan with the scorers of the newest imports. Raise BadRecipe for a score that was never imported."""
     for table in [score.table for score in plan.scores if score.table.startswith(IMPORTED)]:
         scorer = newest_import(lake, table)
         if not scorer:

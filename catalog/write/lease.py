@@ -53,10 +53,7 @@ class Writer:
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
         """Allocate a commit number, which a step's workers write into their rows. Numbers strictly increase.
 
-        The next transaction records the number and registers ``scorers``.
-
-        Raises:
-            LeaseLost: Another process took the lease over.
+        The next transaction records the number and registers ``scorers``. Raises LeaseLost.
         """
         self.check()
         before = self._newest() if self._last is None else self._last
@@ -98,10 +95,7 @@ class Writer:
         """Record new commit numbers and scorers, and check the lease last. This is the lake's ``guard``.
 
         The body may have taken minutes, or the machine may have been suspended. A COMMIT that runs during a takeover
-        conflicts with it (see `writing`).
-
-        Raises:
-            LeaseLost: Another process took the lease over.
+        conflicts with it (see `writing`). Raises LeaseLost.
         """
         begun, scorers = sorted(self._begun), list(self._scorers.values())
         if begun:
@@ -195,10 +189,7 @@ class Totals:
 
 
 def commit_stream(
-    writer: Writer,
-    results: Iterable[Manifest | Sequence[Manifest]],
-    max_files: int = 200,
-    max_seconds: float = 5.0,
+    writer: Writer, results: Iterable[Manifest | Sequence[Manifest]], max_files: int = 200, max_seconds: float = 5.0
 ) -> Totals:
     """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them; return the totals.
 

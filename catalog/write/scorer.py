@@ -54,14 +54,11 @@ def _json(settings: Mapping[str, Any]) -> str:
 
 
 def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, scorers: Mapping[str, str]) -> Scorer:
-    """Return the scorer of a score that an op computes.
+    """Return the scorer of a score that ``op`` computes, a dataclass of settings with the field ``version``.
 
-    Args:
-        score: The score's declaration.
-        op: The op, a dataclass with the field ``version``. Its other fields are settings.
-        decoding: Settings of the image decoder; empty if the op reads no decoded image.
-        weights: Content digest of the op's model, '' without a model.
-        scorers: Digests of the current scorers by table, among them that of the vectors which the op reads.
+    ``decoding`` are settings of the image decoder, empty if the op reads no decoded image. ``weights`` is the content
+    digest of the op's model, '' without one. ``scorers`` are the digests of the current scorers by table, among them
+    that of the vectors which the op reads.
     """
     settings = {each.name: getattr(op, each.name) for each in fields(op) if each.name not in _OWN_FIELDS}
     at_default = frozenset(each.name for each in fields(op) if settings.get(each.name, MISSING) == each.default)

@@ -27,11 +27,7 @@ def version_names(lake: Lake) -> dict[tuple[str, int], list[str]]:
 
 
 def name_version(lake: Lake, dataset: str, version: int, name: str) -> None:
-    """Name a version. Does nothing if it has the name.
-
-    Raises:
-        PairmillError: ``name`` is not valid, or names another version of the dataset.
-    """
+    """Name a version, unless it has the name. Raise PairmillError if it is not valid, or names another version."""
     if not _NAME.fullmatch(name):
         raise PairmillError(
             f"'{name}' cannot name a version: write a letter, then letters, digits, '.', '_' or '-', 63 at most, "
