@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 LONGEST_LIST = 1_000  # parsing a million literals takes longer than importing pandas
+_UNFIT = re.compile("[\0\ud800-\udfff]")  # NUL, and lone surrogates, which UTF-8 cannot encode
 _TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
 
 
@@ -42,7 +43,7 @@ def _literal(value: Any) -> str | None:
         return f"({value})"
     if isinstance(value, float) and math.isfinite(value):
         return f"({value!r}::DOUBLE)"
-    if isinstance(value, str) and "\0" not in value and _is_encodable(value):
+    if isinstance(value, str) and not _UNFIT.search(value):
         return quoted(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return f"'{value.isoformat()}'::TIMESTAMPTZ"
@@ -50,12 +51,3 @@ def _literal(value: Any) -> str | None:
         each = [_literal(text) for text in value]
         return None if None in each else f"[{', '.join(map(str, each))}]"
     return None
-
-
-def _is_encodable(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8: it has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

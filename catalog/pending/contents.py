@@ -35,9 +35,7 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     while some := list(islice(left, _AT_ONCE)):
         numbers = pa.array(np.arange(n, n + len(some)))
         columns = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), _LISTED, strict=True)]
-        lake.connection.register("batch", pa.table([numbers, *columns], ["n", *_LISTED.names]))
-        lake.execute("INSERT INTO seen SELECT * FROM batch")
-        lake.connection.unregister("batch")
+        lake.insert("seen", pa.table([numbers, *columns], ["n", *_LISTED.names]))
         n += len(some)
     columns = [pa.array([each[name] for name in readers], pa.string()) for each in (readers, first_readers)]
     lake.connection.register("known", pa.table([pa.array(list(readers)), *columns], ["kind", "reader", "first"]))
@@ -129,14 +127,13 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
     space. Units that were read again are compared first (`supersede`).
     """
     superseded.supersede(lake, begin)
-    new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
-    if not any(new.values()):
+    if not any(lake.query(f"SELECT count(*) FROM ({_new(table)})")[0][0] for table in _HOMES):
         return
     commit = begin()
 
     def body() -> None:
-        for table, (source, key, columns) in _HOMES.items():
-            rows = f"SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY {key}"
+        for table, (_, key, _, columns) in _HOMES.items():
+            rows = f"SELECT *, {commit} FROM ({_new(table)}) ORDER BY {key}"
             lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
 
     lake.retrying(body)
@@ -155,20 +152,18 @@ def home_of(lake: Lake, sha256: str) -> str:
     return rows[0][0] if rows else ""
 
 
+# Table of contents -> its source, key, id of an occurrence, and the columns to copy of the first occurrence.
 _HOMES = {
-    "image_content": ("images", "sha256", "width, height, format, n_bytes"),
-    "sentence_content": ("sentences", "content", "text"),
+    "image_content": ("images", "sha256", "image_id", "width, height, format, n_bytes"),
+    "sentence_content": ("sentences", "content", "sentence_id", "text"),
 }
 
 
-def _new(source: str, key: str, columns: str) -> str:
-    """Return SQL for the contents in ``source`` without a home shard, with their columns and smallest shard."""
-    home = "image_content" if source == "images" else "sentence_content"
-    first = ", ".join(f"arg_min({name}, (shard, {_ORDER[source]})) AS {name}" for name in columns.split(", "))
+def _new(home: str) -> str:
+    """Return SQL for the contents that the table ``home`` lacks, with their columns and smallest shard."""
+    source, key, occurrence, columns = _HOMES[home]
+    first = ", ".join(f"arg_min({name}, (shard, {occurrence})) AS {name}" for name in columns.split(", "))
     return f"SELECT {key}, {first}, min(shard) AS shard FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"
-
-
-_ORDER = {"images": "image_id", "sentences": "sentence_id"}
 
 
 def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
@@ -183,9 +178,6 @@ def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
     return defaultdict(frozenset, {kind: frozenset(values) for kind, values in found.items()})
 
 
-_SEEN_ELSEWHERE = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
-
-
 def referenced_by_run(run_id: str) -> str:
     """Return the SQL condition for the locations that a run ingested by reference."""
     return f'p.bytes IS NULL AND p."commit" IN (SELECT "commit" FROM commits WHERE run_id = {quoted(run_id)})'
@@ -196,14 +188,17 @@ def found_missing() -> str:
     return "sha256 IN (SELECT item FROM quarantine WHERE reason = 'missing' AND stage NOT IN ('ingest', 'fetch'))"
 
 
-def shared_homes(lake: Lake, among: str) -> list[str]:
-    """Return the home shards of images that other shards contain too; ``among`` is one of the conditions above."""
-    return [shard for (shard,) in lake.query(f"SELECT DISTINCT c.shard {_SEEN_ELSEWHERE} {among} ORDER BY ALL")]
+def locations_elsewhere(lake: Lake, among: str) -> Iterator[tuple[str, pa.Table]]:
+    """Yield home shards of images that other shards contain too, with rows for their ``payloads``: each location once.
 
-
-def locations_elsewhere(lake: Lake, among: str, home: str) -> pa.Table:
-    """Read rows for the ``payloads`` of shard ``home``: the locations of its images in other shards, each once."""
-    return lake.table(
-        f'SELECT sha256, p.bytes, p.uri, p."offset", p.length {_SEEN_ELSEWHERE} c.shard = {quoted(home)} AND {among} '
-        'QUALIFY row_number() OVER (PARTITION BY sha256, p.uri, p."offset" ORDER BY p.shard) = 1 ORDER BY ALL'
-    )
+    ``among`` is one of the conditions above. An image is scored in its home shard.
+    """
+    seen = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
+    for (home,) in lake.query(f"SELECT DISTINCT c.shard {seen} {among} ORDER BY ALL"):
+        yield (
+            home,
+            lake.table(
+                f'SELECT sha256, p.bytes, p.uri, p."offset", p.length {seen} c.shard = {quoted(home)} AND {among} '
+                'QUALIFY row_number() OVER (PARTITION BY sha256, p.uri, p."offset" ORDER BY p.shard) = 1 ORDER BY ALL'
+            ),
+        )

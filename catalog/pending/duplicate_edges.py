@@ -130,7 +130,7 @@ def near_candidates(
             rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
             found = [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]
             if found:
-                _keep_pairs(lake, pa.concat_tables(found))
+                lake.insert("near_pairs", pa.concat_tables(found))
     yield from lake.blocks(
         "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM "
         "(SELECT DISTINCT least(a, b) AS a, greatest(a, b) AS b FROM near_pairs) p "
@@ -156,15 +156,6 @@ def _pairs(rows: pa.RecordBatchReader, n_bytes: int, furthest: int, near: NearIn
         left, right = near(runs, *columns, WINDOW, furthest, before.num_rows)
         yield pa.table({"a": both["key"].take(pa.array(left)), "b": both["key"].take(pa.array(right))})
         before = both.slice(max(0, both.num_rows - WINDOW))
-
-
-def _keep_pairs(lake: Lake, pairs: pa.Table) -> None:
-    """Append pairs to the temporary table ``near_pairs``."""
-    lake.connection.register("found_pairs", pairs)
-    try:
-        lake.execute("INSERT INTO near_pairs FROM found_pairs")
-    finally:
-        lake.connection.unregister("found_pairs")
 
 
 def leading_bytes(n: int) -> int:

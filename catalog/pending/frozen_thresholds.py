@@ -7,7 +7,6 @@ Computing one reads its score and those of earlier rules once, as a cut does. Va
 have 4 decimals), and DuckDB spills.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
@@ -92,12 +91,13 @@ def rounded(value: float, keeps_high: bool) -> float:
     return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # avoids -0.0
 
 
-def row(plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> Sequence:
-    """Return the row of ``thresholds`` for a computed threshold."""
+def freeze(lake: Lake, plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> None:
+    """Write the row of ``thresholds`` for a computed threshold."""
     asked, share = _asked(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)
-    return (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
+    row = (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
+    lake.retrying(lambda: lake.execute(f"INSERT INTO thresholds VALUES ({', '.join('?' * len(row))})", row))
 
 
 def _scorers(plan: Plan, check: Check) -> list[str]:

@@ -113,7 +113,11 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     def body() -> None:
         for score in scores:
             of_step = f"SELECT item {complaints} AND stage IN ({_steps_of(score)})"
-            _forget(lake, score.table, f"{score.unusable} AND {score.key} IN ({of_step})", reason, commit)
+            where = f"{score.unusable} AND {score.key} IN ({of_step})"
+            lost = f"SELECT shard, scorer, count(*) AS n FROM {score.table} WHERE {where} GROUP BY ALL"
+            lake.execute(f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS {lost}", (reason,))
+            lake.execute(f"DELETE FROM {score.table} WHERE {where}", (reason,))
+            discount(lake, score.table, f"{score.table} {commit}", commit)
         lake.execute(
             "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine' AND shard IN "
             f"(SELECT shard {complaints})",
@@ -130,17 +134,6 @@ def _steps_of(score: Score) -> str:
     inputs = {*score.made_from, score.vector_table}
     steps = {score.step} | {each.step for each in declared() if each.table in inputs}
     return ", ".join(f"'{step}'" for step in sorted(steps))
-
-
-def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> None:
-    """Delete the rows of a score table that match ``where``, and subtract them from ``partitions``."""
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS SELECT shard, scorer, count(*) AS n FROM {table} "
-        f"WHERE {where} GROUP BY ALL",
-        (reason,),
-    )
-    lake.execute(f"DELETE FROM {table} WHERE {where}", (reason,))
-    discount(lake, table, f"{table} {commit}", commit)
 
 
 # Temporary table that the caller creates: (shard, scorer, n), the number of rows that each group has lost.

@@ -91,20 +91,16 @@ def sampled(plan: Plan, kind: Kind, n: int) -> str:
 
 
 def _eligible(plan: Plan, kind: Kind) -> str:
-    """Return SQL for key and vector of all eligible rows."""
+    """Return SQL for key and vector of the rows that pass the rules so far; for SURVIVORS, those of the last cut."""
+    if kind is SURVIVORS:
+        keys = "SELECT i.sha256 FROM cut_survivors s JOIN facts.images i ON i.rowid = s.n"
+    else:
+        rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
+        keys = f"SELECT {kind.key} FROM ({rows}) WHERE dropped_by = ''"
     return (
         f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e "
-        f"WHERE e.scorer = '{plan.scorer(kind.table)}' "
-        f"AND e.{kind.column} IS NOT NULL AND {kind.key} IN ({_keys(plan, kind)})"
+        f"WHERE e.scorer = '{plan.scorer(kind.table)}' AND e.{kind.column} IS NOT NULL AND {kind.key} IN ({keys})"
     )
-
-
-def _keys(plan: Plan, kind: Kind) -> str:
-    """Return SQL for the keys that pass the rules so far; for SURVIVORS, those of the last cut."""
-    if kind is SURVIVORS:
-        return "SELECT i.sha256 FROM cut_survivors s JOIN facts.images i ON i.rowid = s.n"
-    rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
-    return f"SELECT {kind.key} FROM ({rows}) WHERE dropped_by = ''"
 
 
 def trained(lake: Lake, scorer: str) -> Trained | None:

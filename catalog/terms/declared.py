@@ -56,9 +56,15 @@ def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
     for score in scores:
         if fault := next(_faults(score), None):
             raise PairmillError(f"package '{score.package}', score '{score.name}': {fault}. Update or uninstall it.")
-    for score in scores:
-        _check_unique(score, "table", [score.table], [(other, [other.table]) for other in scores])
-        _check_unique(score, "column", score.rule_columns, [(other, other.rule_columns) for other in scores])
+    declarer: dict[tuple[str, str, str], Score] = {}
+    for score in scores:  # tables are unique over all scores, columns over the scores of one kind
+        columns = (("column", score.of, name) for name in score.rule_columns)
+        for what, of, name in (("table", "", score.table), *columns):
+            if (other := declarer.setdefault((what, of, name), score)) is not score:
+                raise PairmillError(
+                    f"the packages '{other.package}' and '{score.package}' both declare the {what} '{name}' (scores "
+                    f"'{other.name}' and '{score.name}'). Uninstall one of them."
+                )
     return tuple(scores)
 
 
@@ -109,22 +115,6 @@ def _faults(score: Score) -> Iterator[str]:
         yield f"its stage is {score.stage.name}; an op that scores {score.of}s runs at one of {names}"
     if score.vector_table and (score.stage != Stage.CLIP or len(score.reads) > 1):
         yield "it reads CLIP's vectors, so its stage is CLIP and it reads nothing else"
-
-
-def _check_unique(score: Score, what: str, names: Iterable[str], others: list[tuple[Score, Iterable[str]]]) -> None:
-    """Raise PairmillError if another score declares one of ``names``.
-
-    Table names are unique over all scores, column names over the scores of one kind.
-    """
-    for name in names:
-        twice = [other for other, theirs in others if name in theirs and other is not score and other.of == score.of]
-        if what == "table":
-            twice = [other for other, theirs in others if name in theirs and other is not score]
-        if twice:
-            raise PairmillError(
-                f"the packages '{score.package}' and '{twice[0].package}' both declare the {what} '{name}' (scores "
-                f"'{score.name}' and '{twice[0].name}'). Uninstall one of them."
-            )
 
 
 T = TypeVar("T")

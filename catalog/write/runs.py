@@ -154,12 +154,6 @@ def record_wave(lake: Lake, run_id: str, wave: int, counts: Sequence[int], commi
     lake.retrying(body)
 
 
-def record_threshold(lake: Lake, row: Sequence) -> None:
-    """Write a row of ``thresholds`` (`catalog.pending.frozen_thresholds.row`)."""
-    marks = ", ".join("?" * len(row))
-    lake.retrying(lambda: lake.execute(f"INSERT INTO thresholds VALUES ({marks})", row))
-
-
 def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
     """Return a model's answers to its first probe, by the model's digest; () if it was never probed."""
     found = lake.query('SELECT answers FROM probes WHERE model = ? ORDER BY "at" LIMIT 1', (model,))

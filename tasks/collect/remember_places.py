@@ -12,8 +12,7 @@ def remember(session: Session, among: str) -> None:
     ``among`` is a SQL condition of `catalog/pending/contents.py`. A place takes a row of 150 bytes, plus the
     image's bytes only where the lake has a copy.
     """
-    for home in contents.shared_homes(session.lake, among):
-        rows = contents.locations_elsewhere(session.lake, among, home)
+    for home, rows in contents.locations_elsewhere(session.lake, among):
         at = zip(*(rows[name].to_pylist() for name in ("sha256", "uri", "offset")), strict=True)
         item = WorkItem(home, tuple(f"{sha256} {uri} {offset}" for sha256, uri, offset in at), tables=("payloads",))
         session.store("remember places", item, [Part("payloads", rows)])

@@ -4,7 +4,6 @@ from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.score import Stage
-from pairmill.catalog.write.runs import record_threshold
 from pairmill.tasks.run.session import Session
 
 
@@ -40,8 +39,7 @@ def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -
     """Commit a measured threshold, and add a note about it."""
     before = frozen_thresholds.by_other_scorers(session.lake, kind, check)
     commit = session.begin(f"calibrate {check.name}").commit
-    row = frozen_thresholds.row(session.plan, kind, check, found, session.writer.run_id, commit)
-    record_threshold(session.lake, row)
+    frozen_thresholds.freeze(session.lake, session.plan, kind, check, found, session.writer.run_id, commit)
     assert check.rule.calibrate is not None
     anew = f" anew, because its score is another (it was {before:.9g})" if before is not None else ""
     session.note(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.frozen_thresholds import digest, frozen, measured, rounded, row, unset
+from pairmill.catalog.pending.frozen_thresholds import digest, freeze, frozen, measured, rounded, unset
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, validated
 from pairmill.catalog.recipe.thresholds import Compared, compared
@@ -179,8 +179,7 @@ def test_a_number_belongs_to_text_share_and_scorers_and_not_to_the_way_it_is_wri
     check = plan.sentence_checks[1]
     found = measured(lake, plan, "sentence", check)
     assert found is not None
-    marks = ", ".join("?" * 10)
-    lake.execute(f"INSERT INTO thresholds VALUES ({marks})", row(plan, "sentence", check, found, "run", 7))
+    freeze(lake, plan, "sentence", check, found, "run", 7)
     assert frozen(lake, digest(plan, "sentence", check)) == found
     for other, same in (
         (planned("text_entropy  >=  {threshold} -- so", 0.5), True),
