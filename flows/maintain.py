@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake import comments
-from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.side_folders import trim
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.upkeep.recorded_files import count_files

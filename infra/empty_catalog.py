@@ -7,18 +7,18 @@ import gzip
 import tempfile
 from pathlib import Path
 
-from pairmill.catalog.lake import empty
+from pairmill.catalog.lake import new_lake
 from pairmill.catalog.lake.opening import create_or_open
 
 
 def by_migrations(folder: Path) -> Path:
     """Create an empty lake at ``folder`` by its migrations alone; return the path of its catalog."""
-    shipped, empty.SHIPPED = empty.SHIPPED, folder / "nothing"
+    shipped, new_lake.SHIPPED = new_lake.SHIPPED, folder / "nothing"
     try:
         with create_or_open(folder) as lake:
             lake.metadata.write("UPDATE ducklake_metadata SET value = '/' WHERE key = 'data_path' AND scope IS NULL")
     finally:
-        empty.SHIPPED = shipped
+        new_lake.SHIPPED = shipped
     return folder / "catalog.sqlite"
 
 
@@ -26,8 +26,8 @@ def main() -> None:
     """Build the catalog and write it compressed."""
     with tempfile.TemporaryDirectory() as folder:
         made = by_migrations(Path(folder) / "lake").read_bytes()
-    empty.SHIPPED.write_bytes(gzip.compress(made, mtime=0))
-    print(f"{empty.SHIPPED.name}: {len(made):,} bytes, {empty.SHIPPED.stat().st_size:,} compressed")
+    new_lake.SHIPPED.write_bytes(gzip.compress(made, mtime=0))
+    print(f"{new_lake.SHIPPED.name}: {len(made):,} bytes, {new_lake.SHIPPED.stat().st_size:,} compressed")
 
 
 if __name__ == "__main__":

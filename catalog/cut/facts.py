@@ -16,10 +16,10 @@ from pathlib import Path
 import duckdb
 
 from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
-from pairmill.catalog.lake import snapshot, spill
-from pairmill.catalog.lake.cache_folder import cache_folder, own_cache_folder
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, spill_folder
 from pairmill.catalog.pending.eligible import best_candidates
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import PairmillError
@@ -115,7 +115,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
 
     If this process is killed, the next process to open the lake removes the temporary file.
     """
-    unfinished = Path(spill.folder(str(folder.parent)))
+    unfinished = Path(spill_folder(str(folder.parent)))
     unfinished.mkdir()
     try:
         with lake.pinned() as catalog:

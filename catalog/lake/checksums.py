@@ -25,10 +25,9 @@ from glob import glob
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pairmill.catalog.lake import snapshot
-from pairmill.catalog.lake.digest import digest_in_name, file_digest, file_stamp
-from pairmill.catalog.lake.durable import SyncedNames, sync
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.lake.stored_files import SyncedNames, digest_in_name, file_digest, file_stamp, sync
 from pairmill.catalog.terms.error import Damaged
 
 if TYPE_CHECKING:

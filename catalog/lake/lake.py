@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import duckdb
 
 from pairmill.catalog.lake import snapshot
-from pairmill.catalog.lake.attach import attach_pinned, detach_pinned
 from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.checksums import Checksums
-from pairmill.catalog.lake.durable import make_folder
+from pairmill.catalog.lake.connection import attach_pinned, detach_pinned
 from pairmill.catalog.lake.literals import with_literals
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.lake.stored_files import make_folder
 from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Substitute the parameters of a SQL statement as literals.
+"""Substitute the parameters of a SQL statement as literals, and let pyarrow work without pandas.
 
 At its first statement with parameters, DuckDB 1.5.5 imports pandas (0.28 CPU s), whatever the parameters are. Commands
 that read a lake need no pandas, so numbers and texts, which are nearly all parameters, become literals.
@@ -6,8 +6,10 @@ that read a lake need no pandas, so numbers and texts, which are nearly all para
 
 import math
 import re
+import sys
 from collections.abc import Sequence
 from datetime import datetime
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 LONGEST_LIST = 1_000  # parsing a million literals takes longer than importing pandas
@@ -51,3 +53,31 @@ def _literal(value: Any) -> str | None:
         each = [_literal(text) for text in value]
         return None if None in each else f"[{', '.join(map(str, each))}]"
     return None
+
+
+class _NoPandas(MetaPathFinder):
+    """Fail the import of pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Raise ImportError for pandas; leave other modules to the other finders."""
+        if fullname == "pandas":
+            raise ImportError("not needed here")
+
+
+def work_without_pandas() -> None:
+    """Make pyarrow look for pandas now, and find none; do nothing if something has imported it already.
+
+    At the first array that is built from Python values, pyarrow looks for pandas, once, to recognise a Series among
+    them: 0.3 to 0.5 CPU s. Other code can import pandas as before. Do not call this in a user's own process: pyarrow
+    would then take a Series for a plain sequence, whose NaN are no NULL.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa  # 0.1 CPU s, which commands that only read save
+
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(finder)

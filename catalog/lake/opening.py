@@ -10,18 +10,17 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.lake import comments, empty, half_written, schema, score_tables, seal, snapshot, spill
-from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
-from pairmill.catalog.lake.busy_retry import retry_while_busy
-from pairmill.catalog.lake.connection import connect
-from pairmill.catalog.lake.durable import make_folder
+from pairmill.catalog.lake import comments, new_lake, schema, score_tables, seal, snapshot
+from pairmill.catalog.lake.busy_retry import retry_while_busy, translated
+from pairmill.catalog.lake.connection import attach, connect, extensions_for, use_s3_credentials
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import Location, locate
 from pairmill.catalog.lake.metadata import Metadata
-from pairmill.catalog.lake.new_place import check_new_place
-from pairmill.catalog.lake.translation import translated
+from pairmill.catalog.lake.new_lake import check_new_place
+from pairmill.catalog.lake.side_folders import spill_folder
+from pairmill.catalog.lake.stored_files import make_folder
 from pairmill.catalog.terms.error import NewerLake, PairmillError
 from pairmill.catalog.terms.mark import LAKE_TEXT, MARK
 
@@ -54,7 +53,7 @@ def _attached(location: Location, read_only: bool, at: int | None = None) -> tup
         return connection, metadata
     check_new_place(location)
     with nullcontext() if location.on_postgres else seal.opening(location):
-        empty.begin(location)
+        new_lake.copy_empty_catalog(location)
         connection = _connected(location, read_only)
         metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():
@@ -73,7 +72,7 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
     """Connect to an existing lake without attaching it. Raise PairmillError if there is none."""
     if location.on_postgres or Path(location.metadata).is_file():
         connection = _connected(location, read_only=True)
-        half_written.roll_back(connection, location)
+        seal.roll_back(connection, location)
         metadata = Metadata(connection, location, read_only=True)
         if metadata.has_lake():
             return connection, metadata
@@ -126,7 +125,7 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
         mark(*location.folders)
     # Spill beside the data, where there is disk space, rather than into the working directory.
     beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
-    connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
+    connection.execute(f"SET temp_directory = {quoted(spill_folder(beside))}")
     if not read_only:
         # DuckDB would cache whatever it reads from S3, up to 80 % of the memory, which a run's workers need, and 8 kB
         # of each committed file on any storage: a GB after 120,000 files. Footers stay cached, see connect.

@@ -14,19 +14,22 @@ Each holds `FolderLock` while the seal is removed and the catalog changes. Who s
 holds the lock alone.
 """
 
+import fcntl
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from pairmill.catalog.lake.digest import file_digest, file_stamp
-from pairmill.catalog.lake.durable import sync
-from pairmill.catalog.lake.folder_lock import FolderLock
+import duckdb
+
 from pairmill.catalog.lake.host import host_since_boot
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import Location
+from pairmill.catalog.lake.stored_files import file_digest, file_stamp, sync
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.whole_file import whole_file
 
@@ -204,3 +207,78 @@ def _is_in_use(location: Location) -> bool:
 def _path(location: Location) -> str:
     """Return the path of the seal file."""
     return f"{location.metadata}.seal"
+
+
+# A process that was stopped while it was alone must not hold up the others for longer.
+STUCK_SECONDS = 5.0
+
+
+class FolderLock:
+    """A lock of the folder of ``path``, shared with others from the beginning of a ``with`` statement to its end.
+
+    The operating system ends a lock with its process, so that none is ever stale. It is of no use between machines, nor
+    is SQLite. File systems without locks (some network mounts) are tolerated.
+
+    Attributes:
+        is_held: The file system has locks, and nobody who is alone has been stuck for STUCK_SECONDS.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._folder = os.path.dirname(path) or "."
+        self._file = -1
+        self.is_held = False
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = os.open(self._folder, os.O_RDONLY)
+        except OSError:  # no such folder yet
+            return self
+        self.is_held = self._has(fcntl.LOCK_SH, STUCK_SECONDS)
+        return self
+
+    def is_alone(self, seconds: float = 0.0) -> bool:
+        """Wait for the end of all others who hold the lock; return whether that came within ``seconds``.
+
+        True where the file system has no locks. If False, the lock is no longer held.
+        """
+        if self._file < 0 or not self.is_held:
+            return True
+        found = self._has(fcntl.LOCK_EX, seconds)
+        self.is_held &= found
+        return found
+
+    def _has(self, kind: int, seconds: float) -> bool:
+        """Take the lock; return whether that was possible within ``seconds``."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._file, kind | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.005)
+            except OSError:  # the file system has no locks
+                return False
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
+    """Play back the rollback journal of the catalog if there is one that no living process writes, by SQLite's locks.
+
+    A lake that is being written has a write-ahead log, which a reader may read. When a catalog is made, opened, closed
+    or vacuumed, SQLite keeps the former pages in a rollback journal instead. If the process ends then, by a power cut
+    or a kill, the journal must be played back before anybody can read, which SQLite refuses to a connection that may
+    not write. Without the rights to write, nothing is done, and the read that follows says so.
+    """
+    if location.on_postgres or not os.path.exists(f"{location.metadata}-journal"):
+        return
+    with FolderLock(location.metadata), suppress(duckdb.Error):
+        connection.execute(f"ATTACH {quoted(location.metadata)} AS half_written (TYPE sqlite)")
+        try:
+            connection.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'half_written'")
+        finally:
+            connection.execute("DETACH half_written")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pairmill.catalog.lake.attach import extensions_for
-from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.connection import connect, extensions_for
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.literals import quoted

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.lake.digest import file_digest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import table_shape
+from pairmill.catalog.lake.stored_files import file_digest
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.declared import declared, is_free
 from pairmill.catalog.terms.error import BadRecipe, PairmillError

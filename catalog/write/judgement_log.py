@@ -16,9 +16,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from pairmill.catalog.lake.durable import sync
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.stored_files import sync
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.whole_file import whole_file
 

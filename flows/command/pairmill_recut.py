@@ -5,8 +5,8 @@ from argparse import Namespace
 from dataclasses import asdict
 from itertools import groupby
 
+from pairmill.catalog.lake.literals import work_without_pandas
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.lake.without_pandas import work_without_pandas
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe

@@ -54,7 +54,7 @@ def _curate(
 ) -> Curated:
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
-        from pairmill.catalog.lake.without_pandas import work_without_pandas
+        from pairmill.catalog.lake.literals import work_without_pandas
         from pairmill.flows import curate  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
         from pairmill.flows.run import run_start  # noqa: F401 torch, 3 s
@@ -103,7 +103,7 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
 
 def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
-    from pairmill.catalog.lake.without_pandas import work_without_pandas
+    from pairmill.catalog.lake.literals import work_without_pandas
     from pairmill.catalog.recipe.plan import compile_plan
     from pairmill.catalog.write.import_scores import with_imported
     from pairmill.flows.run.settings import resolve_source

@@ -97,7 +97,7 @@ def tag(args: Namespace) -> int:
 
 def import_file(args: Namespace) -> int:
     """Import a file's scores, and print how many pictures have one and how a rule reads it."""
-    from pairmill.catalog.lake.without_pandas import work_without_pandas
+    from pairmill.catalog.lake.literals import work_without_pandas
     from pairmill.catalog.write import lease
     from pairmill.catalog.write.import_scores import import_scores
 

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from pairmill.catalog.lake.digest import file_stamp
+from pairmill.catalog.lake.stored_files import file_stamp
 from pairmill.catalog.recipe.plan import models_of
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.declared import declared

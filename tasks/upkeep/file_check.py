@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pairmill.catalog.lake.digest import file_digest
+from pairmill.catalog.lake.stored_files import file_digest
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.upkeep.lost_rows import Damage, Trouble
 from pairmill.catalog.upkeep.recorded_files import RecordedFile

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
-from pairmill.catalog.lake import spill
-from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.side_folders import cache_folder, spill_folder
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.compare.forgotten_scores import STEP
 from pairmill.catalog.queries.datasets import Dataset
@@ -178,7 +177,7 @@ def _clear_caches(lake: Lake, reports: Path | None) -> None:
     for path in [*made, *facts.glob("*"), *(reports.glob("*.html") if reports else ())]:
         path.unlink(missing_ok=True)
     for parent in (folder, facts.parent):
-        spill.folder(str(parent))  # removes what killed processes left there
+        spill_folder(str(parent))  # removes what killed processes left there
 
 
 def _now() -> str:

@@ -57,7 +57,7 @@ def test_in_a_home_that_cannot_be_written_each_process_hashes_again(tmp_path: Pa
 def test_arrays_are_built_without_pandas_and_who_imports_it_later_has_it() -> None:
     script = (
         "import sys, pyarrow as pa\n"
-        "from pairmill.catalog.lake.without_pandas import work_without_pandas\n"
+        "from pairmill.catalog.lake.literals import work_without_pandas\n"
         "work_without_pandas()\n"
         "found = pa.table({'a': pa.array([1, None])})\n"
         "print('pandas' in sys.modules, found.to_pandas()['a'].isna().tolist())\n"

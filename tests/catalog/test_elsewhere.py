@@ -13,8 +13,7 @@ import s3fs
 
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake import lease_row
-from pairmill.catalog.lake.attach import use_s3_credentials
-from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.connection import connect, use_s3_credentials
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open

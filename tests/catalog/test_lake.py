@@ -10,13 +10,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from pairmill.catalog.lake import busy_retry, empty, opening, schema
-from pairmill.catalog.lake.attach import attach
-from pairmill.catalog.lake.connection import connect
-from pairmill.catalog.lake.digest import file_stamp
+from pairmill.catalog.lake import busy_retry, new_lake, opening, schema
+from pairmill.catalog.lake.connection import attach, connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.lake.stored_files import file_stamp
 from pairmill.catalog.queries.sql.sql_answer import LOCKED, answer
 from pairmill.catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from pairmill.catalog.write import lease
@@ -387,7 +386,7 @@ def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Pa
         seen.wait(10)
         migrate(lake)
 
-    monkeypatch.setattr(empty, "SHIPPED", tmp_path / "nothing")
+    monkeypatch.setattr(new_lake, "SHIPPED", tmp_path / "nothing")
     monkeypatch.setattr(schema, "migrate", slowly)
     maker = threading.Thread(target=lambda: create_or_open(tmp_path / "lake").close())
     maker.start()
@@ -399,7 +398,7 @@ def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Pa
 
 
 def test_a_reader_of_a_lake_whose_making_was_cut_short_is_told(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(empty, "SHIPPED", tmp_path / "nothing")
+    monkeypatch.setattr(new_lake, "SHIPPED", tmp_path / "nothing")
     monkeypatch.setattr(schema, "migrate", lambda lake: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         create_or_open(tmp_path / "lake")

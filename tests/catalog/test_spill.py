@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pairmill.catalog.lake import spill
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.side_folders import spill_folder
 from tests.worlds.shared import opened_new
 
 ROWS = "SELECT hash(range) AS h, repeat('x', 40) AS x FROM range(2_000_000)"
@@ -44,11 +44,12 @@ def test_nothing_is_left_when_a_lake_is_closed(tmp_path: Path):
 
 def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path: Path):
     code = (
-        "import os, sys; from pairmill.catalog.lake import spill; path = spill.folder(sys.argv[1]); os.makedirs(path); "
+        "import os, sys; from pairmill.catalog.lake.side_folders import spill_folder; "
+        "path = spill_folder(sys.argv[1]); os.makedirs(path); "
         "open(path + '/duckdb_temp_storage_DEFAULT-0.tmp', 'w').write('left'); print(path)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    left, mine = Path(done.stdout.strip()), Path(spill.folder(str(tmp_path)))
+    left, mine = Path(done.stdout.strip()), Path(spill_folder(str(tmp_path)))
     foreign = tmp_path / f".spill-elsewhere-1-{done.returncode}{'0' * 31}"
     assert not left.exists()  # `folder` above has removed it
     os.makedirs(left), os.makedirs(mine), os.makedirs(foreign)

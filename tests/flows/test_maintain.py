@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake import snapshot
-from pairmill.catalog.lake.cache_folder import trim
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.side_folders import trim
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.terms.error import LeaseHeld
 from pairmill.catalog.upkeep import vacuum as vacuuming

@@ -5,8 +5,8 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pairmill.catalog.lake.digest import file_digest, named_by
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.stored_files import file_digest, named_by
 from pairmill.catalog.write.commit import Manifest
 
 

@@ -19,11 +19,10 @@ from pathlib import Path
 
 import duckdb
 
-from pairmill.catalog.lake import spill
-from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.lake.side_folders import cache_folder, spill_folder
 from pairmill.catalog.pending.eligible import current_scores, judged_sentences
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
@@ -47,7 +46,7 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
     if path.exists() and _opens(path):
         path.touch()
         return path
-    unfinished = Path(spill.folder(str(folder)))
+    unfinished = Path(spill_folder(str(folder)))
     unfinished.mkdir()
     try:
         _build(lake, dataset, unfinished / path.name)

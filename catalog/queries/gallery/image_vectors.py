@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.side_folders import cache_folder
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of

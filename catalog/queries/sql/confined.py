@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.macros import MACROS
 from pairmill.catalog.queries.sql.own_macros import DECISIONS
 from pairmill.catalog.terms.error import BadQuery
 

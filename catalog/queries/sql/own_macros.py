@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
+from pairmill.catalog.lake.comments import MACROS, definitions, nearest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.macros import MACROS, definitions, nearest
 from pairmill.catalog.queries import datasets
 
 DECISIONS = "sentence_decisions"

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import duckdb
 
-from pairmill.catalog.lake.busy_retry import retry_while_busy
+from pairmill.catalog.lake.busy_retry import in_a_line, retry_while_busy, translated
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.translation import in_a_line, translated
 from pairmill.catalog.queries.sql.confined import REMEDY, check_lake_only, check_reads_only, confine
 from pairmill.catalog.queries.sql.own_macros import provide
 from pairmill.catalog.terms.error import BadQuery, PairmillError

@@ -16,7 +16,7 @@ from typing import IO, Self
 import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.spill import parent_of
+from pairmill.catalog.lake.side_folders import spill_parent
 from pairmill.catalog.queries.export.exports import by_shard
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.pictures import Paths, Row, stored_pictures
@@ -115,7 +115,7 @@ class ShuffledPictures:
 
 def _spill_folder(lake: Lake) -> str:
     """Return the folder for temporary files: beside a local lake, else the system's."""
-    beside = parent_of(lake)
+    beside = spill_parent(lake)
     return str(beside) if os.access(beside, os.W_OK) else tempfile.gettempdir()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from pairmill.catalog.lake.cache_folder import cache_folder, trim
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.side_folders import cache_folder, trim
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.terms.whole_file import whole_file

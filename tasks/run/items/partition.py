@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.arrow import arrow_schema
-from pairmill.catalog.lake.digest import named_by
+from pairmill.catalog.lake.stored_files import named_by
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.commit import Manifest, Usage

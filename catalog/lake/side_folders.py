@@ -1,11 +1,23 @@
-"""Find the folder for files that may be deleted at any time, beside the lake or below the temporary folder; trim it."""
+"""Name the folders beside a lake, or below the temporary folder: for caches, and for what DuckDB spills.
+
+Files of a cache may be deleted at any time. Each instance of DuckDB spills into a folder of its own: two instances that
+share one write into each other's files, and the first to close deletes the other's, because DuckDB 1.5.5 names them by
+size alone (duckdb/duckdb issue 15173). DuckDB creates the folder at the first spill and removes it when it closes; the
+folder of a killed process is removed when the next process opens a lake.
+"""
 
 import hashlib
 import os
+import re
+import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
+from pairmill.catalog.lake.host import host
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
 
@@ -51,3 +63,26 @@ def trim(files: Iterable[Path], most_bytes: int) -> int:
         if total <= 0.9 * most_bytes:
             break
     return removed
+
+
+_NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
+
+
+def spill_folder(parent: str) -> str:
+    """Return an unused path below ``parent``; remove the spill folders of this machine's ended processes."""
+    for path in Path(parent).glob(".spill-*"):
+        found = _NAME.fullmatch(path.name)
+        if found and found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
+            # ignore_errors: another user's folder, or another process is removing it
+            shutil.rmtree(path, ignore_errors=True)
+    return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
+
+
+def spill_parent(lake: Lake) -> Path:
+    """Return the parent of a lake's spill folder: beside a local lake, else the system's temporary folder."""
+    return Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
+
+
+def _here() -> str:
+    """Return this machine's name in characters valid in a file name, because a lake may be on a shared disk."""
+    return re.sub(r"[^\w.]", "-", host())
