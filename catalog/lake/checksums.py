@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from glob import glob
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.location import Location
@@ -53,23 +53,13 @@ class RecordedChecksum(NamedTuple):
     stamp: str
 
 
-class Catalog(Protocol):
-    """Interface of an open lake that the checks need."""
-
-    def unchecked(self, sql: str) -> list[tuple]:
-        """Run a statement without verifying the files of its tables."""
-        ...
-
-    def insert(self, table: str, rows: "pa.Table") -> None:
-        """Append rows to a table without verifying files."""
-        ...
-
-
 class Checksums:
     """The digests of one lake's files. Paths are relative to the lake's data path: ``main/images/….parquet``."""
 
-    def __init__(self, lake: Catalog, metadata: Metadata, location: Location) -> None:
-        self._lake, self._metadata = lake, metadata
+    def __init__(
+        self, query: snapshot.Query, insert: "Callable[[str, pa.Table], None]", metadata: Metadata, location: Location
+    ) -> None:
+        self._query, self._insert, self._metadata = query, insert, metadata  # neither verifies a file
         self._uri, self._data_path = location.uri, location.data_path
         self.applies = not location.on_s3 and metadata.has_checksums()
         self._seen: dict[str, RecordedChecksum] = {}  # written by this process, or verified under a new stamp
@@ -119,15 +109,13 @@ class Checksums:
         """
         if not self.applies:
             return False
-        whole = self._is_small()
-        return all(self._stands(table) for table in ([""] if whole else sorted(self._tables_of)))
-
-    def _stands(self, table: str) -> bool:
-        """Return whether the files of one table, or of all tables for '', have their recorded stamps."""
-        known = self._recorded(table)
-        files = snapshot.files(self._lake.unchecked, (table,) if table else ())
-        paths = {path for file in files for path in file[1:] if path}
-        return all(path in known and known[path].stamp == self._stamp(path) != "" for path in paths)
+        for table in [""] if self._is_small() else sorted(self._tables_of):  # '' for all tables
+            known = self._recorded(table)
+            files = snapshot.files(self._query, (table,) if table else ())
+            paths = {path for file in files for path in file[1:] if path}
+            if not all(path in known and known[path].stamp == self._stamp(path) != "" for path in paths):
+                return False
+        return True
 
     def add(self, digests: Mapping[str, str]) -> None:
         """Store the digests that workers computed for the files that they wrote."""
@@ -149,15 +137,13 @@ class Checksums:
         DuckDB writes these files into the table's own folder and reveals their names only at the commit, so the folder
         is listed. Files left by a rolled-back transaction also get a row, which is never read.
         """
-        if not self.applies or not self._has_written:
-            return
-        if not (new := self._newly_written(tables)):
+        if not self.applies or not self._has_written or not (new := self._newly_written(tables)):
             return
         digests = [(path, digest) for path, digest in self._hashed(new) if digest]
         if digests:
             import pyarrow as pa
 
-            self._lake.insert(WRITTEN, pa.table({"path": [p for p, _ in digests], "sha256": [d for _, d in digests]}))
+            self._insert(WRITTEN, pa.table({"path": [p for p, _ in digests], "sha256": [d for _, d in digests]}))
             self._newly_written([WRITTEN])
 
     def _newly_written(self, tables: Iterable[str]) -> list[str]:
@@ -166,7 +152,9 @@ class Checksums:
         if not found:
             return []
         if self._registered is None:
-            self._registered = self._on_record()
+            # In tables' own folders, where DuckDB writes; a worker's files are in a folder of their run.
+            files = {path for file in snapshot.files(self._query) for path in file[1:] if path and path.count("/") == 2}
+            self._registered = files | {path for (path,) in self._query(f"SELECT path FROM {WRITTEN}")}
         new = sorted(found - self._registered)
         self._registered.update(new)
         for path in new:
@@ -193,13 +181,13 @@ class Checksums:
     def _is_small(self) -> bool:
         """Return whether the lake has at most LISTED_AT_ONCE files; the first answer is kept."""
         if self._small is None:
-            self._small = snapshot.is_small(self._lake.unchecked, LISTED_AT_ONCE)
+            self._small = snapshot.is_small(self._query, LISTED_AT_ONCE)
         return self._small
 
     def _list(self, table: str) -> None:
         """Stat the files of ``table``, or of all tables of a small lake, and collect those to hash before a read."""
         whole = len(self._unlisted) > 1 and self._is_small()
-        files = snapshot.files(self._lake.unchecked, () if whole else (table,))
+        files = snapshot.files(self._query, () if whole else (table,))
         by_table: dict[str, set[str]] = {}
         for name, *paths in files:
             by_table.setdefault(name, set()).update(path for path in paths if path)
@@ -226,16 +214,9 @@ class Checksums:
         rest = [path for path in paths if path not in found]
         # The first read of this table takes 20 ms; a file that has not changed since it was verified needs none.
         if self._has_written and not all(path in known and known[path].stamp == self._stamp(path) for path in rest):
-            written = dict(self._lake.unchecked(f"SELECT path, sha256 FROM {WRITTEN}"))
+            written = dict(self._query(f"SELECT path, sha256 FROM {WRITTEN}"))
             found |= {path: written[path] for path in rest if path in written}
         return {path: known[path].sha256 for path in rest if path in known} | found
-
-    def _on_record(self) -> set[str]:
-        """Return the files in tables' own folders, where DuckDB writes, that are registered or have a digest."""
-        held = [
-            path for file in snapshot.files(self._lake.unchecked) for path in file[1:] if path and path.count("/") == 2
-        ]
-        return {*held, *(path for (path,) in self._lake.unchecked(f"SELECT path FROM {WRITTEN}"))}
 
     def _keep(self) -> None:
         """Write the digests and stamps that this process collected into the metadata database."""

@@ -61,7 +61,7 @@ class Lake:
         self._threads = 1
         self._catalog = "lake"  # the attached catalog in which statements find tables
         self._finds_tables = True
-        self.checksums = Checksums(self, metadata, location)
+        self.checksums = Checksums(self.unchecked, self.insert, metadata, location)
         self.reload_tables()
 
     def reload_tables(self) -> None:

@@ -77,7 +77,8 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
         if metadata.has_lake():
             return connection, metadata
         connection.close()
-    _refuse_orphaned(location)
+    if not location.on_s3 and (file := next(Path(location.data_path, "main").rglob("*.parquet"), None)):
+        raise _orphaned(location, str(file))
     raise PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
 
 
@@ -98,12 +99,6 @@ def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location)
     files = quoted(f"{location.data_path}main/**/*.parquet")
     if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
         raise _orphaned(location, found[0][0])
-
-
-def _refuse_orphaned(location: Location) -> None:
-    """Raise PairmillError as `_refuse_to_orphan` does, where a reader finds no lake beside data on this machine."""
-    if not location.on_s3 and (file := next(Path(location.data_path, "main").rglob("*.parquet"), None)):
-        raise _orphaned(location, str(file))
 
 
 def _orphaned(location: Location, file: str) -> PairmillError:
@@ -166,10 +161,8 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
 def bring_up_to_date(lake: Lake) -> None:
     """Migrate an older schema, under the lease. A reader migrates nothing, but waits for a lake that is being created.
 
-    Raises:
-        NewerLake: The format or the schema is newer than this version's.
-        LeaseHeld: Another process holds the lease.
-        PairmillError: The format is an older one, or a reader's lake still has no tables.
+    Raises NewerLake for a newer format or schema, LeaseHeld, and PairmillError for an older format, or if a reader's
+    lake still has no tables.
     """
     found = _version_for_reader(lake) if lake.read_only else schema.version(lake)
     if found > (schema.FORMAT, schema.NEWEST):
@@ -219,8 +212,7 @@ def _version_for_reader(lake: Lake) -> schema.SchemaVersion:
 def _check_data_path(lake: Lake) -> None:
     """Update the stored data path of a lake that was moved, for plain DuckDB readers.
 
-    Raises:
-        PairmillError: The newest data is not at the data path: it was left behind, or lake.yaml is wrong.
+    Raises PairmillError if the newest data is not at the data path: it was left behind, or lake.yaml is wrong.
     """
     where = "key = 'data_path' AND scope IS NULL"
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
@@ -267,9 +259,8 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int
     A reader needs an existing lake, is never blocked by a writer and changes nothing, but it rolls back what a power
     cut left half written. It sees the tables as of snapshot ``at``; None is the newest at each statement.
 
-    Raises:
-        PairmillError: With the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are
-            subclasses.
+    Raises PairmillError with the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are
+    subclasses.
     """
     location = locate(uri)
     with _translated(location):

@@ -3,14 +3,13 @@
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import demo_weights
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError, did_you_mean
 from pairmill.catalog.write.version_names import dropped_at, version_names
 
 if TYPE_CHECKING:
@@ -119,8 +118,7 @@ def find(lake: Lake, spec: str) -> Dataset:
         raise PairmillError(f"version {version} of dataset '{name}' was dropped on {day}; {left}.")
     if not versions:
         names = sorted({known for known, _ in found})
-        near = get_close_matches(name, names, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none yet'}."
+        remedy = did_you_mean(name, names) or f"there are {', '.join(names) or 'none yet'}."
         raise PairmillError(f"lake '{lake.uri}' has no dataset '{name}'; {remedy}")
     if not version:
         return versions[-1]

@@ -1,7 +1,6 @@
 """Define the errors that a user can fix: each message says what is wrong, where, and the remedy."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class PairmillError(Exception):
@@ -46,6 +45,8 @@ class BudgetSpent(PairmillError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'?" for the name in ``known`` that is nearest to ``name``, '' if none is near."""
+    from difflib import get_close_matches  # 3 ms, which only a mistake needs
+
     near = get_close_matches(name, known, n=1)
     return f"did you mean '{near[0]}'?" if near else ""
 

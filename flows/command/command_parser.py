@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pairmill.catalog.terms.error import did_you_mean
+
 EXAMPLE = "example: "  # begins the epilog of a command
 EITHER = "either"  # group of options that exclude each other
 
@@ -119,11 +121,9 @@ class CommandParser(argparse.ArgumentParser):
         """Raise ArgumentError for a value that is not among the action's choices, with the nearest of them."""
         if action.choices is None or value in action.choices:
             return
-        from difflib import get_close_matches
 
         choices = [str(choice) for choice in action.choices]
-        near = get_close_matches(str(value), choices, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(choices)}."
+        remedy = did_you_mean(str(value), choices) or f"there are {', '.join(choices)}."
         raise argparse.ArgumentError(action, f"there is no '{value}'; {remedy}")
 
 

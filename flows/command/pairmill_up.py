@@ -3,12 +3,11 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
 
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError, did_you_mean
 from pairmill.catalog.terms.secrets import has_secret, without_secrets
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.terminal import console, shown
@@ -130,8 +129,7 @@ def check_known(name: str) -> None:
     """Raise PairmillError unless prefect.yaml has the deployment ``name``."""
     known = deployments()
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        remedy = did_you_mean(name, known) or f"there are {', '.join(known)}."
         raise PairmillError(f"prefect.yaml has no deployment '{name}'; {remedy}")
 
 

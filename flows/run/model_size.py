@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.backend import backend_of
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError, did_you_mean
 from pairmill.tasks.run.place.placement import ModelPool, Prices
 
 MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 10_000, 64, 4096
@@ -149,8 +149,7 @@ def _check_names(models: dict[str, ModelSize], plan: Plan) -> None:
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
     for name in models:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"name one of {', '.join(known)}."
+            remedy = did_you_mean(name, known) or f"name one of {', '.join(known)}."
             raise PairmillError(f"--model (compute.models): recipe '{recipe.name}' has no model '{name}'; {remedy}")
 
 

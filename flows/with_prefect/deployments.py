@@ -1,7 +1,6 @@
 """Define the curate flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,6 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from pairmill.catalog.terms.error import did_you_mean
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
@@ -21,8 +21,7 @@ def _is_known(name: str) -> str:
     """Validate the name of a recipe that ships."""
     if name in NAMES:
         return name
-    near = get_close_matches(name, NAMES, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(NAMES)}."
+    remedy = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}."
     raise ValueError(f"no recipe '{name}' ships; {remedy} A path of your own ends in .yaml.")
 
 

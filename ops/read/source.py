@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pairmill.catalog.terms.error import did_you_mean
 from pairmill.catalog.terms.secrets import hidden, without_secrets
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.declared_formats import FORMAT_NAME, formats
@@ -179,8 +179,8 @@ def open_source(uri: str) -> Source:
     if (found := MISSPELT.fullmatch(uri)) and not os.path.exists(uri):
         raise SourceError(f"source '{without_secrets(uri)}': no such place; did you mean {found[1]}://{found[2]}?")
     if format and format not in formats():
-        near = get_close_matches(format, formats(), n=1)
-        remedy = (f"did you mean '{near[0]}'? " if near else "") + f"known are {', '.join(formats())}"
+        near = did_you_mean(format, formats())
+        remedy = (f"{near} " if near else "") + f"known are {', '.join(formats())}"
         raise SourceError(f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}")
     tree = _tree(place)
     return Source(f"{format}:{tree.place}" if format else tree.place, tree, (format,) if format else tuple(formats()))

@@ -11,14 +11,13 @@ role may read there. So each table must be the lake's own, by name, and the func
 import json
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.sql.own_macros import DECISIONS
-from pairmill.catalog.terms.error import BadQuery
+from pairmill.catalog.terms.error import BadQuery, did_you_mean
 
 READING = frozenset(
     [
@@ -121,8 +120,7 @@ def check_lake_only(lake: Lake, tree: dict[str, Any]) -> None:
         if kind == "BASE_TABLE" and not _is_own(node, own, ctes):
             parts = (node[part] for part in ("catalog_name", "schema_name", "table_name"))
             name = ".".join(part for part in parts if part)
-            nearest = get_close_matches(name.lower(), own, 1)
-            hint = f"did you mean '{nearest[0]}'?" if nearest else "SHOW TABLES lists its tables."
+            hint = did_you_mean(name.lower(), own) or "SHOW TABLES lists its tables."
             raise BadQuery(f"'{name}' is no table of this lake; {hint}")
         if kind == "SHOW_REF" and node["show_type"] not in ("DESCRIBE", "SUMMARY") and node["table_name"] != _TABLES:
             raise BadQuery("this SHOW lists more than this lake; SHOW TABLES lists its tables.")
