@@ -75,7 +75,10 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
             by = [plan.scorer(plan.of_captioner(table, place)) for table in CAPTION_TABLES]
             row = (name, version, place, captioner.name, *by)
             lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", row)
-        lake.insert("datasets", _dataset_row(plan, version, commit, digest, n_pairs, recall, run_id))
+        recipe = json.dumps(plan.recipe.record(), sort_keys=True), plan.recipe.digest()
+        rest = (commit, digest, False, n_pairs, recall, run_id, datetime.now(UTC))
+        row = (name, version, *recipe, _scorers(plan), *rest)
+        lake.execute(f"INSERT INTO datasets VALUES ({', '.join('?' * len(row))})", row)
 
     lake.retrying(write)
     return Published(name, version, n_pairs, digest, True)
@@ -129,29 +132,6 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
     )
     was, now = (f"SELECT count(*), bit_xor(md5_number(CAST(to_json(d) AS VARCHAR))) FROM ({d}) d" for d in decisions)
     return lake.query(was, (name, version)) == lake.query(now)
-
-
-def _dataset_row(
-    plan: Plan, version: int, commit: int, digest: str, n_pairs: int, recall: float | None, run_id: str
-) -> pa.Table:
-    """Return the row of ``datasets`` for a new version."""
-    recipe = plan.recipe
-    return pa.table(
-        {
-            "name": [recipe.name],
-            "version": pa.array([version], pa.int32()),
-            "recipe": [json.dumps(recipe.record(), sort_keys=True)],
-            "recipe_digest": [recipe.digest()],
-            "scorers": pa.array([_scorers(plan)], pa.list_(pa.string())),
-            "commit": [commit],
-            "content_digest": [digest],
-            "amended": [False],
-            "n_pairs": [n_pairs],
-            "recall": pa.array([recall], pa.float64()),
-            "run_id": [run_id],
-            "created_at": [datetime.now(UTC)],
-        }
-    )
 
 
 def _scorers(plan: Plan) -> list[str]:

@@ -76,7 +76,7 @@ def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) 
 def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items over distinct sentences, as `pending_images` does over images."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
-    rows = surviving_sentences(plan, checks, None, "pending_open", "pending_shards")
+    rows = surviving_sentences(plan, checks, "pending_open", "pending_shards")
     return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
 
 

@@ -6,4 +6,3 @@ MARK = ".pairmill"
 LAKE_TEXT = "The data of a Pairmill lake."
 LAKE_CATALOG, LAKE_DATA = "catalog.sqlite", "data/main"
 EXPORT_LISTS = (".manifest.json", ".progress.json")
-EXPORT_FILE = r"-v\d+-\d{6}\.(tar|parquet|json)"

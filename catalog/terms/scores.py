@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from pairmill.catalog.terms.score import Column, Score, Stage, of_generated_texts
 
+_BENCHMARKS = {"benchmark_folders": "contamination.sets", "side": "decoding.side", "mode": "decoding.mode"}
+_CLIP = {"precision": "clip.precision", "batch_size": "clip.batch_size"}
 # Columns of every answer of a generative model.
 _ANSWER = (
     Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
@@ -32,7 +34,6 @@ IMAGE_HASH = Score(
     reads=("luma",),
     op="pairmill.ops.image.phash:PerceptualHash",
     on_demand=False,
-    unusable="phash IS NULL",
 )
 BENCHMARK_HASH = Score(
     "benchmark_hash",
@@ -43,7 +44,7 @@ BENCHMARK_HASH = Score(
     ),
     reads=("luma",),
     op="pairmill.ops.image.benchmark_hash:NearestHash",
-    settings={"benchmark_folders": "contamination.sets", "side": "decoding.side", "mode": "decoding.mode"},
+    settings=_BENCHMARKS,
     needs="contamination",
 )
 IMAGE_EMBEDDING = Score(
@@ -53,10 +54,9 @@ IMAGE_EMBEDDING = Score(
     stage=Stage.CLIP,
     reads=("pixels",),
     op="pairmill.ops.models.clip.clip_scores:EmbedImages",
-    settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
+    settings=_CLIP,
     model="clip",
     on_demand=False,
-    unusable="image_vector IS NULL",
 )
 BENCHMARK_VECTOR = Score(
     "benchmark_vector",
@@ -68,13 +68,7 @@ BENCHMARK_VECTOR = Score(
     stage=Stage.CLIP,
     reads=("image_vector",),
     op="pairmill.ops.models.clip.benchmark_vector:NearestVector",
-    settings={
-        "benchmark_folders": "contamination.sets",
-        "side": "decoding.side",
-        "mode": "decoding.mode",
-        "precision": "clip.precision",
-        "batch_size": "clip.batch_size",
-    },
+    settings=_BENCHMARKS | _CLIP,
     model="clip",
     needs="contamination",
 )
@@ -255,7 +249,7 @@ SENTENCE_EMBEDDING = Score(
     stage=Stage.CLIP,
     reads=("text",),
     op="pairmill.ops.models.clip.clip_scores:EmbedSentences",
-    settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
+    settings=_CLIP,
     model="clip",
     on_demand=False,
     step="embed sentences",

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import duckdb
@@ -177,24 +176,14 @@ def thin(lake: Lake) -> None:
     lake.metadata.write(f"DELETE FROM ducklake_file_column_stats WHERE {useless}")
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Totals of a stream: new ``partitions``, already committed ones (``known``), rows, bytes and seconds of all."""
-
-    partitions: int = 0
-    rows: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    known: int = 0
-
-
 def commit_stream(
     writer: Writer, results: Iterable[Manifest | Sequence[Manifest]], max_files: int = 200, max_seconds: float = 5.0
-) -> Totals:
-    """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them; return the totals.
+) -> int:
+    """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them.
 
-    A result may be a sequence of manifests (the tables that one shard wrote), which share a transaction. Finished
-    results are committed even if the iterator raises, and on time if it stalls. Raises what `Writer.commit` raises.
+    Returns the number of new partitions. A result may be a sequence of manifests (the tables that one shard wrote),
+    which share a transaction. Finished results are committed even if the iterator raises, and on time if it stalls.
+    Raises what `Writer.commit` raises.
     """
     pending = _Pending(writer, max_files)
     stop = threading.Event()
@@ -207,14 +196,14 @@ def commit_stream(
         stop.set()
         clock.join()
         pending.flush()
-    return pending.totals
+    return pending.new
 
 
 class _Pending:
     """Finished results waiting for their commit, shared by the reading thread and the timer thread."""
 
     def __init__(self, writer: Writer, max_files: int) -> None:
-        self.totals = Totals()
+        self.new = 0
         self._writer = writer
         self._max_files = max_files
         self._waiting: list[Manifest] = []
@@ -233,20 +222,11 @@ class _Pending:
                 self.flush()
 
     def flush(self) -> None:
-        """Commit all queued results and add them to ``totals``."""
+        """Commit all queued results and count the new partitions."""
         with self._lock:
-            manifests = self._waiting
-            if not manifests:
-                return
-            new = self._writer.commit(manifests)  # on failure all stay queued, for the last attempt at the end
-            old, self._waiting = self.totals, []
-            self.totals = Totals(
-                old.partitions + new,
-                old.rows + sum(m.rows for m in manifests),
-                old.bytes + sum(m.bytes for m in manifests),
-                old.seconds + sum(m.seconds for m in manifests),
-                old.known + len(manifests) - new,
-            )
+            if self._waiting:
+                self.new += self._writer.commit(self._waiting)  # on failure all stay queued, for the last attempt
+                self._waiting = []
 
     def tick(self, stop: threading.Event, max_seconds: float) -> None:
         """Commit whenever a result has waited ``max_seconds``, until ``stop`` is set; runs in the timer thread."""

@@ -125,7 +125,7 @@ def test_sentences_that_survive_are_those_that_no_rule_drops(lake: Lake, sentenc
     insert(lake, "sentence_quality", quality, schema)
     ruled = lake.query(f"SELECT content FROM ({sentence_rows(plan(), Stage.CAPTION)}) WHERE dropped_by = ''")
     lake.execute("CREATE OR REPLACE TEMP TABLE asked AS SELECT content FROM sentence_content")
-    survivors = lake.query(surviving_sentences(plan(), plan().sentence_checks, None, "asked"))
+    survivors = lake.query(surviving_sentences(plan(), plan().sentence_checks, "asked"))
     expected = {f"s{n:02}" for n, (words, repeats, scored) in enumerate(sentences)
                 if scored and words == 9 and repeats <= 2 and n != 3}  # fmt: skip
     assert {row[0] for row in ruled} == {row[0] for row in survivors} == expected
