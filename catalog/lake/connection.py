@@ -5,8 +5,6 @@ The signatures of the extensions are not verified at every open.
 
 import json
 import os
-from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +15,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.stored_files import file_digest, file_stamp
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.whole_file import cache_home, whole_file
+from pairmill.catalog.terms.whole_file import cache_on_machine
 
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
 
@@ -69,42 +67,15 @@ def _is_known(file: Path) -> bool:
     Hashing takes 40 ms, so the result is cached with the file's stamp. Whatever replaces or changes the file changes
     the stamp, because no program can set a file's change time (ctime).
     """
-    remembered = _remembered()
+    path = str(file)
     try:
-        stamp = file_stamp(str(file))
-        if remembered.get(str(file)) != stamp:
-            if file_digest(str(file)) not in json.loads(_DIGESTS.read_text(encoding="utf-8")):
-                return False
-            _remember(str(file), stamp)
+        key = (path, file_stamp(path))
+        digest = cache_on_machine(
+            "extensions.json", key, lambda: file_digest(path), lambda found: isinstance(found, str)
+        )
     except OSError:
         return False
-    return True
-
-
-@cache
-def _remembered() -> dict[str, str]:
-    """Read the cached stamps of verified extension files, by path; {} without a valid cache."""
-    try:
-        content = json.loads(_memory().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _remember(file: str, stamp: str) -> None:
-    """Cache the stamp of a verified extension file; without a writable home, every process hashes the file again."""
-    remembered = _remembered()
-    remembered[file] = stamp
-    present = {path: kept for path, kept in remembered.items() if os.path.exists(path)}
-    with suppress(OSError):
-        _memory().parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(_memory()) as half:
-            half.write_text(json.dumps(present))
-
-
-def _memory() -> Path:
-    """Return the file that lists the extension files whose digests were verified."""
-    return cache_home() / "extensions.json"
+    return digest in json.loads(_DIGESTS.read_text(encoding="utf-8"))
 
 
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]

@@ -1,12 +1,14 @@
-"""Write a file so that it appears whole under its name, or not at all; locate and lock the caches of a machine."""
+"""Write a file so that it appears whole under its name, or not at all; cache what was found on this machine."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 
 @contextmanager
@@ -48,3 +50,42 @@ def alone(lock: Path) -> Iterator[None]:
     with held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+Found = TypeVar("Found")
+
+
+def cache_on_machine(
+    name: str, key: tuple[str, ...], find: Callable[[], Found], is_valid: Callable[[Any], bool]
+) -> Found:
+    """Return the cached value for ``key`` in the file ``name``; if there is none, call ``find`` and cache its result.
+
+    Among processes on one machine only one calls ``find`` at a time; the others wait for a file lock and then read its
+    result. An unreadable cache file counts as empty, and so does a value that is not valid. A folder that cannot be
+    written is ignored.
+    """
+    entry, file = " ".join(key), cache_home() / name
+    if entry in (known := _read_cache(file, is_valid)):
+        return known[entry]
+    with alone(file.with_suffix(".lock")):
+        if entry in (known := _read_cache(file, is_valid)):
+            return known[entry]
+        found = find()
+        _write_cache(file, {**_read_cache(file, is_valid), entry: found})
+    return found
+
+
+def _read_cache(file: Path, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
+    """Read the valid entries of the cache file; {} if the file is missing or damaged."""
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    entries = known.items() if isinstance(known, dict) else ()
+    return {name: value for name, value in entries if is_valid(value)}
+
+
+def _write_cache(file: Path, known: dict[str, Any]) -> None:
+    """Replace the cache file atomically; ignore a folder that cannot be written."""
+    with suppress(OSError), whole_file(file) as new:
+        new.write_text(json.dumps(known, indent=1), encoding="utf-8")

@@ -17,7 +17,6 @@ from pairmill.catalog.lake.connection import connect
 def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sqlite extension as a file of its own, known and remembered, and then changed in a byte."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    connection._remembered.cache_clear()
     file = Path(shutil.copy(connection._extension_file("sqlite_scanner"), tmp_path))
     monkeypatch.setattr(connection, "_extension_file", lambda name: file)
     connect("sqlite_scanner").close()
@@ -27,11 +26,9 @@ def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "changed").write_bytes(data)
     (tmp_path / "changed").replace(file)  # the other one is mapped into this process
     yield file
-    connection._remembered.cache_clear()
 
 
 def test_a_swapped_extension_is_refused_though_its_path_was_remembered(swapped: Path) -> None:
-    connection._remembered.cache_clear()
     with pytest.raises(duckdb.IOException, match=r"signature|signed"):
         connect("sqlite_scanner")
 
@@ -48,10 +45,8 @@ def test_no_unsigned_extension_can_be_loaded_behind_the_known_ones(swapped: Path
 def test_in_a_home_that_cannot_be_written_each_process_hashes_again(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    connection._remembered.cache_clear()
     with connect("sqlite_scanner") as opened:
         assert opened.execute("SELECT 1").fetchall() == [(1,)]
-    connection._remembered.cache_clear()
 
 
 def test_arrays_are_built_without_pandas_and_who_imports_it_later_has_it() -> None:

@@ -7,10 +7,11 @@ import pyarrow as pa
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.lake.table_meanings import NOT_REMOVED, REMOVED_BY
+from pairmill.catalog.lake.table_meanings import REMOVED_BY
 from pairmill.catalog.upkeep import taken_items, taken_rows
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
+from tests.worlds.kept_tables import NOT_REMOVED
 from tests.worlds.shared import opened_new
 
 URL = "https://example.org/taken.jpg"

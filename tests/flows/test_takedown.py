@@ -19,7 +19,6 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.lake.table_meanings import NOT_REMOVED
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.image_vectors import image_vectors
@@ -38,6 +37,7 @@ from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
 from tests.worlds.elsewhere import write_yaml
 from tests.worlds.generated import pages, small_settings
+from tests.worlds.kept_tables import NOT_REMOVED
 from tests.worlds.line import curate, rows
 from tests.worlds.published import SENTENCES, picture, published
 

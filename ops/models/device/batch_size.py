@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pairmill.catalog.terms.whole_file import cache_on_machine
 from pairmill.ops.models.device.failures import is_no_room
-from pairmill.ops.models.device.remembered import remembered
 
 # Stop doubling when a step gains less than 5 %. Above 4,096 rows no current card gains anything.
 LEAST_GAIN, MOST = 1.05, 4096
@@ -54,7 +54,7 @@ def measured_batch_size(spec: str, shape: str, first: int, run: Callable[[int], 
         return fastest(lambda rows: _second_time(run, rows), first, is_no_room)
 
     if key not in _IN_THIS_PROCESS:
-        _IN_THIS_PROCESS[key] = remembered("batch_sizes.json", key, find, _is_size)
+        _IN_THIS_PROCESS[key] = cache_on_machine("batch_sizes.json", key, find, _is_size)
     return _IN_THIS_PROCESS[key]
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import transformers
 
+from pairmill.catalog.terms.whole_file import cache_on_machine
 from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_parts
 from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
-from pairmill.ops.models.device.remembered import remembered
 from pairmill.ops.models.device.run_notes import note
 from pairmill.ops.models.generate.batch_part import BatchPart
 from pairmill.ops.models.generate.batching import padded_batches, prefill_parts, refill_groups, similar_length_batches
@@ -140,7 +140,7 @@ class Answerer:
 
         versions = (torch.__version__, transformers.__version__, str(TRIAL_VERSION))
         key = (self.name, torch.cuda.get_device_name(), *versions, *how)
-        return remembered("captured.json", key, find, lambda value: isinstance(value, str))
+        return cache_on_machine("captured.json", key, find, lambda value: isinstance(value, str))
 
     def generate(self, parts: Sequence[BatchPart], max_tokens: int, place: Place | None = None) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.

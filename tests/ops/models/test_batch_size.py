@@ -1,4 +1,4 @@
-"""The batch size: the fastest one is found, remembered, and looked for by one process at a time."""
+"""The batch size: the fastest one is found, cache_on_machine, and looked for by one process at a time."""
 
 import json
 import time
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pairmill.catalog.terms.whole_file import cache_on_machine as remembered_in
 from pairmill.ops.models.device.batch_size import _is_size, fastest
-from pairmill.ops.models.device.remembered import remembered as remembered_in
 
 
-def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
+def cache_on_machine(key: tuple[str, ...], find: Callable[[], int]) -> int:
     return remembered_in("batch_sizes.json", key, find, _is_size)
 
 
@@ -68,9 +68,9 @@ def test_what_was_found_is_known_by_model_and_device_and_found_once_by_many(cach
         return 96
 
     with ThreadPoolExecutor(4) as several:
-        assert list(several.map(lambda _: remembered(("hf:a", "bf16", "H200"), find), range(8))) == [96] * 8
+        assert list(several.map(lambda _: cache_on_machine(("hf:a", "bf16", "H200"), find), range(8))) == [96] * 8
     assert len(looked) == 1
-    assert remembered(("hf:a", "bf16", "A100"), lambda: 32) == 32
+    assert cache_on_machine(("hf:a", "bf16", "A100"), lambda: 32) == 32
     assert json.loads(cache.read_text()) == {"hf:a bf16 H200": 96, "hf:a bf16 A100": 32}
 
 
@@ -78,10 +78,10 @@ def test_what_was_found_is_known_by_model_and_device_and_found_once_by_many(cach
 def test_a_damaged_file_is_nothing_known_and_written_anew(text: str, cache: Path):
     cache.parent.mkdir()
     cache.write_text(text)
-    assert remembered(("hf:a",), lambda: 16) == 16
+    assert cache_on_machine(("hf:a",), lambda: 16) == 16
     assert json.loads(cache.read_text()) == {"hf:a": 16}
 
 
 def test_without_a_folder_to_write_it_is_found_anew(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    assert remembered(("hf:a",), lambda: 16) == 16
+    assert cache_on_machine(("hf:a",), lambda: 16) == 16

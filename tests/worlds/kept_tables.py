@@ -1,0 +1,17 @@
+"""Say of which tables a removal deletes no row, and why: a new table is in REMOVED_BY or here."""
+
+# Tables of which a removal deletes no row, by the reason.
+NOT_REMOVED: dict[str, tuple[str, ...]] = {
+    "pairs lose texts or go, by `catalog.upkeep.amended_versions`": ("pairs",),
+    "the units' addresses keep them from being read again": ("inputs", "rereads"),
+    "they keep items out, or prove what was removed": ("bans", "taken_bans", "takedowns", "amended_versions",
+                                                       "amended_pairs"),
+    "computed over all items, of which none can be read from it": (
+        "centroids", "word_counts", "word_probabilities", "noun_counts", "tag_words", "thresholds", "funnel",
+    ),
+    "about work and versions, not items": (
+        "partitions", "scorers", "runs", "run_recipes", "commits", "waves", "usage", "unbelieved_usage", "probes",
+        "exports", "datasets", "dataset_captioners", "dropped_versions", "judgement_samples", "file_digests",
+        "schema_version",
+    ),
+}  # fmt: skip
