@@ -50,6 +50,19 @@ class WorkItem:
         return self.joined or (self,)
 
 
+def group_neighbours(items: Sequence[WorkItem], most: int) -> list[list[WorkItem]]:
+    """Group neighbouring items that lack the same scores, as long as they have at most ``most`` keys together."""
+    groups: list[list[WorkItem]] = []
+    n = 0
+    for item in items:
+        if not groups or n + len(item.keys) > most or item.tables != groups[-1][0].tables:
+            groups.append([])
+            n = 0
+        groups[-1].append(item)
+        n += len(item.keys)
+    return groups
+
+
 def join(items: Sequence[WorkItem]) -> WorkItem:
     """Merge items, mostly of different shards, that lack the same scores and have inputs per row."""
     first, *others = items

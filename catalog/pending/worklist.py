@@ -11,7 +11,7 @@ from functools import partial
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import surviving_images, surviving_sentences
 from pairmill.catalog.pending.index_ranges import score_paths
-from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.item import WorkItem, group_neighbours
 from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage
@@ -208,15 +208,7 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
 
 def merge_small_items(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
     """Merge neighbouring items as long as they have at most ``most`` keys together."""
-    groups: list[list[WorkItem]] = []
-    n = 0
-    for item in items:
-        if not groups or n + len(item.keys) > most:
-            groups.append([])
-            n = 0
-        groups[-1].append(item)
-        n += len(item.keys)
-    return [_merge_items(group) for group in groups]
+    return [_merge_items(group) for group in group_neighbours(items, most)]
 
 
 def _merge_items(group: list[WorkItem]) -> WorkItem:

@@ -39,7 +39,9 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
     """Return the columns, in lower case, of a predicate. Raise BadPredicate if it is not one scalar expression."""
     found = set()
-    for node in _walk(parsed(rule_name, sql)):
+    for node in tree_nodes(parsed(rule_name, sql)):
+        if "class" not in node:
+            continue
         if node["class"] not in _NODES:
             raise _refused(rule_name, f"it holds a {_called(node)}")
         _check_node(rule_name, node)
@@ -175,14 +177,13 @@ def _is_bare(node: dict[str, Any]) -> bool:
     return rest == bare and len(node["select_list"]) == 1 and node["from_table"]["type"] == "EMPTY"
 
 
-def _walk(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression node below ``root``, without recursion: a hostile predicate may be nested deeply."""
+def tree_nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a parse tree, without recursion, because hostile SQL may be nested deeply."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            if "class" in value:
-                yield value
+            yield value
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)

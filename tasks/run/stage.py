@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from pairmill.catalog.pending.item import WorkItem, join
+from pairmill.catalog.pending.item import WorkItem, group_neighbours, join
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.cluster.on_ray import Fleet, Fleets
@@ -227,12 +227,4 @@ def join_small(items: Sequence[WorkItem], most_rows: int, workers: int) -> list[
     """
     total = sum(len(item.keys) for item in items)
     most = min(most_rows, max(LEAST_ROWS, -(-total // max(1, workers))))
-    runs: list[list[WorkItem]] = []
-    rows = 0
-    for item in items:
-        if not runs or rows + len(item.keys) > most or item.tables != runs[-1][0].tables:
-            runs.append([])
-            rows = 0
-        runs[-1].append(item)
-        rows += len(item.keys)
-    return [join(run) for run in runs]
+    return [join(group) for group in group_neighbours(items, most)]

@@ -17,6 +17,7 @@ from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.sql.own_macros import DECISIONS
+from pairmill.catalog.recipe.predicate import tree_nodes
 from pairmill.catalog.terms.error import BadQuery, did_you_mean
 
 READING = frozenset(
@@ -113,9 +114,9 @@ def check_lake_only(lake: Lake, tree: dict[str, Any]) -> None:
         tree: The statement's parse tree, as of `check_reads_only`.
     """
     own = {name.lower() for name in (*lake.tables, *lake.views, DECISIONS)}
-    ctes = {str(each["key"]).lower() for node in _nodes(tree) for each in _ctes(node)}
+    ctes = {str(each["key"]).lower() for node in tree_nodes(tree) for each in _ctes(node)}
     ctes = {name for name in ctes if not name.startswith(SYSTEM)}
-    for node in _nodes(tree):
+    for node in tree_nodes(tree):
         kind = node.get("type")
         if kind == "BASE_TABLE" and not _is_own(node, own, ctes):
             parts = (node[part] for part in ("catalog_name", "schema_name", "table_name"))
@@ -156,20 +157,8 @@ def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
 
 def _table_functions(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the name of each table function in a tree, and the catalog and schema that are written before it."""
-    for node in _nodes(tree):
+    for node in tree_nodes(tree):
         if node.get("type") == "TABLE_FUNCTION":
             called = node["function"]
             schema = f"{called.get('catalog') or ''}{called.get('schema') or ''}"
             yield str(called.get("function_name", "")).lower(), schema
-
-
-def _nodes(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a tree, without recursion, because a statement may be nested deeply."""
-    waiting = [root]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            yield value
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
