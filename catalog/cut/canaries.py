@@ -11,7 +11,6 @@ sentences, so those that remain are also the nearest of the rest. A picture of w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pairmill.catalog.cut.facts_tables import score_tables
 from pairmill.catalog.cut.texts import surviving
@@ -29,17 +28,10 @@ _RETRIEVED = ("match_similarity", "best_similarity")
 _GENERATED = ("caption_", "synthetic_")
 
 
-@dataclass(frozen=True)
-class TriedRule:
-    """Result of one rule on pairs: it rejected the wrong texts of ``rejected`` out of ``canaries`` pictures."""
-
-    rule: str
-    canaries: int
-    rejected: int
-
-
-def tried_rules(lake: Lake, plan: Plan) -> list[TriedRule]:
+def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     """Try each rule on pairs, alone, with the canaries of this connection's last cut; [] without rules or canaries.
+
+    Returns (rule, canaries, canaries whose wrong texts it rejected), as the funnel has images in and images dropped.
 
     A rule on candidates accepts a canary if it accepts any of its candidates. A rule on images reads the similarity of
     the best candidate in place of the image's. No text is generated for a canary, so a rule on the similarity of a
@@ -54,7 +46,7 @@ def tried_rules(lake: Lake, plan: Plan) -> list[TriedRule]:
     _keep_candidates(lake, plan)
     n, *accepted = lake.query(_counts(plan, rules, places))[0]
     names = [check.name for check in (*plan.candidate_checks, *rules)]
-    return [TriedRule(name, n, n - found) for name, found in zip(names, accepted, strict=True) if n]
+    return [(name, n, n - found) for name, found in zip(names, accepted, strict=True) if n]
 
 
 def _in_place(plan: Plan) -> dict[str, str]:

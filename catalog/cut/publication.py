@@ -57,8 +57,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         if same and _decided_as(lake, name, version, funnel):
             return Published(name, version, n_pairs, digest, False)
     version = highest_version(lake, name) + 1
-    tried = canaries.tried_rules(lake, plan)
-    funnel += [(CANARY, each.rule, each.canaries, each.rejected) for each in tried]
+    funnel += [(CANARY, *row) for row in canaries.try_rules(lake, plan)]
     commit = begin()
 
     def write() -> None:

@@ -134,8 +134,7 @@ class Lake:
         def body() -> None:
             self.connection.register("inserted_rows", rows)
             try:
-                with self._changing(f'INSERT INTO "{table}" BY NAME SELECT * FROM inserted_rows') as statement:
-                    self.connection.execute(statement)
+                self._execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM inserted_rows')
             finally:
                 self.connection.unregister("inserted_rows")
 
@@ -269,20 +268,14 @@ class Lake:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _execute(self, sql: str, params: Sequence[Any]) -> duckdb.DuckDBPyConnection:
-        """Execute a statement, with literals in place of parameters where possible."""
-        sql, params = with_literals(sql, params)
-        with self._changing(sql):
-            return self.connection.execute(sql, params) if params else self.connection.execute(sql)
+    def _execute(self, sql: str, params: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
+        """Execute a statement, with literals in place of parameters where possible.
 
-    @contextmanager
-    def _changing(self, sql: str) -> Iterator[str]:
-        """Run a statement in the body; renew the catalog's seal around it if it writes and commits by itself.
-
-        Within a transaction, the seal is renewed around the COMMIT.
+        If it writes and commits by itself, the catalog's seal is renewed around it; in a transaction, around COMMIT.
         """
+        sql, params = with_literals(sql, params)
         with nullcontext() if self._depth or not _WRITES.match(sql) else self.metadata.changing():
-            yield sql
+            return self.connection.execute(sql, params) if params else self.connection.execute(sql)
 
     def _run(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` and retry while the catalog is busy, after waits of 0.02 to 3 s (`busy_retry.py`)."""
