@@ -101,8 +101,7 @@ def test_the_interval_covers_the_planted_share_as_often_as_it_claims(planted: tu
     lake, truth = planted
     covered = []
     for seed in range(20):
-        found = tried(lake, plan(seed))["fits"]
-        n, rejected = found
+        n, rejected = tried(lake, plan(seed))["fits"]
         assert n == canaries.CANARIES
         rate = canary_rate("fits", n, n - rejected)
         covered.append(rate.low <= truth <= rate.high)
