@@ -42,18 +42,13 @@ class Banned:
 
 @dataclass(frozen=True)
 class BanList:
-    """What must not enter a lake.
+    """What must not enter a lake."""
 
-    ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents, ``urls`` whole addresses,
-    ``addresses`` hosts and beginnings of addresses, ``hashes`` perceptual hashes (uint64), compared by Hamming distance
-    with NEAR_BITS.
-    """
-
-    pictures: frozenset[str] = frozenset()
-    documents: frozenset[str] = frozenset()
-    urls: frozenset[str] = frozenset()
-    addresses: Banned = field(default_factory=Banned)
-    hashes: tuple[int, ...] = ()
+    pictures: frozenset[str] = frozenset()  # ids: 32 hex digits of the sha256
+    documents: frozenset[str] = frozenset()  # ids
+    urls: frozenset[str] = frozenset()  # whole addresses
+    addresses: Banned = field(default_factory=Banned)  # hosts and beginnings of addresses
+    hashes: tuple[int, ...] = ()  # perceptual hashes (uint64), which ban up to NEAR_BITS of Hamming distance
 
     def of_document(self, document_id: str, uri: str) -> Fault | None:
         """Return a Fault for a banned document."""

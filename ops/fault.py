@@ -24,8 +24,7 @@ class Fault:
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
-        # The detail quotes names and texts from outside sources and is shown in terminals: escape control codes, drop
-        # user names and passwords.
+        # The detail quotes outside sources and is shown in terminals: escape control codes, drop users and passwords.
         object.__setattr__(self, "detail", without_users(printable(self.detail)))
 
     def about(self, item: str) -> Fault:

@@ -1,8 +1,7 @@
 """Decide which network addresses a fetch may contact: public addresses, and networks that the operator allows.
 
 Lists of links are untrusted. Without this check a link could make the fetcher read services of our own network
-(server-side request forgery). The check therefore looks at the numeric address, never at the host name or at the way
-the address is written.
+(server-side request forgery). The check reads the numeric address, never the host name or the way it is written.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ CLOSED_4 = tuple(
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
-# IANA allocates only 2000::/3 for global use; these networks inside 2000::/3 are not public. 2001::/23 holds Teredo and
-# ORCHID.
+# IANA allocates only 2000::/3 for global use; these networks in it are not public (2001::/23: Teredo and ORCHID).
 OPEN_6 = IPv6Network("2000::/3")
 CLOSED_6 = tuple(
     IPv6Network(network)

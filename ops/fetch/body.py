@@ -41,12 +41,8 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Call
     """Read a response body of at most ``max_bytes`` that begins like an image; otherwise return a Fault without item.
 
     A compressed body that was not asked for is decompressed chunk by chunk, so that a few bytes cannot expand beyond
-    the limit. Errors of the connection are raised as they come.
-
-    Args:
-        response: The open response; its body is unread.
-        max_bytes: The largest body to accept, after decompression.
-        take: Called with the size of each chunk in bytes; may raise to stop the read.
+    the limit. ``take`` is called with the size of each chunk in bytes, and may raise to stop the read. Errors of the
+    connection are raised as they come.
     """
     length = response.headers.get("Content-Length", "")
     if (announced := whole_number(length)) is not None and announced > max_bytes:

@@ -47,18 +47,13 @@ class Fetcher:
     memory, nor can 64 images of 50 MB that are still being read. At the limit no further URL is requested, and bodies
     in progress are dropped; only while there is no answer yet does the oldest body go on. The URLs without an answer
     are left out of the result; the caller requests them again. The first URL is always requested.
-
-    ``connections`` is the number of parallel connections in this process, ``per_host`` the number to one host.
-    ``seconds`` is the timeout of one attempt with its redirects. ``retries`` is the number of retries, with back-off,
-    after timeouts, lost connections, 429 and 5xx. A body of more than ``max_bytes`` is cut off. ``reach`` and
-    ``banned`` say which addresses are never contacted.
     """
 
-    connections: int = 64
-    per_host: int = 8
-    seconds: float = 20.0
-    retries: int = 2
-    max_bytes: int = 50_000_000
+    connections: int = 64  # parallel connections of this process
+    per_host: int = 8  # of these to one host
+    seconds: float = 20.0  # timeout of one attempt with its redirects
+    retries: int = 2  # after timeouts, lost connections, 429 and 5xx, with back-off
+    max_bytes: int = 50_000_000  # a larger body is cut off
     most_held: int = 192_000_000
     reach: AllowedAddresses = field(default_factory=AllowedAddresses)
     banned: Banned = field(default_factory=Banned)

@@ -58,19 +58,12 @@ def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 @dataclass(frozen=True)
 class BenchmarkSets:
-    """The benchmarks that an op compares pictures with.
-
-    Attributes:
-        benchmark_folders: The benchmarks' folders.
-        side: Side of the decoder that all pictures share.
-        mode: Mode of that decoder.
-        content: Digest of the benchmarks' bytes; their names do not matter.
-    """
+    """The benchmarks that an op compares pictures with, and the decoder that all pictures share."""
 
     benchmark_folders: tuple[str, ...]
     side: int
     mode: Literal["exact", "scaled"]
-    content: str = field(init=False)
+    content: str = field(init=False)  # digest of the benchmarks' bytes; their names do not matter
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "benchmark_folders", tuple(self.benchmark_folders))

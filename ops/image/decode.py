@@ -103,8 +103,7 @@ class Decode:
         centre = _centre(pixels, self.max_aspect)
         if size == centre.shape[:2]:
             return centre
-        # Imported here because importing torch takes 3 CPU seconds, which a flow that only declares a Decode must not
-        # pay.
+        # Importing torch takes 3 CPU seconds, which a flow that only declares a Decode must not pay.
         import torch
 
         # Add the batch axis before the permutation: added after it, the axis's stride hides from torch that the

@@ -13,14 +13,12 @@ IMAGENET = "imagenet"
 def class_names(name: str) -> list[str]:
     """Return the 998 distinct names of ImageNet's 1,000 classes for 'imagenet'; [] for any other name.
 
-    Two of the names stand for two classes each. A tagger's identity contains the words themselves, not the version of
-    open_clip.
+    Two of the names stand for two classes each. A tagger's identity holds the words, not the version of open_clip.
     """
     package = find_spec("open_clip") if name == IMAGENET else None
     if package is None or package.origin is None:
         return []
-    # Load the file alone: importing the package imports torch, which would cost every command that reads a recipe 3 CPU
-    # seconds.
+    # Load the file alone: importing the package imports torch, 3 CPU seconds for every command that reads a recipe.
     spec = spec_from_file_location("zero_shot_metadata", Path(package.origin).with_name("zero_shot_metadata.py"))
     assert spec and spec.loader
     module = module_from_spec(spec)

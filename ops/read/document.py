@@ -1,14 +1,16 @@
-"""Define the records that formats yield (documents, images, texts, units) and the protocol of a format."""
+"""Define what formats yield (documents, images, texts, metadata, units) and the protocol of a format."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.controls import printable, printable_json
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.example import Example
@@ -17,35 +19,34 @@ from pairmill.ops.read.places.tree import Place, Tree
 
 WEB = ("https://", "http://", "ftp://")
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
+# The largest metadata value to store, in characters of JSON: a page of EXIF must not outgrow its image.
+MAX_TEXT = 65_536
+# Lists, objects and values of one JSON text: each takes some 100 bytes, and twice that where it is stored.
+MOST_VALUES = 1_000_000
+# Sizes in bytes of MD5, SHA-1, SHA-256 and SHA-512 digests, which tables may hold as binary.
+DIGESTS = (16, 20, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The smallest piece that is read at once: a page, an image file, a row group of a table.
+    """The smallest piece that is read at once: a page, an image file, a row group of a table."""
 
-    ``uri`` is unique in the source; ``size`` is in bytes. A unit whose ``etag`` has changed must be read again.
-    """
-
-    uri: str
-    size: int
-    etag: str
+    uri: str  # unique in the source
+    size: int  # in bytes
+    etag: str  # a unit whose etag has changed must be read again
     format: str
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of a document; ``position`` counts from 0 in reading order.
+    """An image of a document; ``data`` is empty exactly when ``fault`` says why."""
 
-    ``data`` holds the encoded bytes, not validated here; it is empty exactly when ``fault`` says why the bytes are
-    missing. ``place`` is where the bytes can be read again, or None.
-    """
-
-    position: int
+    position: int  # from 0 in reading order
     url: str
     alt_text: str
-    data: bytes = field(repr=False)
+    data: bytes = field(repr=False)  # encoded, not validated here
     fault: Fault | None = None
-    place: Place | None = None
+    place: Place | None = None  # where the bytes can be read again
 
 
 def picture_of_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
@@ -103,20 +104,80 @@ def web_address(uri: str) -> str:
     return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
+def parsed(value: Any) -> Any:
+    """Parse JSON text; return None if it is invalid, and return a value that is not text unchanged. Never raises."""
+    if not isinstance(value, str | bytes):
+        return value
+    if exceeds_value_limit(value):
+        return None
+    try:
+        return json.loads(value, parse_constant=lambda _: None)  # NaN is not JSON
+    except (ValueError, RecursionError):
+        return None
+
+
+def exceeds_value_limit(text: str | bytes) -> bool:
+    """Return whether a JSON text may hold over MOST_VALUES values: `[[],[],…]` grows 21 times when parsed."""
+    if len(text) <= MOST_VALUES:
+        return False
+    if isinstance(text, bytes):
+        return text.count(b",") + text.count(b"[") + text.count(b"{") > MOST_VALUES
+    return text.count(",") + text.count("[") + text.count("{") > MOST_VALUES
+
+
+def as_storable(value: Any) -> dict[str, object]:
+    """Convert a dict to one that JSON can store; return {} for any other value.
+
+    Dates become text, digests become hex, NaN becomes null; other bytes, and values over MAX_TEXT, are dropped.
+    """
+    if not isinstance(value, dict):
+        return {}
+    kept: dict[str, object] = {}
+    for name, each in value.items():
+        if not isinstance(each, bytes | bytearray):
+            kept[str(name)] = each
+        elif len(each) in DIGESTS:
+            kept[str(name)] = each.hex()
+    if all(_is_plain(name) and _is_plain(each) for name, each in kept.items()):
+        return kept  # the usual row of a table: all values are JSON already
+    try:
+        told = json.dumps(kept, default=lambda each: None if isinstance(each, bytes) else str(each), ensure_ascii=False)
+        text = printable_json(told)
+    except (ValueError, RecursionError):
+        return {}
+    found = parsed(text)
+    return {name: each for name, each in found.items() if _is_small(each)} if isinstance(found, dict) else {}
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether ``value`` is a short printable text, an int, a bool, a finite float or None."""
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT // 6 and printable(value) == value
+    return value is None or type(value) in (int, bool) or (type(value) is float and math.isfinite(value))
+
+
+def clean(value: object) -> str:
+    """Normalise text to one line: collapse white space, drop control codes and lone surrogates; '' if not a string."""
+    return " ".join(printable(value).split()) if isinstance(value, str) else ""
+
+
+def _is_small(value: object) -> bool:
+    """Return whether the JSON of ``value`` has at most MAX_TEXT characters; numbers always pass."""
+    return not isinstance(value, str | list | dict) or len(json.dumps(value)) <= MAX_TEXT
+
+
 class Format(Protocol):
     """The protocol of an input format; the shortest examples are in image_rows.
 
     Formats claim their files in the order of ``turn``: a format that recognises its files by content comes before a
-    format that accepts whatever is left. Increase ``version`` when a file yields other documents than before: its units
-    are then read again. ``expects`` describes the format in error messages. ``suffixes`` are the file extensions that
-    suggest it. Of ``examples`` README's table, the tests, the fuzzer and the golden values are made.
+    format that accepts whatever is left.
     """
 
     name: str
     turn: int
-    version: int
-    expects: str
-    suffixes: frozenset[str]
+    version: int  # increase it when a file yields other documents than before: its units are then read again
+    expects: str  # describes the format in error messages
+    suffixes: frozenset[str]  # the file extensions that suggest it
     examples: tuple[Example, ...]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:

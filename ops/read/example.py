@@ -16,22 +16,13 @@ PAGE = f"<title>T</title><p>A first sentence.</p><img src=a.jpg alt='{CAPTION}'>
 
 @dataclass(frozen=True)
 class Example:
-    """A small source of a format. README's table, the tests, the fuzzer and the golden values are made of it.
+    """A small source of a format. README's table, the tests, the fuzzer and the golden values are made of it."""
 
-    Attributes:
-        what: What such a source is, in Markdown, for README's table.
-        source: Name of its file or folder.
-        files: Makes the content of its files, by path. Every path begins with ``source``, or with its name without
-            suffixes.
-        images: Number of images that its documents hold.
-        links: Number of images that its documents only link to.
-    """
-
-    what: str
-    source: str
-    files: Callable[[], dict[str, bytes]]
-    images: int = 0
-    links: int = 0
+    what: str  # what such a source is, in Markdown, for README's table
+    source: str  # name of its file or folder
+    files: Callable[[], dict[str, bytes]]  # makes content by path, which begins with ``source`` or its name's stem
+    images: int = 0  # images that its documents hold
+    links: int = 0  # images that its documents only link to
 
 
 def picture(*colours: str, format: str = "JPEG") -> bytes:

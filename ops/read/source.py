@@ -168,8 +168,7 @@ def open_source(uri: str) -> Source:
     """Open a local folder or file, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet`` as a source.
 
     The formats are detected by content, and one tree may hold several. A format's name before the place allows only
-    that format: ``obelics:s3://bucket/prefix``. Nothing is listed yet: an empty or unreachable place raises an error in
-    ``units()``.
+    that format: ``obelics:s3://bucket/prefix``. Nothing is listed yet.
 
     ``${NAME}`` in ``uri`` is replaced by the environment variable, so that a signed address need not be written down.
     Raises SourceError if the format or scheme is unknown, a variable is not set, or a local path does not exist.

@@ -14,8 +14,7 @@ TIMES, TIMES_SHORT = 4, 6
 SHORT_UNIT = 2
 # For text without separate words (digits run together, one long token): a unit of characters 12 times in a row.
 CHARACTER_LOOP = re.compile(r"(.{2,30}?)\1{11,}", re.DOTALL)
-# A refusal is stated in the first words and in the first person singular. A sign in an image may say sorry too, but
-# mostly in quotes and as "we".
+# A refusal is stated in the first words and in the first person singular. A sign says sorry in quotes and as "we".
 _ITSELF = r"i(?:'m| am)?"
 _CANNOT = r"(?:can't|cannot|can not|could not|couldn't|won't|will not|(?:un|not )able to|not allowed to|don't|do not)"
 _SERVICE = r"(?:help|assist|comply|fulfill?|provide|answer|continue|process|analy[sz]e|describe|identify|generate)"

@@ -51,8 +51,7 @@ class SentenceStructure:
     """Read ``text`` (list of sentences); add ``complexity`` (int, >= 0) and ``has_action`` (bool), parsed by ``model``.
 
     ``model`` is an English pipeline of spaCy, 'spacy:NAME'. Both scores are None for a sentence of six words or more in
-    another language, so that any rule on them drops it. Only the first 2,000 characters of a text are read. Raises
-    ModelError as `DependencyParser` does.
+    another language: any rule drops it. The first 2,000 characters are read. Raises ModelError as `DependencyParser`.
     """
 
     model: str

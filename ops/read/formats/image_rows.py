@@ -13,8 +13,7 @@ from typing import Any
 
 from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
-from pairmill.ops.read.document_metadata import as_storable, clean
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -87,8 +86,7 @@ class ImageTable:
 class RealSyn:
     """Read rows in RealSyn's released form, which export also writes: an address, real texts, a synthetic text.
 
-    An export has up to five real texts, and holds the pictures too, in a column `image` of {bytes, path}. The synthetic
-    text becomes metadata.
+    An export has up to five texts, and the pictures in a column `image` of {bytes, path}. `syn_text` becomes metadata.
     """
 
     name = "realsyn"

@@ -1,8 +1,7 @@
 """Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text to which each image belongs.
 
 Image files lie beside the table under their ``image_name``; other images are at their ``raw_url``. An image precedes
-the text with its ``matched_text_index``. The files are released as ``docs_….jsonl.zip``. The shape follows the
-dataset's card (arXiv 2304.06939).
+the text with its ``matched_text_index``. The shape of its ``docs_….jsonl.zip`` is its card's (arXiv 2304.06939).
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
-from pairmill.ops.read.document_metadata import as_storable, clean
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, picture_of_file
 from pairmill.ops.read.example import ADDRESS, Example, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
-from pairmill.ops.read.document_metadata import as_storable, clean, parsed
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_rows import is_interleaved
@@ -59,8 +58,7 @@ class Obelics:
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim all Parquet files if one has OBELICS' columns, and the image files that their rows name.
 
-        The footers of the files are read here. A Parquet file that cannot be read is claimed too: read() yields its
-        fault.
+        The footers are read here. A Parquet file that cannot be read is claimed too: read() yields its fault.
         """
         if next(tables.shaped(tree, files, is_interleaved), None) is None:
             return

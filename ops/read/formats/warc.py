@@ -1,8 +1,7 @@
 """Read the HTML responses in WARC files, gzipped or not, as documents, with the images that the same file holds.
 
-The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers write it. A file is a unit and is read in
-two passes: the first finds every response, the second reads the pages. An image that the file does not hold is left for
-a fetch.
+The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers write it. A file is a unit. A first pass
+finds every response, a second reads the pages. An image that the file does not hold is left for a fetch.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ class _OpenWarc:
             if isinstance(found, Document):
                 shown |= {item.url for item in found.items if isinstance(item, Picture)}
         for address, record in self.images.items():
-            # As in a folder, an image that no page shows is a document of its own; a record without an image's content
-            # type is not.
+            # As in a folder, an image that no page shows is a document, if its record has an image's content type.
             if address not in shown and kind_of(self.file, record).startswith("image/"):
                 data = body(self.file, self.uri, record)
                 held, fault = (b"", data) if isinstance(data, Fault) else (data, None)

@@ -23,8 +23,7 @@ from PIL import Image, ImageSequence
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import HOSTILE
-from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
-from pairmill.ops.read.document_metadata import as_storable, clean, parsed
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES

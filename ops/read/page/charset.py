@@ -30,15 +30,11 @@ MAX_BAD = 0.1
 
 
 class Decoded(NamedTuple):
-    """Decoded text and the charset used.
-
-    ``n_bad`` counts characters that could not be decoded: undecodable bytes, which are U+FFFD in ``text``, and control
-    codes, which are removed.
-    """
+    """Decoded text and the charset used."""
 
     text: str
     charset: str
-    n_bad: int
+    n_bad: int  # undecodable bytes, which are U+FFFD in ``text``, and control codes, which are removed
 
 
 def decode_text(data: bytes) -> Decoded:
@@ -83,7 +79,6 @@ def _declared(data: bytes) -> str:
         codec = codecs.lookup(found[1].decode("ascii"))
     except LookupError:
         return ""
-    # Accept only charsets of the web: a declaration readable as bytes cannot be in UTF-16, and Python's codecs also
-    # include rot13 and zip.
+    # Only charsets of the web: a declaration readable as bytes is not in UTF-16, and Python's codecs include rot13.
     name = MEANT.get(codec.name, codec.name)
     return name if WEB.fullmatch(name) else ""

@@ -28,14 +28,10 @@ def is_link(picture: Picture) -> bool:
 
 @dataclass(frozen=True)
 class Link:
-    """A resolved image reference: a file of the source, embedded bytes, or a fault.
+    """A resolved image reference: a file of the source, embedded bytes, or a fault."""
 
-    ``paths`` are the candidate files of the source, best first. ``data`` holds embedded bytes. ``fault`` is set if
-    there is neither. ``url`` is absolute: a file's URI, a web address, or the shortened data: URI of embedded bytes.
-    """
-
-    url: str
-    paths: tuple[str, ...] = ()
+    url: str  # absolute: a file's URI, a web address, or the shortened data: URI of embedded bytes
+    paths: tuple[str, ...] = ()  # the candidate files of the source, best first
     data: bytes = b""
     fault: Fault | None = None
 
@@ -54,7 +50,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     if not reference.strip("#?"):
         return _refused(tree.uri(page), "missing", "the picture names no file")
     if scheme in REMOTE or parts.netloc:
-        return _remote(urljoin("http://x", reference) if not scheme else reference)
+        return _refused(reference if scheme else urljoin("http://x", reference), "missing", NOT_FETCHED)
     if scheme == "file" or len(scheme) == 1:
         return _refused(reference, "unsafe_path", "a file of the machine the page was written on is not read")
     if scheme:
@@ -64,10 +60,10 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     if not paths:
         return _refused(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
     if base_scheme in REMOTE:
-        # A saved page may still name its original site as base: use the files beside the page; all others would need a
-        # fetch.
+        # A saved page may still name its original site as base: use files beside it; all others would need a fetch.
         paths = [path for path in paths if tree.exists(path)]
-        return Link(tree.uri(paths[0]), tuple(paths)) if paths else _remote(urljoin(base, reference))
+        if not paths:
+            return _refused(urljoin(base, reference), "missing", NOT_FETCHED)
     return Link(tree.uri(paths[0]), tuple(paths))
 
 
@@ -80,9 +76,8 @@ def _folder(page: str, base: str) -> str:
 def _inside(folder: str, path: str, query: str) -> list[str]:
     """List the candidate paths of a reference, best first; return [] if the reference leaves the source.
 
-    The first candidate decodes percent signs, as a browser does. The others follow the habits of saved pages:
-    characters unchanged, the query as part of the file name, a backslash as a slash. An absolute path starts at the
-    source's root.
+    The first candidate decodes percent signs, as a browser does. The others follow the habits of saved pages: text
+    unchanged, the query in the file name, a backslash as a slash. An absolute path starts at the source's root.
     """
     readings = [path]
     if query:
@@ -104,11 +99,6 @@ def _relative(folder: str, path: str) -> str:
 def _outside(path: str) -> bool:
     """Return whether a normalised path leaves the source or holds a NUL character."""
     return path == ".." or path.startswith("../") or "\0" in path
-
-
-def _remote(url: str) -> Link:
-    """Build the Link of an image at a web address that is not fetched yet."""
-    return _refused(url, "missing", NOT_FETCHED)
 
 
 def _refused(url: str, reason: str, detail: str) -> Link:

@@ -24,8 +24,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from resiliparse.extract.html2text import extract_plain_text  # pyright: ignore[reportMissingModuleSource]
 
 WORDS = re.compile(r"\w+")
-# In blocks. Content that the library misses stands between blocks that it keeps; longer gaps are link lists and
-# adverts.
+# In blocks. Content that the library misses stands between blocks that it keeps; longer gaps are links and adverts.
 MAX_GAP = 10
 # In characters. A shorter page has no navigation whose removal would be worth the loss of a list.
 FEWEST_LETTERS = 500
@@ -39,13 +38,8 @@ MOST_DEPTHS = 2_000_000
 def is_main(root: Any, blocks: list[str], captions: list[bool], depths: int) -> list[bool]:
     """Decide for each text block whether it is main content; return all True if the content cannot be told apart.
 
-    A block is main content if half of its word triples occur in the library's text.
-
-    Args:
-        root: The page's lxml element.
-        blocks: The page's text blocks.
-        captions: Which blocks belong to a figure or a table's caption; these are always main content.
-        depths: The sum of the depths of all elements of the page.
+    A block is main content if half of its word triples occur in the library's text, or if it is among ``captions``, the
+    captions of figures and tables. ``root`` is the page's lxml element, ``depths`` the sum of its elements' depths.
     """
     letters = sum(len(block) for block in blocks)
     if letters < FEWEST_LETTERS or depths > MOST_DEPTHS:

@@ -70,14 +70,9 @@ def build_document(
     read_picture: Callable[[PictureReference, int], Picture],
     about: dict[str, object],
 ) -> Document:
-    """Build the document of a page.
+    """Build a page's document of the ``items`` in reading order, and of its own metadata, which ``about`` may replace.
 
-    Args:
-        uri: The page's URI.
-        page: The parsed page.
-        items: What `reading_order.items` lists.
-        read_picture: Reads the image of a reference at a position, which counts from 0.
-        about: Metadata beyond the page's own, which it replaces.
+    ``read_picture`` reads the image of a reference at a position, which counts from 0.
     """
     found: list[Picture | Text] = []
     position = 0

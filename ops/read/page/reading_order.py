@@ -53,8 +53,7 @@ def items(root: Any) -> list[Text | PictureReference]:
     """List the text blocks of the main content, and all images, in reading order.
 
     Text of scripts, navigation, site headers and footers, asides and form controls is dropped, then the text that
-    is_main rejects; the images inside are kept. A form that holds paragraphs or headings keeps its text, because some
-    servers wrap every page in a form.
+    is_main rejects; images are kept. A form with paragraphs or headings keeps its text: some servers wrap every page.
     """
     walk = _Walk()
     for event, element in etree.iterwalk(root, events=("start", "end")):
@@ -67,25 +66,18 @@ def items(root: Any) -> list[Text | PictureReference]:
 
 @dataclass
 class _Walk:
-    """The state of a walk over a page's elements.
+    """The state of a walk over a page's elements."""
 
-    ``found`` lists the items so far, in order. ``captions`` says of each text in ``found`` whether it is a caption.
-    ``words`` collects the text since the last block boundary, ``waiting`` the images to add at the end of the block.
-    ``last`` is the last image. ``silent``, ``captioned`` and ``inside`` count the open elements whose text is dropped,
-    that hold captions, and that are in CONTENT. ``depth`` is the current depth; ``depths`` is the sum of the depths of
-    all elements seen.
-    """
-
-    found: list[Text | PictureReference] = field(default_factory=list)
-    captions: list[bool] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-    waiting: list[PictureReference] = field(default_factory=list)
+    found: list[Text | PictureReference] = field(default_factory=list)  # the items so far, in order
+    captions: list[bool] = field(default_factory=list)  # whether each text in ``found`` is a caption
+    words: list[str] = field(default_factory=list)  # the text since the last block boundary
+    waiting: list[PictureReference] = field(default_factory=list)  # images to add at the end of the block
     last: PictureReference | None = None
-    silent: int = 0
-    captioned: int = 0
-    inside: int = 0
+    silent: int = 0  # open elements whose text is dropped
+    captioned: int = 0  # open elements that hold captions
+    inside: int = 0  # open elements that are in CONTENT
     depth: int = 0
-    depths: int = 0
+    depths: int = 0  # the sum of the depths of all elements seen
 
     def enter(self, element: Any) -> None:
         """Process an element's start tag."""

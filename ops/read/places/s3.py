@@ -204,19 +204,15 @@ def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
     for (uri, _, _), content in zip(wanted, found, strict=True):
         shorter = isinstance(content, OSError) and content.errno == EINVAL
         if isinstance(content, (FileNotFoundError, PermissionError)):
-            _bucket_is_there(uri)
+            # If the bucket can be listed, the object is lost, not the bucket or the credentials.
+            bucket, _, key = uri.removeprefix("s3://").partition("/")
+            try:
+                filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
+            except UNREACHABLE as error:
+                raise SourceError(cannot(uri, error)) from error
         elif isinstance(content, Exception) and not shorter:
             raise SourceError(cannot(uri, content)) from content
     return found
-
-
-def _bucket_is_there(uri: str) -> None:
-    """Raise SourceError unless the bucket can be listed: then an object is lost, not the bucket or the credentials."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    try:
-        filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
-    except UNREACHABLE as error:
-        raise SourceError(cannot(uri, error)) from error
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:

@@ -4,8 +4,7 @@ Transient failures are retried, and each response has a time limit. The usual pr
 address may be a signature: it is sent with requests, but is in no URI.
 
 fsspec's HTTPFile retries nothing, does not notice that a file changes while it is read, and shows the address's
-signature in its errors. tenacity would need 24 lines instead of 21, since Retry-After and the messages would still have
-to be written.
+signature in its errors. tenacity would save no line: Retry-After and the messages would still have to be written.
 """
 
 from __future__ import annotations
@@ -154,10 +153,9 @@ def brought(address: str) -> IO[bytes]:
 
 
 def state_of(address: str) -> RemoteFileState:
-    """Request the size and etag of a file. Raises SourceError if the address cannot be read.
+    """Request the size and etag of a file by a range of one byte: a signed address may allow only GET.
 
-    The request is for a range of one byte, because a signed address may allow only GET. It is sent each time the file
-    is opened.
+    The request is sent each time the file is opened. Raises SourceError if the address cannot be read.
     """
 
     def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> RemoteFileState:

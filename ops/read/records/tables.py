@@ -1,9 +1,8 @@
 """Read rows of Parquet, CSV, TSV and JSON lines one at a time, in bounded memory.
 
-A unit is a row group of Parquet, a byte range of JSON lines, or a whole CSV or compressed file. A CSV file is not
-divided, because a quoted field may hold line ends, so no byte position marks the start of a row; a compressed file can
-only be read from its start. A row's URI ends in ``#row=N``, for JSON lines in ``#byte=N``, the position in the
-decompressed file.
+A unit is a row group of Parquet, a byte range of JSON lines, or a whole CSV or compressed file: a quoted CSV field may
+hold line ends, so no byte position marks the start of a row. A row's URI ends in ``#row=N``, for JSON lines in
+``#byte=N``, the position in the decompressed file.
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ from pairmill.ops.read.records.text_rows import LINES, PARQUET, SEPARATED, Row, 
 SUFFIXES = PARQUET | LINES | frozenset(SEPARATED) | {"gz", "zip"}
 # One worker reads a range; a row belongs to the range in which it begins, and is read to its end.
 RANGE_BYTES = 64 * 2**20
-# Rows of a Parquet file in memory at once: with images in the rows (more rows are no faster), or without (1,024 would
-# save 0.5 µs a row).
+# Rows of Parquet in memory at once: with images (more rows are no faster), or without (1,024 would save 0.5 µs a row).
 ROWS_AT_ONCE, SMALL_ROWS_AT_ONCE = 4, 64
 # Target size in bytes of a batch, as far as it is known before reading; and the rows per batch of a row group larger
 # than that. A row may repeat its column's whole dictionary.
 BATCH_BYTES, FEW_ROWS = 128 * 2**20, 8
 # Limits in bytes on one row's texts, and on the whole row.
 ROW_TEXT, ROW_BYTES = 32 * 2**20, 256 * 2**20
-# The size that any row group may reach, beyond 100 times its compressed bytes: repeated texts take no space in a
-# Parquet file.
+# The size that any row group may reach, beyond 100 times its compressed bytes: repeated texts take no space in Parquet.
 ALWAYS_ALLOWED = 256 * 2**20
 # pyarrow raises these on damaged files, besides its own exceptions.
 BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError)
@@ -49,14 +46,13 @@ Build: TypeAlias = Callable[[Tree, str, str, dict[str, Any]], Document | Fault]
 
 
 class TableHeader(NamedTuple):
-    """The columns of a table: each column's kind by name, and the sizes of Parquet's row groups in bytes (else ()).
+    """The columns of a table by kind, and the sizes of Parquet's row groups.
 
-    The kinds are 'text', 'texts', 'binary', 'held' (a struct with bytes), 'helds' (a list of these), 'list' and
-    'other'.
+    The kinds are 'text', 'texts', 'binary', 'held' (a struct with bytes), 'helds' (a list of these), 'list', 'other'.
     """
 
     columns: dict[str, str]
-    groups: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()  # in bytes
 
 
 class RowBatch(NamedTuple):
@@ -244,8 +240,7 @@ def _dictionary_bytes(file: IO[bytes], chunk: Any) -> int:
     if chunk.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
         return 0
     file.seek(chunk.dictionary_page_offset)
-    # The header is in Thrift's compact protocol: field 1 is the page's type, field 2 its uncompressed size, both zigzag
-    # varints.
+    # Thrift's compact protocol: field 1 is the page's type, field 2 its uncompressed size, both zigzag varints.
     page = file.read(16)
     fields = []
     at = 0

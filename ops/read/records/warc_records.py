@@ -20,19 +20,15 @@ MAX_HEADER = 64 * 1024
 
 
 class Record(NamedTuple):
-    """A response or resource record: its address and date, its block's type, and the block's offset and size in bytes.
-
-    ``kind`` is 'http' for a response, else the record's own content type. ``digest`` is the payload's, prefixed with
-    the algorithm (usually 'sha1:…' in base 32).
-    """
+    """A response or resource record."""
 
     url: str
     date: str
-    kind: str
+    kind: str  # 'http' for a response, else the record's own content type
     id: str
-    offset: int
+    offset: int  # of its block, in bytes
     size: int
-    digest: str = ""
+    digest: str = ""  # the payload's, prefixed with the algorithm (usually 'sha1:…' in base 32)
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:

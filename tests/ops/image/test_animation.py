@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pairmill.ops.image.animation import is_animated
-from pairmill.ops.image.header import Header, inspect
+from pairmill.ops.image.header import Header, inspect, is_animated
 from tests.examples import examples
 from tests.worlds.pictures import encode, picture
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
-from pairmill.ops.read.document_metadata import MAX_TEXT, as_storable
+from pairmill.ops.read.document import MAX_TEXT, as_storable
 from tests.examples import examples
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))
