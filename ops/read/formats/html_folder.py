@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
@@ -49,10 +49,9 @@ class HtmlFolder:
             paths = [entry.path for entry in some]
             pages = tree.read_many(paths, page.MOST_BYTES) if has_pictures else [b""] * len(some)
             for entry, data in zip(some, pages, strict=True):
-                pictures = sorted(_shown(tree, entry.path, data, files)) if data else []
-                etags = [found.etag for path in pictures if (found := files.get(path))]
+                pictures = _shown(tree, entry.path, data, files) if data else {}
                 files.take(entry.path, *pictures)
-                etag = text_id(entry.etag, *etags) if pictures else entry.etag
+                etag = text_id(entry.etag, *pictures.values()) if pictures else entry.etag
                 yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
@@ -113,26 +112,25 @@ def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield some
 
 
-def _shown(tree: Tree, path: str, data: bytes | Fault, files: Container[str]) -> set[str]:
-    """Collect the source's files that a page shows: of each image, the one file that is used."""
+def _shown(tree: Tree, path: str, data: bytes | Fault, files: FileTable) -> dict[str, str]:
+    """Return the files of the source that a page shows, of each image the one that is used: etag by path, sorted."""
     parsed = data if isinstance(data, Fault) else page.parse(path, data)
     if isinstance(parsed, Fault):
-        return set()
+        return {}
     base = page.base(parsed.root)
     shown = (_chosen(tree, path, base, reference, files) for reference in references(parsed.root))
-    return {choice for choice in shown if choice}
+    return dict(sorted((entry.path, entry.etag) for entry in shown if entry))
 
 
-def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: Container[str]) -> str:
-    """Return the first of an image's candidate files that exists; '' if there is none or the bytes are embedded."""
+def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: FileTable) -> Entry | None:
+    """Return the first of an image's candidate files that exists; None if there is none or the bytes are embedded."""
     for source in reference.sources:
         link = resolve(tree, path, source, base)
         if link.data:
-            return ""
-        for candidate in link.paths:
-            if candidate in files:
-                return candidate
-    return ""
+            return None
+        if found := next(filter(None, map(files.get, link.paths)), None):
+            return found
+    return None
 
 
 class HtmlArchive:

@@ -89,14 +89,10 @@ class FileTable:
         found = self._db.execute(sql, (_bytes(path), FREE, self._turn)).fetchone()
         return Entry(path, *found) if found else None
 
-    def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self.get(path) is not None
-
     def is_free(self, path: str) -> bool:
         """Return whether the file at ``path`` is not taken."""
-        return bool(
-            self._db.execute("SELECT 1 FROM files WHERE path = ? AND turn = ?", (_bytes(path), FREE)).fetchone()
-        )
+        sql = "SELECT 1 FROM files WHERE path = ? AND turn = ?"
+        return self._db.execute(sql, (_bytes(path), FREE)).fetchone() is not None
 
     def count(self) -> int:
         """Count all files, free or taken."""
