@@ -38,6 +38,7 @@ T = TypeVar("T")
 Advanced = Annotated[T, Field(json_schema_extra={"advanced": True})]
 NONE = "none"  # a section or setting that is turned off, as users write it
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+ScoreName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 ScorerDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
 ImportedName = Annotated[str, Field(pattern=scores.IMPORTED_NAME)]
 
@@ -213,9 +214,8 @@ class Association(Settings):
         description="In the place of probes: the fewest probes that find this share of the exact top_k, measured on "
         "a sample of the lake's own pictures.",
     )
-    rank_by: Advanced[str | None] = Field(
+    rank_by: Advanced[ScoreName | None] = Field(
         None,
-        pattern=r"^[a-z][a-z0-9_]{0,62}$",
         description="A score of pairs, such as itm_score, by which a picture's retrieved sentences are ranked in the "
         "place of their cosines.",
     )

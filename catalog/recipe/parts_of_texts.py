@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairmill.catalog.recipe.parts import Advanced, Count, Name, Settings
+from pairmill.catalog.recipe.parts import Advanced, Count, Name, ScoreName, Settings
 
 USUAL_ENCODING = "jpeg-90"  # an image of 448 pixels takes about 50 kB; PNG takes 300 kB
 CHOSEN_BY = "caption_similarity"
@@ -81,9 +81,8 @@ class Captions(Settings):
         "best by CLIP or `by`, the earlier captioner's where two fit equally. mixture: of one captioner a picture, "
         "drawn by the picture and the seed; the others are not asked about it.",
     )
-    by: Advanced[str] = Field(
+    by: Advanced[ScoreName] = Field(
         CHOSEN_BY,
-        pattern=r"^[a-z][a-z0-9_]{0,62}$",
         description="For best: the score of a picture with its caption that is the highest, such as caption_itm_score.",
     )
 

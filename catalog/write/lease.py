@@ -162,6 +162,12 @@ _NEVER_QUERIED = "vector_index"
 def thin(lake: Lake) -> None:
     """Delete the column bounds of workers' files, except for PRUNED_BY, and all bounds of files of older snapshots.
 
+    DuckLake keeps the smallest and largest value of each column of each data file. For each column that a statement
+    compares with a constant, it reads these rows of all tables, 1.7 µs each on SQLite: 5,600 of them made 9 of the 12
+    CPU ms of a statement on a small table, and each night adds some. Few columns have values that differ from file to
+    file. For the others, a query without the row reads the same files. Rows of a file may be missing: files that are
+    older than a column have none for it either.
+
     Reads all bounds: 5 ms for 3,000, 2 s for 1M. The rows, the snapshots and the bounds of whole tables stay as they
     are. Safe at any time; the holder of the lease does it after commits.
     """

@@ -59,14 +59,8 @@ def remove_name(lake: Lake, dataset: str, version: int, name: str) -> None:
     lake.metadata.write(f"DELETE FROM {VERSION_NAMES} WHERE dataset = {quoted(dataset)} AND name = {quoted(name)}")
 
 
-# Tables with the rows of versions, by their columns of name and version; `datasets` last.
-_OF_VERSIONS = {
-    "pairs": ("dataset", "version"),
-    "decisions": ("dataset", "version"),
-    "funnel": ("dataset", "version"),
-    "dataset_captioners": ("dataset", "version"),
-    "datasets": ("name", "version"),
-}
+# Tables with the rows of versions; `datasets`, whose column of the dataset is `name`, last.
+_OF_VERSIONS = ("pairs", "decisions", "funnel", "dataset_captioners", "datasets")
 
 
 def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
@@ -82,8 +76,8 @@ def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
             (name, version),
         )
         found = {}
-        for table, (of_name, of_version) in _OF_VERSIONS.items():
-            where = f"{of_name} = ? AND {of_version} = ?"
+        for table in _OF_VERSIONS:
+            where = f"{'name' if table == 'datasets' else 'dataset'} = ? AND version = ?"
             found[table] = lake.query(f"SELECT count(*) FROM {table} WHERE {where}", (name, version))[0][0]
             if found[table]:
                 lake.execute(f"DELETE FROM {table} WHERE {where}", (name, version))
