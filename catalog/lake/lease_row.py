@@ -90,11 +90,8 @@ def hold(
     Detecting that a holder on another machine is alive takes up to BEAT_SECONDS; a dead holder there is replaced after
     EXPIRY_SECONDS.
 
-    Yields:
-        The lease's token, and whether a dead holder's lease was taken over.
-
-    Raises:
-        LeaseHeld: Another live process still holds the lease after ``wait_seconds``.
+    Yields the lease's token, and whether a dead holder's lease was taken over. Raises LeaseHeld if another live process
+    still holds the lease after ``wait_seconds``.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
     stop = threading.Event()
@@ -143,14 +140,7 @@ def show_waiting(metadata: Metadata, token: str, text: str) -> None:
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
-    """Wait for the lease, at most ``wait_seconds`` while its holder is alive.
-
-    Returns:
-        The token, and whether a dead holder's lease was taken over.
-
-    Raises:
-        LeaseHeld: A live process still holds the lease.
-    """
+    """Wait for the lease, at most ``wait_seconds`` while its holder is alive; return and raise as `hold` does."""
     deadline = time.monotonic() + wait_seconds
     watch = LeaseObserver()
     while True:

@@ -55,9 +55,8 @@ def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) 
     Works by SQL in one transaction. Of 30M rows the file's keys and values stand in a temporary table, which DuckDB
     spills.
 
-    Raises:
-        PairmillError: The file, a column or a value is not fit, two values name one picture, or the name is taken.
-        LeaseLost: Another process took the lease over.
+    Raises LeaseLost, and PairmillError if the file, a column or a value is not fit, two values name one picture, or the
+    name is taken.
     """
     lake, score = writer.lake, _declaration(name)
     _read(lake, file, key, column)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # SQL: a text as the line before the notes of a run's row.
 _BEFORE_NOTES = "concat_ws(chr(10), nullif(?, ''), nullif(detail, ''))"
 _NOTE = "note: "
+_RUNS = "SELECT run_id, flow, recipe, state, started_at, finished_at, detail FROM runs"
 
 
 @dataclass(frozen=True)
@@ -94,16 +95,13 @@ def add_note(lake: Lake, run_id: str, text: str) -> None:
 
 def noted(lake: Lake, until: datetime) -> list[Run]:
     """Return the runs with notes that began before ``until``, oldest first."""
-    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
-    sql = f"SELECT {columns} FROM runs WHERE detail LIKE '%{_NOTE}%' AND started_at <= ? ORDER BY started_at"
+    sql = f"{_RUNS} WHERE detail LIKE '%{_NOTE}%' AND started_at <= ? ORDER BY started_at"
     return [run for run in (Run(*row) for row in lake.query(sql, (until,))) if run.notes]
 
 
 def latest(lake: Lake, n: int) -> list[Run]:
     """Return the last ``n`` runs, newest first."""
-    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
-    sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {n}"
-    return [Run(*row) for row in lake.query(sql)]
+    return [Run(*row) for row in lake.query(f"{_RUNS} ORDER BY started_at DESC LIMIT {n}")]
 
 
 def latest_recipe(lake: Lake) -> "Recipe":
