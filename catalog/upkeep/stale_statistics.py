@@ -44,7 +44,7 @@ def refresh_statistics(writer: Writer) -> None:
     """Recompute the bounds of text columns from those of their files; give columns of numbers their type's widest.
 
     A text column gets LEAST and MOST if its files do not tell: in tables that may have rows in the metadata database,
-    and where `file_bounds` has deleted what they told. In such tables known bounds of numbers stay: one of them is the
+    and where `thin` has deleted what they told. In such tables known bounds of numbers stay: one of them is the
     schema version. Call this last: a connection of DuckLake keeps the bounds that it has read. Raises LeaseLost.
     """
     metadata = writer.lake.metadata

@@ -1,4 +1,4 @@
-"""Create the SQL macros of `macros.py` and the view `sentence_decisions` for a user's statement that names them."""
+"""Create the SQL macros of `comments.py` and the view `sentence_decisions` for a user's statement that names them."""
 
 import re
 from collections.abc import Callable
