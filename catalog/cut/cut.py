@@ -8,7 +8,6 @@ same dataset as full generation. Images past a full cluster are dropped by ``bal
 The result is in temporary views of this connection:
 
 - ``cut_fates(n, dropped_by)``: all images by number, for counts;
-
 - ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``cluster`` is set for
   those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``), for kept
   images too, so that explaining one image needs no ranking of a whole cluster. ``failed`` has a bit for each early rule

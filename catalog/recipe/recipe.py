@@ -115,15 +115,10 @@ class Recipe(Settings):
         return bool(self.captioners) and not self.embedding_sections
 
     @model_validator(mode="after")
-    def _candidates_have_numbers(self) -> Self:
-        """Refuse a rule on candidates whose threshold is calibrated."""
+    def _can_be_applied(self) -> Self:
+        """Refuse a calibrated rule on candidates, and `captions` that cannot choose among the captioners."""
         if calibrated := [rule.name for rule in self.candidates if rule.calibrate is not None]:
             raise ValueError(f"rule '{calibrated[0]}': a rule on candidates cannot be calibrated; write a number")
-        return self
-
-    @model_validator(mode="after")
-    def _can_choose(self) -> Self:
-        """Refuse `captions` that cannot choose among the captioners."""
         choose = self.captions.choose
         if choose != "first" and len(self.captioners) < 2:
             raise ValueError(
