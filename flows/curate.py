@@ -17,10 +17,8 @@ from pairmill.tasks.measure.score_pairs import score_pairs
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.publish import Published, publish
 from pairmill.tasks.relate.associate import associate
-from pairmill.tasks.relate.balance import cluster_survivors
-from pairmill.tasks.relate.cluster import cluster
-from pairmill.tasks.relate.duplicates import group_duplicates
-from pairmill.tasks.relate.sentence_duplicates import group_sentences
+from pairmill.tasks.relate.cluster import cluster, cluster_survivors
+from pairmill.tasks.relate.duplicates import group_duplicates, group_sentences
 from pairmill.tasks.run.session import Session
 
 RunStep = Callable[[Callable[[Session], Any], Session], Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -49,6 +50,15 @@ class BanList:
     urls: frozenset[str] = frozenset()  # whole addresses
     addresses: Banned = field(default_factory=Banned)  # hosts and beginnings of addresses
     hashes: tuple[int, ...] = ()  # perceptual hashes (uint64), which ban up to NEAR_BITS of Hamming distance
+
+    @staticmethod
+    def of_entries(entries: Mapping[str, Collection[str]], hosts: Collection[str] = ()) -> BanList:
+        """Make a ban list of a lake's ``entries`` by kind, and of more ``hosts`` or beginnings of addresses."""
+        urls = frozenset(each for each in entries["address"] if "/" in each and not each.endswith("/"))
+        addresses = Banned((*hosts, *(each for each in entries["address"] if each not in urls)))
+        hashes = tuple(sorted(map(int, entries["phash"])))
+        whole = urls | frozenset(entries["uri"])
+        return BanList(frozenset(entries["picture"]), frozenset(entries["document"]), whole, addresses, hashes)
 
     def of_document(self, document_id: str, uri: str) -> Fault | None:
         """Return a Fault for a banned document."""

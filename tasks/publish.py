@@ -12,8 +12,7 @@ from pairmill.tasks.run_advice import advise
 
 def publish(session: Session) -> Published:
     """Write the dataset's next version; if the newest version is equal, return that."""
-    calibrate(session, "image", Stage.CAPTION)
-    calibrate(session, "sentence", Stage.CAPTION)
+    calibrate(session, Stage.CAPTION)
     # The waves ended with the same cut, unless a rule's threshold is still unset.
     if session.cut != session.plan:
         cut(session.lake, session.plan)

@@ -118,8 +118,16 @@ def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "")
 
 
 def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name: str) -> Plan:
-    """Return the plan of the changed recipe with the version's scorers and the lake's frozen thresholds."""
-    _refuse_others(dataset, changes)
+    """Return the plan of the changed recipe with the version's scorers and the lake's frozen thresholds.
+
+    Raises BadRecipe for a key that is none of OF_THE_CUT.
+    """
+    for key in changes:
+        if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in OF_THE_CUT):
+            raise BadRecipe(
+                f"'{key}' is no setting of the cut ({', '.join(OF_THE_CUT)}); change it in a run: "
+                f"pairmill run {dataset.name} --set {key}=…"
+            )
     before = cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
     refuse_other_scorers(recipe, stored_scorers(lake, dataset))
@@ -135,16 +143,6 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
                 raise _needs_a_run(dataset.name, f"the threshold of rule '{check.name}' is not measured yet")
             plan = plan.with_threshold(kind, check.name, found.threshold)
     return plan
-
-
-def _refuse_others(dataset: Dataset, changes: Mapping[str, Any]) -> None:
-    """Raise BadRecipe for a key that is none of OF_THE_CUT."""
-    for key in changes:
-        if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in OF_THE_CUT):
-            raise BadRecipe(
-                f"'{key}' is no setting of the cut ({', '.join(OF_THE_CUT)}); change it in a run: "
-                f"pairmill run {dataset.name} --set {key}=…"
-            )
 
 
 def _needs_a_run(name: str, what: str) -> BadRecipe:

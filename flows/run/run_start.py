@@ -158,7 +158,7 @@ def _metrics(session: Session, flow: str, address: str) -> AbstractContextManage
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
     """Return which of the small shipped models a flow uses."""
     plan, known = checked
-    return () if flow in WITHOUT_MODELS else identity.demo_weights(plan.recipe, plan.recipe.captioners, known)
+    return () if flow in WITHOUT_MODELS else identity.demo_weights(plan.recipe, known)
 
 
 def _specs_loaded(plan: Plan, flow: str) -> list[str]:

@@ -18,7 +18,7 @@ from pairmill.ops.read.source import SourceError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.waves import WAVE, cost, next_wave
 from pairmill.tasks.publish import publish
-from pairmill.tasks.relate.balance import cluster_survivors
+from pairmill.tasks.relate.cluster import cluster_survivors
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session

@@ -70,8 +70,7 @@ def beside_thresholds(session: Session) -> BesideThresholds:
     A rule on generated texts has no value yet, so it is left out. The page is a file among the lake's reports, which a
     takedown removes.
     """
-    calibrate(session, "image", Stage.CAPTION)
-    calibrate(session, "sentence", Stage.CAPTION)
+    calibrate(session, Stage.CAPTION)
     lake, plan = session.lake, without_unset_thresholds(session.plan)
     cut(lake, plan)
     own = {rule.name: rule.predicate for rule in plan.recipe.images}

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.pending import contents, fetches
+from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts import Fetch
 from pairmill.catalog.terms.controls import printable
@@ -20,7 +21,6 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.image.header import Header, inspect, read_exif
-from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import quarantine
 from pairmill.tasks.run.session import Session
@@ -37,32 +37,16 @@ def fetch(session: Session) -> None:
     addresses that have no row.
     """
     n = fetches.count_unfetched(session.lake)
+
+    def fetch_all() -> None:
+        while items := fetches.unfetched(session.lake):
+            _work(session, items)
+
     if session.recipe.fetch is not None:
-        session.compute("fetch", n, lambda: _fetch_all(session), -(-n // fetches.PORTION))
-        session.follow(lambda: join_fetched(session))
+        session.compute("fetch", n, fetch_all, -(-n // fetches.PORTION))
+        session.follow(lambda: _join_fetched(session))
     elif n:
         session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
-
-
-def _fetch_all(session: Session) -> None:
-    """Fetch round after round until every address has a row."""
-    while items := fetches.unfetched(session.lake):
-        _work(session, items)
-
-
-def _work(session: Session, items: Sequence[WorkItem]) -> None:
-    """Fetch the addresses of these items."""
-    workers = most_workers(session, len(items))
-    session.work("fetch", items, fetch_job(session, workers), workers)
-
-
-def most_workers(session: Session, n_items: int) -> int:
-    """Return the number of workers that share a fetch's limits: each needs at least one connection per host.
-
-    A worker makes a thousand requests a second, so a few are enough for a fetch from many hosts.
-    """
-    settings = _settings(session)
-    return max(1, min(n_items, cpu_workers(session.placement), settings.per_host, settings.connections))
 
 
 def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
@@ -73,42 +57,37 @@ def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
     items = fetches.failed(session.lake, reason, most_times)
     if items:
         _work(session, items)
-        join_fetched(session)
+        _join_fetched(session)
     return sum(len(item.keys) for item in items)
 
 
-def _settings(session: Session) -> Fetch:
-    """Return the recipe's fetch settings, the defaults if it has none: a retry then fetches nevertheless."""
-    return session.recipe.fetch or Fetch.model_validate({})
-
-
-def join_fetched(session: Session) -> None:
+def _join_fetched(session: Session) -> None:
     """Add rows to ``images`` for the occurrences of fetched images."""
     if fetches.join(session.lake, lambda: session.begin("join fetched pictures").commit):
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 
-def fetch_job(session: Session, workers: int) -> "FetchPictures":
-    """Make the fetch job of one of ``workers`` workers, with its share of the connection limits.
+def _work(session: Session, items: Sequence[WorkItem]) -> None:
+    """Fetch the addresses of these items, each worker with its share of the recipe's limits (or of the defaults).
 
-    The recipe's limits hold for the whole run. `most_workers` is the most workers that can share them.
+    Each worker needs at least one connection per host. It makes a thousand requests a second, so a few workers are
+    enough for a fetch from many hosts.
     """
     from pairmill.ops.fetch.fetcher import Fetcher  # aiohttp, 0.2 CPU s: most runs fetch nothing
 
-    settings, ingest = _settings(session), session.recipe.ingest
-    return FetchPictures(
-        Fetcher(
-            connections=settings.connections // workers,
-            per_host=settings.per_host // workers,
-            seconds=settings.seconds,
-            retries=settings.retries,
-            max_bytes=ingest.max_bytes,
-            reach=AllowedAddresses(session.allow_addresses),
-            banned=ban_list(session.lake, tuple(settings.banned)).addresses,
-        ),
-        ingest.max_pixels,
-        ban_list(session.lake),
+    settings, ingest = session.recipe.fetch or Fetch.model_validate({}), session.recipe.ingest
+    most = min(len(items), cpu_workers(session.placement), settings.per_host, settings.connections)
+    workers, banned = max(1, most), bans(session.lake)
+    fetcher = Fetcher(
+        connections=settings.connections // workers,
+        per_host=settings.per_host // workers,
+        seconds=settings.seconds,
+        retries=settings.retries,
+        max_bytes=ingest.max_bytes,
+        reach=AllowedAddresses(session.allow_addresses),
+        banned=BanList.of_entries(banned, settings.banned).addresses,
     )
+    session.work("fetch", items, FetchPictures(fetcher, ingest.max_pixels, BanList.of_entries(banned)), workers)
 
 
 @dataclass(frozen=True)
@@ -130,13 +109,20 @@ class FetchPictures:
         refused = {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
         asked = iter(self.fetcher([url for url in item.keys if url not in refused]))
         answers = [FetchResult(url, refused[url]) if url in refused else next(asked) for url in item.keys]
-        fetches = [self._row(answer) for answer in answers]
-        payloads = {
-            row["sha256"]: _payload(row, answer.data)
-            for row, answer in zip(fetches, answers, strict=True)
-            if row["sha256"]
-        }
-        return _parts(item, fetches, list(payloads.values()))
+        rows = [self._row(answer) for answer in answers]
+        parts = [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
+        payloads = {}
+        for row, answer in zip(rows, answers, strict=True):
+            if sha256 := row["sha256"]:
+                at = {"uri": row["url"], "offset": 0, "length": len(answer.data)}
+                payloads[sha256] = {"sha256": sha256, "bytes": answer.data} | at
+        if payloads:
+            parts.append(Part("payloads", pa.Table.from_pylist(list(payloads.values()))))
+        if faults := [Fault(row["url"], row["reason"], row["detail"]) for row in rows if row["reason"]]:
+            source = dict(zip(item.keys, item.inputs["sources"], strict=True))
+            urls = [fault.item for fault in faults]
+            parts.append(Part("quarantine", quarantine(urls, [source[url] for url in urls], "fetch", faults)))
+        return parts
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows for addresses whose response kills their worker: they count as requested."""
@@ -183,21 +169,3 @@ def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, 
     found = {"width": header.width, "height": header.height, "format": header.format, "animated": header.animated}
     about = json.dumps(read_exif(answer.data), ensure_ascii=False)
     return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": ""}
-
-
-def _payload(row: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """Make the ``payloads`` row of a fetched image."""
-    return {"sha256": row["sha256"], "bytes": data, "uri": row["url"], "offset": 0, "length": len(data)}
-
-
-def _parts(item: WorkItem, fetches: list[dict[str, Any]], payloads: list[dict[str, Any]]) -> list[Part]:
-    """Make the parts of an item: fetches, payloads, and quarantine rows of the failures."""
-    parts = [Part("fetches", pa.Table.from_pylist(fetches, _schema()))]
-    if payloads:
-        parts.append(Part("payloads", pa.Table.from_pylist(payloads)))
-    faults = [Fault(row["url"], row["reason"], row["detail"]) for row in fetches if row["reason"]]
-    if faults:
-        source = dict(zip(item.keys, item.inputs["sources"], strict=True))
-        urls = [fault.item for fault in faults]
-        parts.append(Part("quarantine", quarantine(urls, [source[url] for url in urls], "fetch", faults)))
-    return parts

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import contents, quarantine
+from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
@@ -34,9 +35,7 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import Place
 from pairmill.ops.read.source import Source, listed_as, open_source, row_of
 from pairmill.ops.text.split import SentenceSplitter, normalise
-from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.collect.listing import listed
-from pairmill.tasks.collect.remember_places import remember
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.session import Session
@@ -72,7 +71,7 @@ def ingest(session: Session) -> int:
             session.note(
                 f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
             )
-        job = IngestUnits(source, ingest_settings(session))
+        job = IngestUnits(source, settings_for(session.lake, session.recipe))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
         if gone := contents.vanished(session.lake, source.uri):
@@ -87,18 +86,23 @@ def ingest(session: Session) -> int:
         )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
-    session.follow(lambda: _index_new(session, shards))
+    session.follow(lambda: contents.index(session.lake, lambda: session.begin("index contents").commit))
+    if shards and session.recipe.ingest.payload == "reference":
+        session.follow(lambda: remember(session, contents.referenced_by_run(session.writer.run_id)))
     return shards
 
 
-def _index_new(session: Session, shards: int) -> None:
-    """Assign home shards to new images and sentences.
+def remember(session: Session, among: str) -> None:
+    """Copy other shards' places of images into their home shards, whose workers read no other shard.
 
-    In a lake that refers to its sources, also store the other places of the new images.
+    If a source that the lake refers to moves a file, another may still have it. ``among`` is a SQL condition of
+    `catalog/pending/contents.py`. A place takes a row of 150 bytes, plus the image's bytes only where the lake has a
+    copy.
     """
-    contents.index(session.lake, lambda: session.begin("index contents").commit)
-    if shards and session.recipe.ingest.payload == "reference":
-        remember(session, contents.referenced_by_run(session.writer.run_id))
+    for home, rows in contents.locations_elsewhere(session.lake, among):
+        at = zip(*(rows[name].to_pylist() for name in ("sha256", "uri", "offset")), strict=True)
+        item = WorkItem(home, tuple(f"{sha256} {uri} {offset}" for sha256, uri, offset in at), tables=("payloads",))
+        session.store("remember places", item, [Part("payloads", rows)])
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
@@ -113,7 +117,13 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
     portions = new_portions(sizes, new, most, most_bytes)
     for some in _rounds(portions):
         rows = contents.listed_rows(session.lake, np.concatenate([np.arange(0), *some]))
-        yield [_new_item(list(islice(rows, len(portion))), source) for portion in some]
+        items = []
+        for shard in (list(islice(rows, len(portion))) for portion in some):
+            # A unit that was read before may be back in an earlier state: its partitions need names of their own.
+            before = max(commit for _, commit in shard)
+            names = source.uri, *([str(before)] if before else [])
+            items.append(shard_item([listed_as(row) for row, _ in shard], *names))
+        yield items
 
 
 def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
@@ -125,13 +135,6 @@ def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
             some = []
         some.append(portion)
     yield some
-
-
-def _new_item(rows: Sequence[tuple[contents.Row, int]], source: Source) -> WorkItem:
-    """Make the work item of one shard of new or changed units."""
-    # A unit that was read before may be back in an earlier state: its partitions need names of their own.
-    before = max(commit for _, commit in rows)
-    return shard_item([listed_as(row) for row, _ in rows], source.uri, *([str(before)] if before else []))
 
 
 def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int = SHARD_BYTES) -> Iterator[np.ndarray]:
@@ -185,30 +188,19 @@ def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
     return WorkItem(text_id(*names, *keys), keys, inputs={"units": list(listed)})
 
 
-def ingest_settings(session: Session) -> "IngestSettings":
-    """Collect the ingest settings of the session's recipe and the lake's ban list."""
-    return settings_for(session.lake, session.recipe)
-
-
 def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
     """Collect the ingest settings of a recipe and the lake's ban list."""
     settings = recipe.ingest
     splitter = SentenceSplitter(settings.language, settings.case == "lower")
-    readers = reader_names(settings)
-    return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, ban_list(lake), readers)
+    readers, banned = reader_names(settings), BanList.of_entries(bans(lake))
+    return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, banned, readers)
 
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """Settings of an ingest.
+    """Settings of an ingest: limits of an image, the readers' names by format (`reader_names`), and what is banned.
 
-    Attributes:
-        max_pixels: The most pixels of an image.
-        max_bytes: The most bytes of an image.
-        splitter: Splits texts into sentences.
-        payload: 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
-        banned: What must not enter the lake.
-        readers: Reader names by format (`reader_names`).
+    A ``payload`` of 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
     """
 
     max_pixels: int
@@ -245,12 +237,12 @@ class IngestUnits:
             before = retries.made()
             seconds = row_reports.unit_seconds(row["size"])
             row_reports.begin(key, seconds)
-            read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
+            uri, read = (unit.item, [unit]) if isinstance(unit, Fault) else (unit.uri, self.source.read(unit))
             for found in read:
                 if isinstance(found, Fault):
-                    shard.fault(found, _uri(unit))
+                    shard.fault(found, uri)
                 else:
-                    yield from shard.add(found, _uri(unit), row["reader"])
+                    yield from shard.add(found, uri, row["reader"])
                 del found  # its images are in the rows now; keeping it would keep their bytes
                 yield from shard.parts(PART_BYTES)
                 row_reports.go_on(key, seconds)
@@ -265,21 +257,13 @@ class IngestUnits:
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
         """Make the ``inputs`` row of each unit."""
         listed = (key.rsplit("\x1e", 2) for key in item.keys)  # from the right: a file name may contain the separator
-        readers = [_reader(unit, self.settings.readers) for unit in item.inputs["units"]]
+        readers = [
+            "" if isinstance(unit, Fault) else self.settings.readers[unit.format] for unit in item.inputs["units"]
+        ]
         return [
             {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
             for (uri, size, etag), reader in zip(listed, readers, strict=True)
         ]
-
-
-def _uri(unit: Unit | Fault) -> str:
-    """Return the unit's address, also of one that could not be listed."""
-    return unit.item if isinstance(unit, Fault) else unit.uri
-
-
-def _reader(unit: Unit | Fault, names: Mapping[str, str]) -> str:
-    """Return the name of the unit's reader, '' for one that could not be listed."""
-    return "" if isinstance(unit, Fault) else names[unit.format]
 
 
 def _digest(picture: Picture) -> str:
@@ -351,22 +335,14 @@ class _ShardRows:
         if banned := self.settings.banned.of_document(document_id, document.uri):
             self.fault(banned, unit)
             return
-        self._hold(
-            "documents",
-            {
-                "document_id": document_id,
-                "source": self.source,
-                "uri": document.uri,
-                "title": document.title,
-                "metadata": without_users(printable_json(metadata)),
-                "unit": unit,
-            },
-        )
+        about = {"title": document.title, "metadata": without_users(printable_json(metadata)), "unit": unit}
+        self._hold("documents", {"document_id": document_id, "source": self.source, "uri": document.uri} | about)
         for (place, picture), digest in zip(pictures.items(), digests, strict=True):
             if banned := self.settings.banned.of_address(picture.url):
                 self.fault(banned, unit)
             elif is_link(picture):
-                self._add_link(picture, document_id, place)
+                where = {"document_id": document_id, "position": picture.position, "reading_order": place}
+                self._hold("links", {"url": picture.url, "alt_text": picture.alt_text, "source": self.source} | where)
             else:
                 self._add_picture(picture, digest, document_id, unit, place)
         splitter = self.settings.splitter
@@ -374,48 +350,35 @@ class _ShardRows:
         case = ["lower case"] if splitter.is_lower else []
         sentences = ((place, sentence) for place, text in paragraphs.items() for sentence in splitter(text))
         for position, (place, sentence) in enumerate(sentences):
-            self._hold(
-                "sentences",
-                {
-                    "sentence_id": text_id(document_id, str(position), sentence),
-                    "document_id": document_id,
-                    "position": position,
-                    "text": sentence,
-                    "content": text_id(normalise(sentence), *case),
-                    "reading_order": place,
-                },
-            )
+            sentence_id, content = text_id(document_id, str(position), sentence), text_id(normalise(sentence), *case)
+            where = {"document_id": document_id, "position": position, "reading_order": place}
+            self._hold("sentences", {"sentence_id": sentence_id, "text": sentence, "content": content} | where)
             if self._held["sentences"] > PART_BYTES:
                 yield from self.parts(PART_BYTES)
 
-    def _add_link(self, picture: Picture, document_id: str, place: int) -> None:
-        """Add an image that is only named by a web address."""
-        where = {"document_id": document_id, "position": picture.position, "reading_order": place}
-        self._hold("links", {"url": picture.url, "alt_text": picture.alt_text, "source": self.source} | where)
-
     def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str, place: int) -> None:
         """Add an image and its bytes, or a quarantine row if its header cannot be used."""
-        header = picture.fault or self._inspect(picture.data, digest)
+        limits = self.settings
+        header = picture.fault or limits.banned.of_picture(picture.data, digest)
+        header = header or inspect(picture.data, limits.max_pixels, limits.max_bytes)
         if isinstance(header, Fault):
             self.fault(header.about(picture.url), unit)
             return
-        self._hold(
-            "images",
-            {
-                "image_id": text_id(document_id, str(picture.position), digest),
-                "document_id": document_id,
-                "position": picture.position,
-                "url": picture.url,
-                "alt_text": picture.alt_text,
-                "sha256": digest,
-                "width": header.width,
-                "height": header.height,
-                "format": header.format,
-                "animated": header.animated,
-                "n_bytes": len(picture.data),
-                "reading_order": place,
-            },
-        )
+        row = {
+            "image_id": text_id(document_id, str(picture.position), digest),
+            "document_id": document_id,
+            "position": picture.position,
+            "url": picture.url,
+            "alt_text": picture.alt_text,
+            "sha256": digest,
+            "width": header.width,
+            "height": header.height,
+            "format": header.format,
+            "animated": header.animated,
+            "n_bytes": len(picture.data),
+            "reading_order": place,
+        }
+        self._hold("images", row)
         stored_at = picture.place if self.settings.payload == "reference" else None
         if (digest, stored_at) not in self._kept:
             self._kept.add((digest, stored_at))
@@ -423,8 +386,3 @@ class _ShardRows:
             if stored_at is not None:
                 where = {"bytes": None, "uri": stored_at.uri, "offset": stored_at.offset}
             self._hold("payloads", where | {"sha256": digest, "length": len(picture.data)})
-
-    def _inspect(self, data: bytes, digest: str):
-        """Read the image's header; return a Fault for a banned or unusable image."""
-        usable = inspect(data, self.settings.max_pixels, self.settings.max_bytes)
-        return self.settings.banned.of_picture(data, digest) or usable

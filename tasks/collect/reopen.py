@@ -7,9 +7,8 @@ from pairmill.catalog.pending.quarantine import Units
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import open_source, row_of
 from pairmill.tasks.collect.fetch import fetch_again
-from pairmill.tasks.collect.ingest import SHARD_BYTES, IngestUnits, cut_portions, ingest_settings, shard_item
+from pairmill.tasks.collect.ingest import SHARD_BYTES, IngestUnits, cut_portions, remember, settings_for, shard_item
 from pairmill.tasks.collect.listing import listed
-from pairmill.tasks.collect.remember_places import remember
 from pairmill.tasks.run.session import Session
 
 
@@ -43,6 +42,6 @@ def _read_again(session: Session, units: Units) -> int:
     sizes = np.array([row_of(each)[1] for each in found], np.int64)
     portions = cut_portions(sizes, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
     items = [shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
-    session.work("ingest", items, IngestUnits(source, ingest_settings(session)))
+    session.work("ingest", items, IngestUnits(source, settings_for(session.lake, session.recipe)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return len(found)

@@ -7,27 +7,17 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pairmill.catalog.pending.answer_cache import (
-    captions_by_other_pictures,
-    same_request_scorers,
-    with_cached_captions,
-)
+from pairmill.catalog.pending.answer_cache import captions_by_other_pictures, same_request_scorers, with_cached_captions
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.queries.captioned import by_status
-from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
-from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
-from pairmill.tasks.generate.answers import ImageQueries, empty_answers, generated_columns, shown
 from pairmill.tasks.generate.endpoints import generate_in_rounds
-from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob
-from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
-from pairmill.tasks.measure.score_pairs import score_generated
-from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob, Queries, generated_columns, shown
+from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
 from pairmill.tasks.run.place.identity import caption_scorer, captioning
 from pairmill.tasks.run.session import Session
 
@@ -36,28 +26,24 @@ FIRST_ITEM = 25  # eight workers caption the first images at once
 
 
 def select_captions(session: Session) -> None:
-    """Make the plan read only captions and similarities of the recipe's captioners."""
+    """Make the plan read only captions and similarities of the recipe's captioners.
+
+    Notes captions that do not count because their pictures were shown by other settings.
+    """
     for place, captioner in enumerate(session.recipe.captioners):
         scorer = caption_scorer(session.recipe, captioner)
         session.use(session.plan.of_captioner("captions", place), scorer)
-        note_other_pictures(session, captioner, scorer)
+        if found := captions_by_other_pictures(session.lake, scorer):
+            processor = json.dumps(found.processor).replace('"', "")
+            session.note(
+                f"captioner '{captioner.name}': {found.n:,} pictures have captions of this model by other picture "
+                "settings, which do not count; those among them that the recipe keeps are captioned again (one caption "
+                f"took {found.seconds:.2g} s). To use them: --set 'captioners.{captioner.name}.processor={processor}'",
+                once=True,
+            )
     for place in _compared(session.plan):
         scorer = text_similarity_scorer(session.plan.alone(place), CAPTION_SIMILARITY)
         session.use(session.plan.of_captioner("caption_similarity", place), scorer)
-
-
-def note_other_pictures(session: Session, captioner: Captioner, scorer: Scorer) -> None:
-    """Note captions that do not count because their pictures were shown by other settings, and how to use them."""
-    found = captions_by_other_pictures(session.lake, scorer)
-    if found is None:
-        return
-    processor = json.dumps(found.processor).replace('"', "")
-    session.note(
-        f"captioner '{captioner.name}': {found.n:,} pictures have captions of this model by other picture settings, "
-        "which do not count; those among them that the recipe keeps are captioned again (one caption took "
-        f"{found.seconds:.2g} s). To use them: --set 'captioners.{captioner.name}.processor={processor}'",
-        once=True,
-    )
 
 
 def first_lacking(session: Session) -> int:
@@ -94,17 +80,12 @@ def _run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkIte
     captioner = session.recipe.captioners[place]
     scorer = caption_scorer(session.recipe, captioner)
 
-    def job(model: Answering) -> "CaptionPictures":
-        return caption_job(session.recipe, captioner, model, scorer.digest)
+    def job(model: Answering) -> CaptionPictures:
+        ask = Queries(model, shown(session.recipe, captioner.side), captioner.max_tokens, captioner.prompt)
+        return CaptionPictures(ask, captioner.prompt, scorer.digest, captioner.model, name=captioner.name)
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
-    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job, most)
-
-
-def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
-    """Make the job of a captioner with this model."""
-    ask = ImageQueries(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
-    return CaptionPictures(ask, captioner.prompt, digest, captioner.model, name=captioner.name)
+    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), job, most)
 
 
 @dataclass(frozen=True)
@@ -134,9 +115,3 @@ class CaptionPictures(GenerativeJob):
             **generated_columns(list(found.values()), "text", "status", (self.prompt,)),
         }
         return pa.table(rows)
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows with empty captions for images that kill their worker."""
-        n = len(item.keys)
-        same = {"captioner": [self.name] * n, "prompt": [self.prompt] * n}
-        return empty_answers("captions", item, "text", "status", self.scorer, **same)

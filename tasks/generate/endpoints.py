@@ -1,6 +1,7 @@
 """Query generative models in rounds of work; verify that endpoints still serve the same model."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 
@@ -22,53 +23,34 @@ def generate_in_rounds(
     step: str,
     rounds: Iterable[Sequence[WorkItem]],
     model: Answering,
-    name: str,
     job_of: Callable[[Answering], GenerativeJob],
     most: int = ITEM_ROWS,
 ) -> None:
-    """Run a generative model's job over each round; rewrite cached answers without the model.
+    """Run the job of a generative model over each round, ``most`` images an item; rewrite cached answers without it.
 
-    A model behind endpoints is probed with fixed images before and after, and now and then by the workers.
-
-    Args:
-        session: The run.
-        step: The step's name.
-        rounds: Rounds of work items.
-        model: The model.
-        name: The recipe's name of the model.
-        job_of: Makes the job for a model.
-        most: The largest number of images in a work item.
-
-    Raises:
-        ModelError: No endpoint answers, or one serves another model than before. Finished work is committed.
+    A model behind endpoints is probed with fixed images before and after, and now and then by the workers. Raises
+    ModelError when no endpoint answers, or when one serves another model than before. Finished work is committed.
     """
-    portions = _asked(session, step, rounds, RewriteCachedAnswers(job_of(model)), most)
-    first = next((items for items in portions if items), None)
-    if first is None:
-        session.work_rounds(step, [[]], job_of(model))
-        return
+    job = job_of(model)
+    portions = _asked(session, step, rounds, RewriteCachedAnswers(job), most)
+    first = next((items for items in portions if items), [])
     rounds = chain([first], portions)
-    if not isinstance(model, HttpModel):
-        session.work_rounds(step, rounds, job_of(model))
+    if not first or not isinstance(model, HttpModel):
+        session.work_rounds(step, rounds, job)
         return
-    pool = session.placement.pool_of(name)
+    pool = session.placement.pool_of(job.model)
     reached = replace(model, key=pool.key, connections=pool.connections)
     known: list[str] = []
     session.follow(lambda: known.extend(probe(session, reached)))
     try:
         session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
     finally:
-        _note_implausible_tokens(session, step, name)
+        if beyond := session.budget.unbelieved[step]:
+            session.note(
+                f"model '{job.model}': its server reports {beyond:,} tokens for '{step}' more than the answers can "
+                "have taken; they are not priced, and stand in the table unbelieved_usage. Check what the server bills."
+            )
     session.follow(lambda: probe(session, reached))
-
-
-def _note_implausible_tokens(session: Session, step: str, name: str) -> None:
-    """Add a note about tokens that a server reported beyond what its answers can have."""
-    if beyond := session.budget.unbelieved[step]:
-        session.note(
-            f"model '{name}': its server reports {beyond:,} tokens for '{step}' more than the answers can have taken; "
-            "they are not priced, and stand in the table unbelieved_usage. Check what the server bills."
-        )
 
 
 def _asked(
@@ -88,10 +70,9 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
     Raises ModelError when no endpoint answers, when one serves another model, or when one denies access.
     """
     spec = parse_http(model.spec)
-    client = ChatClient(spec, model.key)
     first = first_answers(session.lake, spec.digest)
     silent: list[EndpointSilent] = []
-    try:
+    with closing(ChatClient(spec, model.key)) as client:
         for endpoint in client.endpoints:
             try:
                 answers = client.probe(endpoint)
@@ -102,8 +83,6 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
             run_id, server, agrees = session.writer.run_id, client.server(endpoint), agreement(answers, first)
             record_probe(session.lake, run_id, spec.digest, endpoint.url, server, answers, agrees)
             check(f"model 'http:{spec.name}' at {endpoint.url}", answers, first)
-    finally:
-        client.close()
     if len(silent) == len(client.endpoints):
         raise silent[0]
     for error in silent:

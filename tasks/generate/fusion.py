@@ -15,12 +15,9 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.unsupported import unsupported
-from pairmill.tasks.generate.answers import ImageQueries, TextQueries, empty_answers, generated_columns, shown
 from pairmill.tasks.generate.endpoints import generate_in_rounds
-from pairmill.tasks.generate.generative_job import GenerativeJob
-from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
-from pairmill.tasks.measure.score_pairs import score_generated
-from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.generate.generative_job import GenerativeJob, Queries, generated_columns, shown
+from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
 from pairmill.tasks.run.place.identity import fuse_scorer, fuser
 from pairmill.tasks.run.session import Session
 
@@ -64,14 +61,11 @@ def fuse(session: Session) -> None:
     example = fuse_prompt(settings.prompt, *EXAMPLE)
 
     def job(model: Answering) -> "FuseTexts":
-        if model.shows_images:
-            ask = ImageQueries(model, decode, settings.max_tokens, example)
-        else:
-            ask = TextQueries(model, settings.max_tokens, example)
+        ask = Queries(model, decode if model.shows_images else None, settings.max_tokens, example)
         return FuseTexts(ask, settings.prompt, scorer.digest, settings.model)
 
     items = pending_fusion(session.lake, session.plan, same_request_scorers(session.lake, scorer))
-    generate_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
+    generate_in_rounds(session, SYNTHETIC.step, items, model, job)
     if session.plan.computes(SYNTHETIC_SIMILARITY.table):
         score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
     score_generated(session, SYNTHETIC.table)
@@ -92,29 +86,20 @@ class FuseTexts(GenerativeJob):
         return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by sha256 into rows of ``synthetic``."""
+        """Turn answers by sha256 into rows of ``synthetic``.
+
+        ``synthetic_unsupported`` counts the numbers and quotations of a text that its caption, tags and sentence lack.
+        """
         prompts = self.prompts(item)
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
+        texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
+        sources = {sha: (caption, *tags, text) for sha, (caption, tags, text) in zip(item.keys, texts, strict=True)}
+        lacking = [unsupported(answer.text, sources[sha]) for sha, answer in found.items()]
         rows = {
             "sha256": pa.array(found, pa.string()),
             "input_digest": pa.array([digests[sha] for sha in found], pa.string()),
             "prompt": pa.array([prompts[sha] for sha in found], pa.string()),
             **generated_columns(list(found.values()), "synthetic_text", "synthetic_status", instructions(self.prompt)),
-            "synthetic_unsupported": pa.array(self._unsupported(item, found), pa.int32()),
+            "synthetic_unsupported": pa.array(lacking, pa.int32()),
         }
         return pa.table(rows)
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows with empty texts for images that kill their worker."""
-        n = len(item.keys)
-        same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * n}
-        same["synthetic_unsupported"] = [0] * n
-        return empty_answers("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)
-
-    def _unsupported(self, item: WorkItem, found: dict[str, Generation]) -> list[int]:
-        """Count the numbers and quotations of each fused text that its caption, tags and sentence do not contain."""
-        texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
-        sources = {
-            sha: (caption, *tags, sentence) for sha, (caption, tags, sentence) in zip(item.keys, texts, strict=True)
-        }
-        return [unsupported(answer.text, sources[sha]) for sha, answer in found.items()]

@@ -1,20 +1,123 @@
-"""Run a generative model over the images of a work item, or rewrite its cached answers without the model."""
+"""Query a generative model about the images of a work item; turn its answers and failures into rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.ops.models.generation import Generation, Stepwise
-from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries, joined, quarantine_parts, usage
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.write.commit import Usage
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.generation import Answering, Generation, Stepwise
+from pairmill.ops.text.generation_status import generation_status
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.payloads import CHUNK, batches
+from pairmill.tasks.run.items.rows import quarantine
+from pairmill.tasks.run.place.identity import decoder
 
 # The most rows of an item: 20 to 50 s of a GPU at 10 to 25 texts a second, which is what a crash costs.
 ITEM_ROWS = 512
+NOTHING = Generation("", 0, "stop", 0.0)
+
+
+def shown(recipe: Recipe, side: int) -> Decode:
+    """Return the decoder for a model whose images have the side ``side``, within the limits of the recipe's ingest."""
+    return replace(decoder(recipe), side=side, mode="exact")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Result of a batch: an answer per key, empty where image or model failed, and the faults of those."""
+
+    found: dict[str, Generation]
+    bad: list[Fault]
+
+
+Running = tuple[Answers, list[str], Any]  # the answers so far, the keys of the others, their input or running batch
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Query a model with one prompt an image: decode and prepare on CPUs, infer and fetch on the device.
+
+    All images have decoded before, else the cut would have dropped them, but the bytes of one that the lake only refers
+    to may be gone.
+
+    Attributes:
+        model: The model.
+        decode: The decoder of the images; None for prompts without images, of which none is read.
+        max_tokens: The most tokens of an answer.
+        example: A typical prompt, to which the batch size is fitted.
+    """
+
+    model: Answering
+    decode: Decode | None
+    max_tokens: int
+    example: str
+
+    def load(self) -> Answering:
+        """Load the model; return it with the batch size fitted to a prompt like the example."""
+        self.model.load()
+        return self.model.fitted(self.example, self.decode.side if self.decode else 0, self.max_tokens)
+
+    def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
+        """Yield batches of the prompts and images that are read together, grouped by their tokens."""
+        model = self.load()
+        portions: Iterable[tuple[list[str], list[Any]]]
+        if self.decode:
+            portions = batches(item, rows or max(CHUNK, 8 * model.batch_size))
+        else:
+            portions = [([key], [None]) for key in prompts] if rows else [(list(prompts), [None] * len(prompts))]
+        for shas, datas in portions:
+            asked = [prompts[sha] for sha in shas]
+            for batch in model.batches(asked, self._sizes(datas)):
+                yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
+
+    def _sizes(self, datas: list[bytes | Fault]) -> list[tuple[int, int] | None] | None:
+        """Return the images' (height, width), a square for one that cannot be read; None for prompts without images."""
+        if self.decode is None:
+            return None
+        square = (self.decode.side, self.decode.side)
+        return [square if isinstance(data, Fault) else self.decode.shown_size(data) for data in datas]
+
+    def prepare(self, piece: Piece) -> Running:
+        """Decode the images and prepare the model's input from those that decode."""
+        found: dict[str, Generation] = {}
+        bad, good, asked = [], [], []
+        for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
+            pixels = self.decode(data) if self.decode and isinstance(data, bytes) else data
+            if isinstance(pixels, Fault):
+                bad.append(pixels.about(sha))
+                found[sha] = NOTHING
+            else:
+                good.append((pixels, prompt))
+                asked.append(sha)
+        ready = self.model.prepare(*map(list, zip(*good, strict=True))) if good else None
+        return Answers(found, bad), asked, ready
+
+    def infer(self, prepared: Running) -> Running:
+        """Launch the model on the prepared inputs, without waiting for the device."""
+        answers, asked, ready = prepared
+        return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
+
+    def stepwise(self, running: Running) -> Stepwise | None:
+        """Return the batch of a launched piece, if it is decoded beside others."""
+        return running[-1] if isinstance(running[-1], Stepwise) else None
+
+    def fetch(self, running: Running) -> Answers:
+        """Wait for the answers; add a fault for each answer with an error."""
+        answers, asked, given = running
+        if not asked:
+            return answers
+        texts = dict(zip(asked, self.model.fetch(given), strict=True))
+        faults = [Fault(sha, text.error, text.detail or "no text") for sha, text in texts.items() if text.error]
+        return Answers(answers.found | texts, [*answers.bad, *faults])
 
 
 @dataclass(frozen=True)
@@ -35,7 +138,7 @@ class GenerativeJob(ABC):
     unit: ClassVar[str] = "pictures"
     item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: ImageQueries | TextQueries
+    ask: Queries
     prompt: str
     scorer: str
     model: str
@@ -57,27 +160,35 @@ class GenerativeJob(ABC):
         """Yield the item's prompts in batches, with images if the model takes them."""
         return self.ask.pieces(item, self.prompts(item), rows)
 
-    def prepare(self, piece: Piece) -> Any:
+    def prepare(self, piece: Piece) -> Running:
         """Decode the images, if the model takes them, and prepare the model's input."""
         return self.ask.prepare(piece)
 
-    def infer(self, ready: Any) -> Any:
+    def infer(self, ready: Running) -> Running:
         """Launch the model on the prepared inputs, without waiting for the device."""
         return self.ask.infer(ready)
 
-    def stepwise(self, running: Any) -> Stepwise | None:
+    def stepwise(self, running: Running) -> Stepwise | None:
         """Return the batch of a launched piece, if it is decoded beside others."""
         return self.ask.stepwise(running)
 
-    def fetch(self, running: Any) -> Answers:
+    def fetch(self, running: Running) -> Answers:
         """Wait for the answers."""
         return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        """Turn the answers of all pieces into rows of ``table``, and the failures into quarantine rows."""
-        answers = joined(item, found)
-        made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
-        return [made, *quarantine_parts(answers.bad, self.stage)]
+        """Turn the answers of all pieces into rows of ``table``, in the order of the keys; failures into quarantine."""
+        answers = {sha: answer for piece in found for sha, answer in piece.found.items()}
+        answers = {sha: answers[sha] for sha in item.keys if sha in answers}
+        made = [Part(self.table, self.rows(item, answers), self.scorer, usage(answers.values()))]
+        if bad := [fault for piece in found for fault in piece.bad]:
+            names = [fault.item for fault in bad]
+            made.append(Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad)))
+        return made
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows with empty texts for images that kill their worker, so that they are not pending again."""
+        return [Part(self.table, self.rows(item, dict.fromkeys(item.keys, NOTHING)), self.scorer)]
 
     @abstractmethod
     def prompts(self, item: WorkItem) -> dict[str, str]:
@@ -86,10 +197,6 @@ class GenerativeJob(ABC):
     @abstractmethod
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
         """Turn answers by sha256 into rows of ``table``."""
-
-    @abstractmethod
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows with empty texts for images that kill their worker, so that they are not pending again."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +214,36 @@ class RewriteCachedAnswers:
 
 
 def _remembered(row: dict[str, Any]) -> Generation:
-    """Restore an answer from a stored row.
-
-    Rows from before finish reasons were stored have none: the status then tells whether the answer was cut off.
-    """
+    """Restore an answer from a stored row. Without a finish reason the status tells whether the answer was cut off."""
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
     finish = told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop")
-    prompt_tokens, retries = told["prompt_tokens"] or 0, told["retries"] or 0
-    return Generation(
-        told["text"], told["n_tokens"], finish, told["seconds"], prompt_tokens=prompt_tokens, retries=retries
-    )
+    read, retries = told["prompt_tokens"] or 0, told["retries"] or 0
+    return Generation(told["text"], told["n_tokens"], finish, told["seconds"], prompt_tokens=read, retries=retries)
+
+
+def usage(found: Iterable[Generation]) -> Usage:
+    """Add up the tokens and retries of these answers."""
+    total = Usage()
+    for each in found:
+        counts = each.prompt_tokens, each.n_tokens, each.discarded_tokens, each.retries
+        total += Usage(*counts, 0.0, each.unbelieved_prompt_tokens, each.unbelieved_tokens)
+    return total
+
+
+def generated_columns(
+    found: list[Generation], text: str, status: str, instructions: Sequence[str] = ()
+) -> dict[str, pa.Array]:
+    """Return the columns that all tables of generated texts share; ``text`` and ``status`` name the first two.
+
+    ``instructions`` are the prompt's own sentences: an answer that repeats them gets a status of its own.
+    """
+    statuses = [generation_status(each.text, each.finish, instructions) for each in found]
+    return {
+        text: pa.array([printable(each.text) for each in found], pa.string()),
+        status: pa.array(statuses, pa.string()),
+        "n_tokens": pa.array([each.n_tokens for each in found], pa.int32()),
+        "seconds": pa.array([round(each.seconds, 4) for each in found], pa.float64()),
+        "finish_reason": pa.array([each.finish for each in found], pa.string()),
+        "prompt_tokens": pa.array([each.prompt_tokens for each in found], pa.int32()),
+        "retries": pa.array([each.retries for each in found], pa.int32()),
+    }

@@ -12,7 +12,7 @@ from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, TAGS
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair.tags import ZeroShotTags
-from pairmill.tasks.generate.vocabulary import known_vocabulary, vocabulary
+from pairmill.tasks.generate.vocabulary import vocabulary
 from pairmill.tasks.measure.score_images import ScoreImages
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_rows, score_rows, to_vectors
@@ -28,9 +28,8 @@ def select_tags(session: Session) -> None:
     if tags is None:
         return
     plan = _tagger_plan(session)[0]
-    words = known_vocabulary(session, plan)
-    if words is not None:
-        session.use(TAGS.table, _scorer(tags, words, _model(tags, words), plan))
+    if words := vocabulary(session, plan, tags, trains=False):
+        _use(session, plan, tags, words)
 
 
 def tag(session: Session) -> None:
@@ -39,20 +38,24 @@ def tag(session: Session) -> None:
     if tags is None:
         return
     plan = _with_vectors(session)
-    words = vocabulary(session, plan)
+    words = vocabulary(session, plan, tags, trains=True)
     if words is None:
         return
-    model = _model(tags, words)
-    digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
+    model, digest = _use(session, plan, tags, words)
     items = pending_in_wave(session.lake, plan, TAGS.table, digest, of_vectors=True)
-    session.work_rounds(
-        TAGS.step, items, TagPictures(model, tagger(session.recipe), digest, tagger_name(session.recipe))
-    )
+    job = TagPictures(model, tagger(session.recipe), digest, tagger_name(session.recipe))
+    session.work_rounds(TAGS.step, items, job)
 
 
-def _model(tags: Tags, words: Vocabulary) -> ZeroShotTags:
-    """Return the zero-shot classifier of these words."""
-    return ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
+def _use(session: Session, plan: Plan, tags: Tags, words: Vocabulary) -> tuple[ZeroShotTags, str]:
+    """Make the plan read only tags by these words; return their zero-shot classifier and the scorer's digest."""
+    model = ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
+    settings = {"template": tags.template, "top_k": tags.top_k}
+    if not words.digest:
+        settings |= {"vocabulary": tags.vocabulary}
+    made_from = tuple(plan.scorer(name) for name in TAGS.made_from)
+    scorer = Scorer(TAGS.name, TAGS.table, model.version, settings, words.digest, made_from)
+    return model, session.use(TAGS.table, scorer)
 
 
 def _tagger_plan(session: Session) -> tuple[Plan, Bound | None]:
@@ -76,15 +79,6 @@ def _with_vectors(session: Session) -> Plan:
         tables = (IMAGE_EMBEDDING.table,)
         session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)
     return plan
-
-
-def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> Scorer:
-    """Return the scorer of the tags: template, number of tags, words and vectors."""
-    settings = {"template": tags.template, "top_k": tags.top_k}
-    if not words.digest:
-        settings |= {"vocabulary": tags.vocabulary}
-    made_from = tuple(plan.scorer(name) for name in TAGS.made_from)
-    return Scorer(TAGS.name, TAGS.table, model.version, settings, words.digest, made_from)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,15 @@ from pairmill.catalog.pending.training import IMAGES
 from pairmill.catalog.pending.word_counts import Vocabulary
 from pairmill.catalog.recipe.parts_of_texts import Tags
 from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
 from pairmill.ops.whole import grounding, tag_thresholds
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import scalars, to_halves
-from pairmill.tasks.run.place.identity import noun_scorer, parser, tagger, tagger_name
+from pairmill.tasks.run.place.identity import parser, tagger, tagger_name
 from pairmill.tasks.run.session import Session
 
 MINE, TRAIN = "mine nouns", "train tag words"
@@ -44,18 +46,16 @@ FEWEST_SENTENCES = 3
 CANDIDATES = 4
 
 
-def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
-    """Return the frozen tag vocabulary, None if it must still be computed.
+def vocabulary(session: Session, plan: Plan, tags: Tags, trains: bool) -> Vocabulary | None:
+    """Return the frozen tag vocabulary; if none is frozen or the lake has outgrown it, compute it if ``trains``.
 
     ``plan`` reads the tagger's vectors. With fewer than FEWEST_PICTURES eligible images, returns the recipe's own words
-    without thresholds.
+    without thresholds. Returns None where it must still be computed.
     """
-    tags = session.recipe.tags
-    assert tags is not None
     own = Vocabulary(tuple(tags.vocabulary))
     if not tags.mined and not tags.strict:
         return own
-    nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
+    nouns = _noun_scorer(session.recipe) if tags.mined else None
     scorer = _scorer(tags, plan, nouns)
     found = word_counts.frozen_words(session.lake, scorer.digest)
     n = training.eligible(session.lake, plan, IMAGES)
@@ -70,27 +70,14 @@ def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
             f"{n}: each has the {tags.top_k} nearest words of the recipe's vocabulary."
         )
         return own
-    return None
-
-
-def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
-    """Return the tag vocabulary as `known_vocabulary`; compute it now if none is frozen or the lake has outgrown it.
-
-    Returns None in a survey where it must still be computed.
-    """
-    known, tags = known_vocabulary(session, plan), session.recipe.tags
-    if known is not None or tags is None:
-        return known
-    nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
-    scorer = _scorer(tags, plan, nouns)
-    n = training.eligible(session.lake, plan, IMAGES)
-    before = word_counts.frozen_words(session.lake, scorer.digest)
-    counts = _mined(session, nouns) if nouns else Counter()
-    if not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
+    if not trains:
         return None
-    if before is not None:
+    counts = _mined(session, nouns) if nouns else Counter()
+    if not session.compute(TRAIN, n, lambda: _train(session, plan, tags, scorer, counts, n)):
+        return None
+    if found is not None:
         session.note(
-            f"tag words were made anew, of {n:,} pictures, {n / before.pictures:.1f} times those of before: what is "
+            f"tag words were made anew, of {n:,} pictures, {n / found.pictures:.1f} times those of before: what is "
             "kept was tagged again, and what follows from that was done again.",
             once=True,
         )
@@ -100,15 +87,16 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
 def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
     """Return the scorer of the words: tag settings, sample sizes, the tagger's vectors and noun counts."""
     settings: dict[str, Any] = {name: getattr(tags, name) for name in ("vocabulary", "template", "mined", "strict")}
-    settings |= {
-        "seed": plan.recipe.seed,
-        "pictures": PICTURES,
-        "fewest": FEWEST_SENTENCES,
-        "candidates": CANDIDATES,
-        "grounding": grounding.VERSION,
-    }
+    settings |= {"seed": plan.recipe.seed, "pictures": PICTURES, "fewest": FEWEST_SENTENCES}
+    settings |= {"candidates": CANDIDATES, "grounding": grounding.VERSION}
     made_from = (plan.scorer(IMAGES.table), *([nouns.digest] if nouns else []))
     return Scorer("tag_words", "tag_words", tag_thresholds.VERSION, settings, "", made_from)
+
+
+def _noun_scorer(recipe: Recipe) -> Scorer:
+    """Return the scorer of noun phrases counted in a sample of sentences; the parser's model is part of it."""
+    spec, settings = parser(recipe), {"seed": recipe.seed, "sample": SENTENCES}
+    return Scorer("noun_counts", "noun_counts", NounPhrases(spec).version, settings, content_digest(spec))
 
 
 def _mined(session: Session, nouns: Scorer) -> Counter[str]:
@@ -147,10 +135,8 @@ class CountNouns:
         return [Part("noun_counts", pa.table(rows), self.scorer)]
 
 
-def _train(session: Session, plan: Plan, scorer: Scorer, counts: Counter[str], n: int) -> None:
+def _train(session: Session, plan: Plan, tags: Tags, scorer: Scorer, counts: Counter[str], n: int) -> None:
     """Run the job that chooses the tag words and computes their thresholds."""
-    tags = session.recipe.tags
-    assert tags is not None
     chosen = candidates(counts, tags.vocabulary, CANDIDATES * tags.mined)
     vectors = to_halves(training.sample(session.lake, plan, IMAGES, PICTURES)["vector"])
     item = WorkItem("tag words", (scorer.digest, str(n)), inputs={"vectors": vectors, "candidates": chosen})

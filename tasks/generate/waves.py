@@ -23,8 +23,7 @@ def next_wave(session: Session) -> bool:
 
     Raises RuntimeError when the previous wave made none of its requested texts.
     """
-    calibrate(session, "image", Stage.CAPTION)
-    calibrate(session, "sentence", Stage.CAPTION)
+    calibrate(session, Stage.CAPTION)
     for use in (select_captions, select_tags, select_fusion):
         use(session)
     plan = without_unset_thresholds(session.plan)
@@ -54,15 +53,13 @@ def cost(session: Session) -> str:
     each = asked_share(session.plan)
     shares = {session.plan.of_captioner("captions", place): each for place in range(len(session.recipe.captioners))}
     shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
-    spent = [seconds * share for key, share in shares.items() if (seconds := _seconds_each(session, key)) is not None]
+    spent = []
+    for key, share in shares.items():  # the first word of a key is the table
+        seconds = mean_seconds(session.lake, key.split(" ")[0], session.plan.scorer(key))
+        spent += [] if seconds is None else [seconds * share]
     if not spent or len(spent) < len(shares):
         return f"{said}; what one takes is known once some are made."
     return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."
-
-
-def _seconds_each(session: Session, key: str) -> float | None:
-    """Return the mean seconds of the plan's rows under ``key``, whose first word is the table; None without rows."""
-    return mean_seconds(session.lake, key.split(" ")[0], session.plan.scorer(key))
 
 
 def _keep_record(session: Session) -> None:

@@ -1,5 +1,7 @@
 """Calibrate: find the thresholds of rules that drop a share of items, once the scores that they compare exist."""
 
+from collections.abc import Sequence
+
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
 from pairmill.catalog.recipe.plan import Check
@@ -7,14 +9,15 @@ from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.run.session import Session
 
 
-def calibrate(session: Session, kind: str, stage: Stage) -> None:
-    """Set the thresholds of the rules on ``kind`` that apply by ``stage``, in rule order.
+def calibrate(session: Session, stage: Stage, kinds: Sequence[str] = ("image", "sentence")) -> None:
+    """Set the thresholds of the rules on each of ``kinds`` that apply by ``stage``, in rule order.
 
     A threshold that is frozen in the lake is used; else it is measured now, which needs all scores of earlier stages. A
     survey measures on the scores that exist. A rule that no item with a value reaches stays without a threshold.
     """
-    for check in frozen_thresholds.unset(session.plan, kind, stage):
-        _set(session, kind, check, "")
+    for kind in kinds:
+        for check in frozen_thresholds.unset(session.plan, kind, stage):
+            _set(session, kind, check, "")
 
 
 def calibrate_late(session: Session) -> None:

@@ -40,7 +40,7 @@ def score_entropy(session: Session) -> None:
     if found is None:
         return
     digest = session.use(TABLE, Scorer(TABLE, TABLE, CorpusEntropy({}).version, {}, found.digest))
-    calibrate(session, "sentence", Stage.PIXELS)
+    calibrate(session, Stage.PIXELS, ["sentence"])
     pending = pending_sentences(session.lake, session.plan, [TABLE], Stage.PIXELS)
     session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, digest))
 

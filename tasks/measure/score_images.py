@@ -13,12 +13,9 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import with_luma
 from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.measure.score_vectors import score_vectors
-from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run.items import scored
+from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, batch_size, prepare_scores, score_vectors
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.payloads import batches
-from pairmill.tasks.run.items.scored import Scored
 from pairmill.tasks.run.place.identity import Bound, bound, decoder
 from pairmill.tasks.run.session import Session
 
@@ -39,23 +36,18 @@ def score_images(session: Session) -> None:
             f"{size}: set decoding.side to {size}. All pictures are scored again then."
         )
     for stage, tables in passes(session.plan, job.scorers):
-        calibrate(session, "image", stage)
+        calibrate(session, stage, ["image"])
         of_pass = replace(job, scorers=tuple(each for each in job.scorers if each.score.table in tables))
         session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), of_pass)
     score_vectors(session, "image")
 
 
 def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
-    """List the passes over the pixels as (stage, tables of the scores to compute)."""
+    """List the passes over the pixels as (stage, tables to fill): two if a rule reads a pixel score."""
     tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
-    if has_pixel_rule(plan):
+    if any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks):
         return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
     return [(Stage.PIXELS, tables[Stage.PIXELS] + tables[Stage.CLIP])]
-
-
-def has_pixel_rule(plan: Plan) -> bool:
-    """Return whether a rule of the recipe reads a pixel score."""
-    return any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks)
 
 
 def image_job(session: Session) -> "ScoreImages":
@@ -85,7 +77,7 @@ class ScoreImages(ScoringJob):
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the bytes of the item's images in batches of ``rows``, 0 for the model's batch size."""
-        for shas, datas in batches(item, rows or scored.batch_size(self.wanted(item.tables))):
+        for shas, datas in batches(item, rows or batch_size(self.wanted(item.tables))):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
@@ -99,4 +91,4 @@ class ScoreImages(ScoringJob):
         wanted = self.wanted(tables)
         if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)
-        return scored.prepare(wanted, batch, piece.keys, good, bad)
+        return prepare_scores(wanted, batch, piece.keys, good, bad)

@@ -1,6 +1,9 @@
-"""Score pairs of an image and a text: candidate sentences after retrieval, and the generated texts of a wave."""
+"""Score pairs of an image and a text: candidate sentences after retrieval, and the generated texts of a wave.
 
-from collections.abc import Iterable, Iterator
+Ops read the decoded image; CLIP compares a generated text with the image's stored vector.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -10,17 +13,22 @@ import pyarrow as pa
 from pairmill.catalog.cut.pending_pairs import pending_candidates, pending_texts_of_wave
 from pairmill.catalog.pending.chosen_captions import chosen_tables
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.pending.pending_texts import pending_text_similarity
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Score, Stage
+from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
+from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.pair.similarity import VERSION, similarity
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run.items import scored
+from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, prepare_scores
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.payloads import batches
-from pairmill.tasks.run.items.scored import Scored, null_parts, score_parts
-from pairmill.tasks.run.place.identity import bound, decoder
+from pairmill.tasks.run.items.rows import read_rows, scalars, to_vectors
+from pairmill.tasks.run.place.identity import Bound, bound, clip, decoder
 from pairmill.tasks.run.session import Session
 
 # Images decoded at once, each with up to 12 candidate sentences.
@@ -33,8 +41,7 @@ def score_pairs(session: Session) -> None:
     scorers = bound(session.plan, "pair")
     if not scorers:
         return
-    calibrate(session, "image", Stage.CAPTION)
-    calibrate(session, "sentence", Stage.CAPTION)
+    calibrate(session, Stage.CAPTION)
     for each in scorers:
         job = ScorePairs((each,), decoder(session.recipe))
         session.work_rounds(job.stage, pending_candidates(session.lake, session.plan, each.score), job)
@@ -93,21 +100,25 @@ class ScorePairs(ScoringJob):
         bad = [pixels.about(sha) for sha, pixels in zip(piece.keys, decoded, strict=True) if isinstance(pixels, Fault)]
         batch = {"pixels": [rows[n][0] for n in good], "text": [rows[n][1] for n in good]}
         flat = tuple(key for of_one in keys for key in of_one)
-        return scored.prepare([*self.scorers], batch, flat, good, bad)
+        return prepare_scores([*self.scorers], batch, flat, good, bad)
 
     def fetch(self, running: Scored) -> Scored:
         """Wait for the model; a pair's fault is a fault of its image."""
         done = super().fetch(running)
         return replace(done, bad=[fault.about(fault.item.split(" ")[0]) for fault in done.bad])
 
-    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterator[Part]:
         """Turn all pieces into the rows of the score, and the faults into quarantine rows."""
-        return (self._with_keys(item, part) for part in score_parts([*self.scorers], found, self.stage))
+        return (self._with_keys(item, part) for part in super().parts(item, found))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows of NULLs for the pairs of images that kill their worker, so that they are not pending again."""
-        keys = tuple(key for n, _ in enumerate(item.keys) for key in _keys(item, n))
-        return [self._with_keys(item, part) for part in null_parts([*self.scorers], keys)]
+        keys = [key for n, _ in enumerate(item.keys) for key in _keys(item, n)]
+        return [self._with_keys(item, part) for part in self.null_parts(item, keys)]
+
+    def wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        """Return the scorer of the job: an item is of its table alone."""
+        return [*self.scorers]
 
     def _with_keys(self, item: WorkItem, part: Part) -> Part:
         """Split the key of a pair into its two columns, or add the digest of a generated text."""
@@ -115,10 +126,9 @@ class ScorePairs(ScoringJob):
             return part
         keys = part.rows["sha256"].to_pylist()
         if "contents" in item.inputs:
-            columns = zip(("sha256", "content"), zip(*(key.split(" ") for key in keys), strict=True), strict=True)
-            others = part.rows.drop_columns("sha256")
-            rows = pa.table({**{name: pa.array(values, pa.string()) for name, values in columns},
-                             **{name: others[name] for name in others.column_names}})  # fmt: skip
+            shas, contents = zip(*(key.split(" ") for key in keys), strict=True)
+            rows = part.rows.set_column(0, "sha256", pa.array(shas, pa.string()))
+            rows = rows.add_column(1, "content", pa.array(contents, pa.string()))
         else:
             digest_of = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
             digests = pa.array([digest_of[key] for key in keys], pa.string())
@@ -130,3 +140,57 @@ def _keys(item: WorkItem, at: int) -> list[str]:
     """Return the keys of the pairs of the image at index ``at``: 'sha256 content', or its sha256 alone."""
     sha, contents = item.keys[at], item.inputs.get("contents")
     return [sha] if contents is None else [f"{sha} {content}" for content in contents[at]]
+
+
+def text_similarity_scorer(plan: Plan, score: Score) -> Scorer:
+    """Return the scorer of ``score``, a similarity of the plan's texts and image vectors."""
+    return Scorer(score.name, score.table, VERSION, {}, "", tuple(plan.scorer(name) for name in score.made_from))
+
+
+def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: str, step: str = "") -> None:
+    """Score the wave's texts, in a ``column`` of the table ``texts``, against their images by the similarity ``score``.
+
+    A text about something else has a low similarity. ``step`` is the step's displayed name, '' for the score's own.
+    """
+    items = pending_text_similarity(session.lake, plan, score, texts, column)
+    job = ScoreTexts(clip(session.recipe), score.table, plan.scorer(score.table), score.step)
+    session.work_rounds(step or score.step, items, job)
+
+
+@dataclass(frozen=True)
+class ScoreTexts:
+    """Job: compare the image vectors of one shard with one text each.
+
+    Attributes:
+        table: The table to fill; its value column has the same name.
+        stage: The step that is named in quarantine rows.
+    """
+
+    model: ClassVar[str] = IMAGE_EMBEDDING.model
+    unit: ClassVar[str] = "pictures"
+
+    clip: Clip
+    table: str
+    scorer: str
+    stage: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the texts of one item."""
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
+        return [self._part(rows["sha256"].to_pylist(), item, scalars(scores))]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for images whose texts kill their worker: a rule on the score then drops them."""
+        return [self._part(list(item.keys), item, [None] * len(item.keys))]
+
+    def _part(self, keys: list[str], item: WorkItem, scores: list[float | None]) -> Part:
+        """Make the rows of the scores."""
+        table = pa.table(
+            {
+                "sha256": pa.array(keys, pa.string()),
+                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+                self.table: pa.array(scores, pa.float64()),
+            }
+        )
+        return Part(self.table, table, self.scorer)

@@ -8,12 +8,9 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_sentences
 from pairmill.catalog.terms.score import RUN_AT
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.measure.score_vectors import score_vectors
-from pairmill.tasks.measure.scoring_job import ScoringJob
-from pairmill.tasks.run.items import scored
+from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, prepare_scores, score_vectors
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.rows import read_rows
-from pairmill.tasks.run.items.scored import Scored
 from pairmill.tasks.run.place.identity import bound
 from pairmill.tasks.run.session import Session
 
@@ -29,7 +26,7 @@ def score_sentences(session: Session) -> None:
         job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))
         if not job.scorers:  # the recipe uses no score of this stage (parser, language model)
             continue
-        calibrate(session, "sentence", stage)
+        calibrate(session, stage, ["sentence"])
         tables = [each.score.table for each in job.scorers]
         pending = pending_sentences(session.lake, session.plan, tables, stage)
         session.work_rounds(job.stage, pending, job)
@@ -65,4 +62,4 @@ class ScoreSentences(ScoringJob):
     def prepare(self, piece: Piece) -> Scored:
         """Run the scorers without a model and prepare the models' input."""
         batch, tables = piece.data
-        return scored.prepare(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])
+        return prepare_scores(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])

@@ -1,25 +1,61 @@
-"""Run all pending scorers over the images or sentences of a work item, models apart from CPU work."""
+"""Run declared scores over the rows of a work item, models apart from CPU work, or over stored vectors."""
 
+import re
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.tasks.run.items import scored
+from pairmill.catalog.pending.worklist import pending_vectors
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Score
+from pairmill.ops.batch import Batch
+from pairmill.ops.fault import Fault
+from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
-from pairmill.tasks.run.items.scored import Scored, model_of, null_parts, score_parts
-from pairmill.tasks.run.place.identity import Bound
+from pairmill.tasks.run.items.payloads import CHUNK
+from pairmill.tasks.run.items.rows import OWN, measured, quarantine, read_rows, score_rows, to_vectors
+from pairmill.tasks.run.place.identity import Bound, bound
+from pairmill.tasks.run.session import Session
+
+_OF_DEVICE = re.compile(r"OutOfMemory|out of memory|AcceleratorError|BrokenDevice|CUDA|ALLOC_FAILED")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A batch of rows between preprocessing and storage, with its results so far.
+
+    Attributes:
+        keys: The keys of all rows.
+        good: Positions of the rows that are scored.
+        bad: Faults of the other rows.
+        found: Values so far, by table and column.
+        of_models: Each model scorer with its prepared input, or with its running batch.
+    """
+
+    keys: tuple[str, ...]
+    good: list[int]
+    bad: list[Fault]
+    found: dict[str, dict[str, list]]
+    of_models: list[tuple[Bound, Any]]
 
 
 @dataclass(frozen=True)
 class ScoringJob(ABC):
     """Model job: score the rows of one shard into the tables that lack them.
 
-    Attributes:
-        item_rows: The most rows of an item into which small shards are joined.
-        scorers: The scorers of all tables that an item may ask for.
+    The op of a model may have methods ``prepare`` (preprocess a batch on a CPU), ``infer`` (launch the model, without
+    waiting) and ``fetch``, which returns the added columns and, where a row may fail, ``fault``: per row None, or the
+    Fault of a row without values. See `ops/models/device/engine.py`. Of another op ``infer`` runs all.
+
+    ``scorers`` are those of all tables that an item may ask for.
     """
 
     item_rows: ClassVar[int]
@@ -33,16 +69,20 @@ class ScoringJob(ABC):
 
     @property
     def model(self) -> str:
-        """The recipe's name of the model, '' without one."""
-        return model_of(self.scorers)
+        """The recipe's name of the first model among the scorers, '' without one."""
+        return next((each.score.model for each in self.scorers if each.score.model), "")
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         """Score an item piece after piece, in this thread."""
         return one_by_one(self, item)
 
     def load(self) -> None:
-        """Load the models."""
-        scored.load(self.scorers)
+        """Load the models, if their ops have a ``load`` method."""
+        for each in self.scorers:
+            op: Any = each.op
+            if each.score.model and hasattr(op, "load"):
+                with naming_package(each.score):
+                    op.load()
 
     @abstractmethod
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
@@ -54,20 +94,150 @@ class ScoringJob(ABC):
 
     def infer(self, ready: Scored) -> Scored:
         """Launch the models on the prepared inputs, without waiting for the device."""
-        return scored.infer(ready)
+        begun = []
+        for each, given in ready.of_models:
+            with naming_package(each.score):
+                begun.append((each, _phase(each, "infer", each.op)(given)))
+        return replace(ready, of_models=begun)
 
     def fetch(self, running: Scored) -> Scored:
-        """Wait for the models."""
-        return scored.fetch(running)
+        """Wait for the models and add their values. A row that fails in one gets a Fault, and NULLs of that model."""
+        found, bad = dict(running.found), list(running.bad)
+        for each, given in running.of_models:
+            counted = {name: range(len(running.good)) for name in each.score.reads}
+            with naming_package(each.score):
+                columns = _phase(each, "fetch")(given)
+            faults: list[Fault | None] = columns.get("fault", [None] * len(running.good))
+            found[each.score.table] = {
+                name: [None if fault else value for value, fault in zip(values, faults, strict=True)]
+                for name, values in measured(each.score, counted | columns).items()
+            }
+            bad += [fault.about(running.keys[at]) for at, fault in zip(running.good, faults, strict=True) if fault]
+        return replace(running, found=found, bad=bad, of_models=[])
 
-    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
-        """Turn all pieces into one part per score, and the faults into quarantine rows."""
-        return score_parts(self.wanted(item.tables), found, self.stage)
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterator[Part]:
+        """Turn all pieces into one part per score, NULLs for rows without values, and one of quarantine rows."""
+        keys = [key for piece in found for key in piece.keys]
+        for each in self.wanted(item.tables):
+            values: dict[str, list] = {}
+            for piece in found:
+                for name, column in piece.found[each.score.table].items():
+                    values.setdefault(name, []).extend(_spread(column, piece.good, len(piece.keys)))
+            yield Part(each.score.table, score_rows(each.score, keys, values), each.digest)
+        if bad := {fault.item: fault for piece in found for fault in piece.bad}:
+            yield Part("quarantine", quarantine(list(bad), [""] * len(bad), self.stage, list(bad.values())))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows of NULLs for rows that kill their worker, so that they are not pending again."""
-        return null_parts(self.wanted(item.tables), item.keys)
+        return self.null_parts(item, item.keys)
+
+    def null_parts(self, item: WorkItem, keys: Iterable[str]) -> list[Part]:
+        """Make rows of NULLs for these keys in each table that the item asks for."""
+        wanted = self.wanted(item.tables)
+        return [Part(each.score.table, score_rows(each.score, list(keys), {}), each.digest) for each in wanted]
 
     def wanted(self, tables: tuple[str, ...]) -> list[Bound]:
         """Return the scorers of these tables."""
         return [each for each in self.scorers if each.score.table in tables]
+
+
+def prepare_scores(
+    scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]
+) -> Scored:
+    """Run the scorers without a model over ``batch`` and prepare the models' inputs.
+
+    ``batch`` has the rows at the positions ``good`` of ``keys``.
+    """
+    found = {each.score.table: measured(each.score, run_op(each, batch)) for each in scorers if not each.score.model}
+    ready = []
+    for each in scorers:
+        if each.score.model:
+            with naming_package(each.score):
+                ready.append((each, _phase(each, "prepare")(batch)))
+    return Scored(keys, good, bad, found, ready)
+
+
+def batch_size(scorers: list[Bound]) -> int:
+    """Return the batch size of the first model among these scorers, CHUNK without a model."""
+    for each in scorers:
+        if each.score.model:
+            op: Any = each.op
+            return op.fitted_batch_size() if hasattr(op, "fitted_batch_size") else getattr(op, "batch_size", CHUNK)
+    return CHUNK
+
+
+def run_op(scorer: Bound, batch: Batch) -> Batch:
+    """Run all of an op over ``batch``. Raises as `naming_package`."""
+    with naming_package(scorer.score):
+        return scorer.op(batch)
+
+
+@contextmanager
+def naming_package(score: Score) -> Iterator[None]:
+    """Turn what another package's op raises into a PairmillError that names the package, its line, and the remedy.
+
+    Without it a user gets a traceback of a program that is not theirs. What has a remedy of its own, no room, and a
+    device that broke are for others to see.
+    """
+    try:
+        yield
+    except (PairmillError, ModelError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if score.package == OWN or _OF_DEVICE.search(f"{type(error).__name__}: {error}"):
+            raise
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise PairmillError(
+            f"package '{score.package}', score '{score.name}': its op failed ({said}; {at.filename}:{at.lineno}). "
+            "Update or uninstall the package."
+        ) from error
+
+
+def _phase(scorer: Bound, name: str, whole: Any = lambda given: given) -> Any:
+    """Return the op's method ``name`` if it separates CPU and device work, else ``whole``."""
+    return getattr(scorer.op, name) if hasattr(scorer.op, "infer") else whole
+
+
+def _spread(values: list, at: list[int], n: int) -> list:
+    """Return a list of length ``n`` with ``values`` at the positions ``at`` and None elsewhere."""
+    spread: list = [None] * n
+    for place, value in zip(at, values, strict=True):
+        spread[place] = value
+    return spread
+
+
+def score_vectors(session: Session, kind: str) -> None:
+    """Compute the scores of ``kind`` ('image', 'sentence') whose op reads vectors, one pass over small files each."""
+    for each in bound(session.plan, kind):
+        if each.score.vector_table:
+            pending = pending_vectors(session.lake, session.plan, each.score)
+            session.work_rounds(each.score.name.replace("_", " "), pending, ScoreVectors(each))
+
+
+@dataclass(frozen=True)
+class ScoreVectors:
+    """Job: score the stored vectors of one shard into one table by a small head; NULLs where there is no vector."""
+
+    scorer: Bound
+
+    @property
+    def model(self) -> str:
+        """The recipe's name of the model that the op loads, '' without one; the job runs where that model does."""
+        return self.scorer.score.model
+
+    @property
+    def unit(self) -> str:
+        """What is scored, in the plural."""
+        return "pictures" if self.scorer.score.of == "image" else "sentences"
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the vectors of one item."""
+        score = self.scorer.score
+        (column,) = score.reads
+        rows = read_rows(item, [score.key, column], score.key)
+        there = np.flatnonzero(rows[column].is_valid().to_numpy())
+        vectors = to_vectors(rows[column].take(pa.array(there)))
+        found = measured(score, run_op(self.scorer, {column: vectors}))
+        values = {name: _spread(numbers, there.tolist(), rows.num_rows) for name, numbers in found.items()}
+        return [Part(score.table, score_rows(score, rows[score.key].to_pylist(), values), self.scorer.digest)]

@@ -32,12 +32,15 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair import similarity
 from pairmill.ops.whole.search import VERSION, top_k_apart
-from pairmill.tasks.relate.cluster import range_name
-from pairmill.tasks.relate.probe_search import route
+from pairmill.tasks.relate.cluster import pending_ranges
+from pairmill.tasks.relate.recall import route
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
 from pairmill.tasks.run.place.identity import clip
 from pairmill.tasks.run.session import Session
+
+# A candidate sentence of an image, with its similarity.
+MATCHES = pa.schema([("sha256", pa.string()), ("content", pa.string()), ("similarity", pa.float64())])
 
 
 def associate(session: Session) -> None:
@@ -65,20 +68,17 @@ def search(session: Session) -> None:
     if model is None:
         return
     upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
-    done = index_ranges.watermarks(session.lake, "match_candidates", digest)
     files = [index_ranges.index_files(session.lake, scorer) for scorer in (sentences, routes)]
     if not all(each.paths for each in files):
         return
-    grouped = index_ranges.newest_paths(session.lake, "sentence_groups", groups)
-    spans = {range_name(*span): span for span in index_ranges.ranges(model)}
-    pending = [name for name in spans if done.get(name, -1) < upto]
-    searched = [name for name in pending if name in done]
+    pending = pending_ranges(session, model, "match_candidates", digest, upto)
+    searched = [name for name, span in pending.items() if span["done"] >= 0]
     known = index_ranges.merged_paths(session.lake, "match_candidates", digest, searched) if searched else {}
-    items = []
-    for name in pending:
-        inputs = {"range": spans[name], "done": done.get(name, -1), "files": files}
-        inputs |= {"groups": grouped, "known": known.get(name, ())}
-        items.append(WorkItem(name, (str(upto),), inputs=inputs))
+    common = {"files": files, "groups": index_ranges.newest_paths(session.lake, "sentence_groups", groups)}
+    items = [
+        WorkItem(name, (str(upto),), inputs={**span, **common, "known": known.get(name, ())})
+        for name, span in pending.items()
+    ]
     session.work("associate", items, Search(4 * association.top_k, digest))
 
 
@@ -136,7 +136,7 @@ class Search:
         """
         keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
         if not len(keys) or not sentences.num_rows:
-            return _matches([], [], [])
+            return MATCHES.empty_table()
         clusters = _probes(member, pictures["cluster"].to_numpy(), len(keys))
         offsets = np.searchsorted(sentences["cluster"].to_numpy(), np.arange(clusters.max() + 2))
         queries = to_vectors(pictures["index_vector"].take(pa.array(first)))
@@ -144,7 +144,8 @@ class Search:
         rows, similarities = top_k_apart(queries, clusters, vectors, offsets, self.candidates, groups)
         at, place = np.nonzero(rows >= 0)
         content = sentences["key"].take(pa.array(rows[at, place]))
-        return _matches(keys[at].tolist(), content, scalars(similarities[at, place]))
+        found = {"sha256": keys[at].tolist(), "content": content, "similarity": scalars(similarities[at, place])}
+        return pa.table(found, MATCHES)
 
 
 def _places(values: pa.ChunkedArray, among: pa.Array) -> pa.ChunkedArray:
@@ -171,19 +172,6 @@ def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
     probes = np.full((n, place.max() + 1), -1, np.int64)
     probes[member, place] = clusters
     return probes
-
-
-def _matches(keys, content, similarities) -> pa.Table:
-    """Build rows of ``match_candidates``: a candidate sentence of an image, with its similarity."""
-    return pa.table(
-        {
-            "sha256": pa.array(keys, pa.string()),
-            "content": content.combine_chunks()
-            if isinstance(content, pa.ChunkedArray)
-            else pa.array(content, pa.string()),
-            "similarity": pa.array(similarities, pa.float64()),
-        }
-    )
 
 
 def score_similarity(session: Session) -> None:

@@ -1,7 +1,14 @@
 """Cluster: train centroids once, then assign every vector to its nearest ones.
 
-Sentence clusters are searched for matches, image clusters for duplicates; both exist before any duplicate is known. The
-clusters that balance caps are different ones, of the survivors: `tasks.relate.balance`.
+Sentence clusters are searched for matches, image clusters for duplicates; both exist before any duplicate is known.
+
+The clusters that balance caps are others, trained on the images that survive the cut up to the cap. The clusters for
+the search of duplicates do not fit: an image that occurs there a thousand times has clusters of its own copies, of
+which a cap would then keep one. RealSyn trains on the pairs that its last filter leaves; here the sample is the
+survivors of all rules on facts known before generation, so that no cluster waits for a generated text. Every image with
+a vector is assigned, duplicates included: which of them survive is then up to each cut, and an assignment is cheap (11
+CPU-hours for RealSyn's 202M images, little less for survivors alone). Their vectors are not written again, because
+nothing is searched there.
 
 Centroids are a model: trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained
 only when the eligible rows exceed ``retrain_at`` times those at training.
@@ -16,13 +23,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.pending import training, worklist
+from pairmill.catalog.cut.cut import survivors
+from pairmill.catalog.pending import index_ranges, training, worklist
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.training import IMAGES, SENTENCES, Kind, Trained
+from pairmill.catalog.pending.training import IMAGES, SENTENCES, SURVIVORS, Kind, Trained
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write.scorer import Scorer
@@ -57,8 +66,7 @@ def cluster(session: Session) -> None:
 
     Only those that the recipe's association and duplicates search.
     """
-    calibrate(session, "image", Stage.ASSOCIATE)
-    calibrate(session, "sentence", Stage.ASSOCIATE)
+    calibrate(session, Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
     sentences = trained(session, sentence_clustering(session)) if among.is_on else None
     if alike.cosine is not None:
@@ -71,6 +79,32 @@ def cluster(session: Session) -> None:
             index(session, IMAGES, sentences, "image_routes", probes=among.probes)
     if images is not None:
         index(session, IMAGES, images, IMAGES.clusters, probes=alike.probes)
+
+
+def cluster_survivors(session: Session) -> None:
+    """Update the centroids and clusters of balance, if the recipe caps them.
+
+    New images are assigned before the cut that counts survivors. Clusters are among the cut's facts, which are then the
+    same in every later cut of the run and are joined once.
+    """
+    calibrate(session, Stage.CAPTION)
+    settings = session.recipe.balance
+    if settings.cap is None:
+        return
+    clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
+    found = frozen(session, clustering)
+    if found is not None:
+        _assign_survivors(session, found)
+    survivors(session.lake, session.plan)
+    model = grown(session, clustering, found)
+    if model is not None and model != found:
+        _assign_survivors(session, model)
+
+
+def _assign_survivors(session: Session, model: Trained) -> None:
+    """Assign new vectors to their nearest centroid of ``model``."""
+    digest = assigned_by(session, SURVIVORS, model, SURVIVORS.clusters, probes=1)
+    assign(session, SURVIVORS, SURVIVORS.clusters, digest, AssignNearest(Nearest(SURVIVORS, model.path, 1), digest))
 
 
 def sentence_clustering(session: Session) -> ClusterCount:
@@ -228,6 +262,20 @@ class Index:
         return [Part("clusters", clusters, self.scorer), Part("vector_index", found, self.scorer)]
 
 
+@dataclass(frozen=True)
+class AssignNearest:
+    """Job: assign vectors of one shard to their nearest centroid, into ``clusters``."""
+
+    unit: ClassVar[str] = "pictures"
+
+    nearest: Nearest
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        """Assign the vectors of one item."""
+        return [Part("clusters", self.nearest.clusters(*self.nearest(item)), self.scorer)]
+
+
 @functools.lru_cache(maxsize=2)
 def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
     """Load the centroids (k, d) float32 by cluster number, and a router above 65,536 of them; cached by the worker.
@@ -241,6 +289,12 @@ def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
     return centroids, kmeans.build_router(centroids) if len(centroids) > kmeans.FLAT_LIMIT else None
 
 
-def range_name(first: int, last: int) -> str:
-    """Return the shard name of a cluster range."""
-    return text_id("clusters", str(first), str(last))
+def pending_ranges(session: Session, model: Trained, table: str, digest: str, upto: int) -> dict[str, dict[str, Any]]:
+    """Return the cluster ranges whose rows of ``table`` by scorer ``digest`` are older than commit ``upto``.
+
+    By shard name: ``range``, the first and the last cluster, and ``done``, the newest commit that is done, -1 for none.
+    """
+    done = index_ranges.watermarks(session.lake, table, digest)
+    spans = {text_id("clusters", *map(str, span)): span for span in index_ranges.ranges(model)}
+    pending = {name: {"range": span, "done": done.get(name, -1)} for name, span in spans.items()}
+    return {name: inputs for name, inputs in pending.items() if inputs["done"] < upto}

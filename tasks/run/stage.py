@@ -19,6 +19,7 @@ cluster's GPU always stays there.
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 
 from pairmill.catalog.pending.item import WorkItem, group_neighbours, join
@@ -172,15 +173,13 @@ class JobStage:
         """Return the stage's fleet, taken over or started at the first call, when it has ``items`` items."""
         if self._fleet is None:
             asked = self._asked(started(self._placement))
-            fleet = self._fleets.take(self.model, asked, items, lambda: self._new_fleet(asked))
+            patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
+            name = f"model {self.model}" if self.model else self._name  # a fleet of a model may serve other steps
+            new = partial(Fleet, asked, patience, name, self._show)
+            fleet = self._fleets.take(self.model, asked, items, new)
             fleet.show = self._show
             self._fleet, self._job_bytes, self.gpus = (asked, fleet), pickle.dumps(self._worker(asked)), asked.gpus
         return self._fleet[1]
-
-    def _new_fleet(self, asked: Resources) -> Fleet:
-        """Start a fleet. Ray shows it by its model, which may serve other steps, else by the step."""
-        patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
-        return Fleet(asked, patience, f"model {self.model}" if self.model else self._name, self._show)
 
     def _asked(self, nodes: list[Node]) -> Resources:
         """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""

@@ -66,11 +66,11 @@ def test_the_shipped_models_are_known_by_their_weights_wherever_they_lie(tmp_pat
     recipe = load_recipe("demo", {"association.rank_by": "itm_score"}, "demo")
     plan, known = identity.with_scorers(compile_plan(recipe))
     names = ("captioner", "clip", "fuser", "language model", "matching model")
-    assert identity.demo_weights(plan.recipe, recipe.captioners, known) == names
+    assert identity.demo_weights(plan.recipe, known) == names
     assert set(names) == set(DEMO_WEIGHTS.values())
     shutil.copytree(recipe.models["captioner"].removeprefix("hf:"), tmp_path / "mine")
     moved = load_recipe("demo", {"models.captioner": f"hf:{tmp_path / 'mine'}"})
-    assert identity.demo_weights(moved, moved.captioners, []) == ("captioner",)
+    assert identity.demo_weights(moved, []) == ("captioner",)
     assert "captioner, clip" in demo_note(("captioner", "clip")) and not demo_note(())
 
 

@@ -14,7 +14,7 @@ from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.models.http.probe import questions
 from pairmill.ops.models.model_error import ModelError
-from pairmill.tasks.generate.answers import shown
+from pairmill.tasks.generate.generative_job import shown
 from tests.worlds.chat_server import FAILURES, chat_server, log, picture_hash
 from tests.worlds.line import rows
 

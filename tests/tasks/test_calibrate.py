@@ -57,7 +57,7 @@ def run(lake: Path, source: Path, asked: Recipe, before: Callable[[Session], obj
         before(held)
         score_entropy(held)
         score_sentences(held)
-        steps.calibrate(held, "sentence", Stage.ASSOCIATE)
+        steps.calibrate(held, Stage.ASSOCIATE, ["sentence"])
         embedded = "SELECT DISTINCT c.text FROM sentence_embedding JOIN sentence_content c USING (content) ORDER BY ALL"
         frozen = 'SELECT rule, "drop", threshold, n, n_dropped FROM thresholds ORDER BY "commit"'
         return held, [text for (text,) in held.lake.query(embedded)], held.lake.query(frozen)
@@ -157,7 +157,7 @@ def test_an_image_rule_and_one_on_fused_texts_drop_their_share_of_what_reaches_t
     plan = compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
     with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         held = Session(writer, plan, Placement())
-        steps.calibrate(held, "image", Stage.CAPTION)
+        steps.calibrate(held, Stage.CAPTION, ["image"])
         reached = [3.5 * m for shard in range(3) for m, n in enumerate(range(shard, 12, 3)) if 30 + 10 * n >= 40]
         assert held.plan.image_checks[2].keep == f"(sharpness >= {sorted(reached)[len(reached) // 4]})"
         kept = insert_fused(lake, held.plan, synthetic_status=["ok"] * 99, n_tokens=pa.array(range(99), pa.int32()))

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from pairmill.tasks.relate.duplicate_groups import names
+from pairmill.tasks.relate.duplicates import names
 
 
 def test_names_are_the_hex_digits_of_the_keys_whatever_their_chunks():

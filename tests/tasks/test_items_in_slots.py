@@ -14,8 +14,8 @@ from pairmill.ops.models.generate import refilled_decoding
 from pairmill.ops.models.generate.captured_decoding import Decoder
 from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import load
-from pairmill.tasks.generate.answers import TextQueries
 from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.pool.messages import RowLease, RowsFinished
 from pairmill.tasks.run.pool.model_line import ModelLine
@@ -41,7 +41,7 @@ def texts(manifests: list[Manifest]) -> dict[str, str]:
 
 def test_items_in_flight_are_decoded_together_and_written_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(1)
-    job = FuseTexts(TextQueries(LanguageModel(FUSER, batch_size=6), 12, "a"), "{caption}. {tags}. {sentence}", "s")
+    job = FuseTexts(Queries(LanguageModel(FUSER, batch_size=6), None, 12, "a"), "{caption}. {tags}. {sentence}", "s")
     plain, work = ModelLine(job, 0, lambda _: None), items()
     alone = [texts(plain(n, item, Output(f"{tmp_path}/alone/", "run", 1))) for n, item in enumerate(work)]
     answerer = load(FUSER, "fp32").answerer

@@ -25,11 +25,11 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
-from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries
 from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.generative_job import Answers, Queries
 from pairmill.tasks.generate.tag import TagPictures
-from pairmill.tasks.generate.text_similarity import ScoreTexts
 from pairmill.tasks.measure.score_images import ScoreImages
+from pairmill.tasks.measure.score_pairs import ScoreTexts
 from pairmill.tasks.measure.score_sentences import ScoreSentences
 from pairmill.tasks.run.items.partition import Job, Output, write_parts
 from pairmill.tasks.run.items.rows import to_blobs
@@ -92,7 +92,7 @@ def test_of_a_text_that_was_too_long_the_beginning_is_a_row_and_a_complaint():
     cut = Generation("dog dog cat", 512, "length", 0.1, "model_error", "the server sent 4,000,000 bytes")
     answered: Future[Generation] = Future()
     answered.set_result(cut)
-    ask = ImageQueries(HttpModel("http:x@http://h/v1"), Decode(), 32, "Describe.")
+    ask = Queries(HttpModel("http:x@http://h/v1"), Decode(), 32, "Describe.")
     found = ask.fetch((Answers({}, []), ["a"], [answered]))
     captions, complaint = CAPTIONS.parts(WorkItem("shard", ("a",)), [found])
     row = captions.rows.to_pylist()[0]
@@ -115,7 +115,7 @@ def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quaranti
     model = LanguageModel(save_chat_model(tmp_path, context=128))
     texts = {"captions": ["A dog.", "A cat. " * 40], "tags": [["dog"], []], "sentences": ["It ran.", ""]}
     item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e")} | texts)
-    fused, bad = FuseTexts(TextQueries(model, 6, "A dog."), "{caption} {tags} {sentence}", "f")(item)
+    fused, bad = FuseTexts(Queries(model, None, 6, "A dog."), "{caption} {tags} {sentence}", "f")(item)
     assert fused.rows.select(["sha256", "input_digest", "n_tokens"]).to_pylist() == [
         {"sha256": "a", "input_digest": "d", "n_tokens": 6},
         {"sha256": "b", "input_digest": "e", "n_tokens": 0},

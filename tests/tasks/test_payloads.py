@@ -19,9 +19,9 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import retry_quarantined
-from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.measure.score_images import score_images
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.run.session import Session
@@ -31,7 +31,7 @@ from tests.worlds.shared import new_lake
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
 MODEL = VisionLanguageModel("hf:infra/demo/models/captioner")
-ASK = ImageQueries(MODEL, Decode(96), 4, "Describe the picture.")
+ASK = Queries(MODEL, Decode(96), 4, "Describe the picture.")
 TEXTS = {
     "captions": ["a"] * 2,
     "tags": [[]] * 2,

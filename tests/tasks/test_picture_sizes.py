@@ -10,8 +10,8 @@ from PIL import Image
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.tasks.generate import answers
-from pairmill.tasks.generate.answers import ImageQueries
+from pairmill.tasks.generate import generative_job
+from pairmill.tasks.generate.generative_job import Queries
 
 SIZES = [(60, 90), (90, 60), (300, 31), (64, 64)]
 
@@ -53,8 +53,8 @@ class Model:
 def test_a_model_is_told_the_sizes_of_all_pictures_and_a_square_for_one_that_is_gone(monkeypatch: pytest.MonkeyPatch):
     datas = [*(encoded(*size) for size in SIZES), Fault("e", "missing", "gone"), b"no picture"]
     keys = tuple("abcdef")
-    monkeypatch.setattr(answers, "batches", lambda item, rows: [(list(keys), datas)])
+    monkeypatch.setattr(generative_job, "batches", lambda item, rows: [(list(keys), datas)])
     model: Any = Model()
-    (piece,) = ImageQueries(model, Decode(side=48), 8, "what").pieces(WorkItem("s", keys), dict.fromkeys(keys, "a"), 0)
+    (piece,) = Queries(model, Decode(side=48), 8, "what").pieces(WorkItem("s", keys), dict.fromkeys(keys, "a"), 0)
     assert piece.keys == keys
     assert model.told == [(72, 48), (48, 72), (48, 384), (48, 48), (48, 48), (48, 48)]

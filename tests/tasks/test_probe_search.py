@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.ops.whole.ranking import unit
-from pairmill.tasks.relate.probe_search import fewest_probes, probe_ranks
+from pairmill.tasks.relate.recall import fewest_probes, probe_ranks
 from tests.examples import examples
 from tests.reference.search import fewest
 

@@ -11,7 +11,7 @@ import pytest
 from pairmill.catalog.pending.index_ranges import IndexFiles
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.tasks.relate.associate import Search
-from pairmill.tasks.relate.duplicate_groups import SemanticEdges
+from pairmill.tasks.relate.duplicates import SemanticEdges
 from pairmill.tasks.run.items.rows import to_blobs
 
 CLUSTERS = 6

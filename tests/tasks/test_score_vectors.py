@@ -14,7 +14,7 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.catalog.terms.scores import OWN
-from pairmill.tasks.measure.score_vectors import ScoreVectors
+from pairmill.tasks.measure.scoring_job import ScoreVectors
 from pairmill.tasks.run.items.rows import to_blobs
 from pairmill.tasks.run.place.identity import Bound
 from tests.worlds.shared import opened_new

@@ -16,7 +16,7 @@ from pairmill.ops.text.split import normalise
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.relate.cluster import cluster
-from pairmill.tasks.relate.sentence_duplicates import group_sentences
+from pairmill.tasks.relate.duplicates import group_sentences
 from pairmill.tasks.run.items.rows import to_vectors
 from pairmill.tasks.run.session import Session
 from tests.reference.components import walk

@@ -17,10 +17,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.ops.batch import Batch
 from pairmill.ops.models.model_digest import ModelError
+from pairmill.tasks.measure.scoring_job import run_op
 from pairmill.tasks.run import stage
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
-from pairmill.tasks.run.items.scored import run_op
 from pairmill.tasks.run.place.identity import Bound
 from pairmill.tasks.run.place.placement import Placement
 

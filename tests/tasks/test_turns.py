@@ -17,9 +17,8 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.fusion import FuseTexts
-from pairmill.tasks.generate.generative_job import RewriteCachedAnswers
+from pairmill.tasks.generate.generative_job import Queries, RewriteCachedAnswers
 from pairmill.tasks.run.items.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
@@ -40,7 +39,7 @@ def pending(writer: Writer, rule: str) -> list[WorkItem]:
 
 
 def fuse(writer: Writer, rule: str, model: str) -> None:
-    ask = ImageQueries(VisionLanguageModel(model), Decode(side=64), 4, FUSE["prompt"])
+    ask = Queries(VisionLanguageModel(model), Decode(side=64), 4, FUSE["prompt"])
     job = FuseTexts(ask, FUSE["prompt"], "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):

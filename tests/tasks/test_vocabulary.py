@@ -24,8 +24,7 @@ from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.measure.score_images import score_images
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.relate.associate import associate
-from pairmill.tasks.relate.balance import cluster_survivors
-from pairmill.tasks.relate.cluster import cluster
+from pairmill.tasks.relate.cluster import cluster, cluster_survivors
 from pairmill.tasks.relate.duplicates import group_duplicates
 from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.session import Session

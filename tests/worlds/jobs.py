@@ -2,11 +2,11 @@
 
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.generative_job import Queries
 
 MODEL = VisionLanguageModel("hf:nowhere")
-ASK = ImageQueries(MODEL, Decode(), 8, "Describe.")
+ASK = Queries(MODEL, Decode(), 8, "Describe.")
 CAPTIONS = CaptionPictures(ASK, "Describe.", "c", name="main")
 FUSED = FuseTexts(ASK, "Combine {caption}", "f")

@@ -27,7 +27,7 @@ from pairmill.tasks.run import stage
 from pairmill.tasks.run.pool import fork_server
 
 # Ops that run in the flow process, by the module whose attribute the tasks call.
-GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))
+GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates.hamming, "hamming_edges"), (duplicates.components, "recut"))
 
 
 class Clock:

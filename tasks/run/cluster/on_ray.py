@@ -45,7 +45,6 @@ class Fleet:
         asked: The resources of one worker, and how many workers.
         patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
         name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
-        show: See above.
 
     Raises:
         PairmillError: No machine has the resources of one worker, and none joined for ``patience`` seconds.
@@ -155,10 +154,8 @@ class Fleets:
     """The fleets that finished steps of a run have left: loading a large model takes minutes.
 
     A step takes over the fleet of its model if it asks for the same resources. All others end as soon as the machines
-    have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with its step.
-
-    Args:
-        keeps: Whether fleets are kept at all; else each ends with its step.
+    have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with its step,
+    and so does every fleet unless ``keeps``.
     """
 
     def __init__(self, keeps: bool = False) -> None:

@@ -37,12 +37,7 @@ def hand_out(_: Any, items: Any) -> Iterator[dict]:
 
 
 class Supervisor:
-    """Ray actor that runs items in a worker process of its own and survives its death.
-
-    Args:
-        items: The `ItemQueue` actor, which has the job.
-        asked: The resources of one worker.
-    """
+    """Ray actor that runs the ``items`` of an `ItemQueue` in a worker process of its own and survives its death."""
 
     def __init__(self, items: Any, asked: Resources) -> None:
         import ray

@@ -25,18 +25,15 @@ class ModelJob(Job, Protocol):
     (`ops/models/device/engine.py`), and ``parts`` turns all results into rows, in the order of the pieces. Called as a
     plain job, it runs one piece after another. A job whose model runs behind a server has an attribute
     ``max_in_flight``: the most pieces in flight at once. A job whose pieces are decoded beside each other has a method
-    ``stepwise``, as the engine describes it.
-
-    Attributes:
-        item_rows: The most rows of an item into which small shards are joined (`tasks.run.stage`).
-        model: The recipe's name of the model, by which its resources are set.
+    ``stepwise``, as the engine describes it. ``item_rows`` is the most rows of an item into which small shards are
+    joined.
     """
 
     item_rows: ClassVar[int]
 
     @property
     def model(self) -> str:
-        """The recipe's name of the model."""
+        """The recipe's name of the model, by which its resources are set."""
         ...
 
     def load(self) -> None:

@@ -185,7 +185,8 @@ class ParquetFile:
 
     def write(self, rows: pa.Table) -> None:
         """Append rows. The first rows set the schema and the bloom filters' size."""
-        n = _row_group_rows(rows)
+        # The rows of a row group: at most 64 MB, which a reader loads at once, and at most DuckDB's 122,880.
+        n = max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
         if self._writer is None:
             filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in BLOOM_FILTERED}
             # Encoded images do not compress: trying takes twice as long as writing them.
@@ -238,8 +239,3 @@ class _Hashing:
 
     def writable(self) -> bool:
         return True
-
-
-def _row_group_rows(rows: pa.Table) -> int:
-    """Return the rows of a row group: at most 64 MB, which a reader loads at once, and at most DuckDB's 122,880."""
-    return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))

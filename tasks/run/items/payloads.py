@@ -31,7 +31,7 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
     damaged.
     """
     with ThreadPoolExecutor(1) as reader:
-        chunks = _chunks(item, chunk)
+        chunks = (each for home in item.by_shard for each in _chunks(home, chunk))
         upcoming = reader.submit(next, chunks, None)
         while (current := upcoming.result()) is not None:
             upcoming = reader.submit(next, chunks, None)
@@ -60,12 +60,6 @@ def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes |
 
 
 def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield the chunks of each shard of the item."""
-    for home in item.by_shard:
-        yield from _chunks_of(home, chunk)
-
-
-def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
     """Yield the chunks of one shard, then the keys that no file has bytes for."""
     wanted = set(item.keys)
     lost: dict[str, Fault] = {}
@@ -90,7 +84,9 @@ def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[byt
     if out_of_reach := wanted & unread.keys():
         raise unread[min(out_of_reach)]
     if nowhere := [sha for sha in item.keys if sha in wanted]:
-        yield nowhere, [lost.get(sha) or _absent(sha, item) for sha in nowhere]
+        places = f"{', '.join(item.paths) or 'any file'} of shard '{item.shard}'"
+        lost = {sha: Fault(sha, "damaged", f"the bytes of picture {sha} are not in {places}") for sha in nowhere} | lost
+        yield nowhere, [lost[sha] for sha in nowhere]
 
 
 def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch]:
@@ -128,9 +124,8 @@ def _largest(group: Any) -> int:
     """Return the length of a row group's largest image by its statistics; without them, the row group's size."""
     columns = (group.column(index) for index in range(group.num_columns))
     length = next(column for column in columns if column.path_in_schema == "length")
-    return (
-        int(length.statistics.max) if length.is_stats_set and length.statistics.has_min_max else group.total_byte_size
-    )
+    has_statistics = length.is_stats_set and length.statistics.has_min_max
+    return int(length.statistics.max) if has_statistics else group.total_byte_size
 
 
 def bytes_of_rows(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:
@@ -149,9 +144,3 @@ def _checked(sha256: str, data: bytes, path: str) -> bytes | Fault:
     if content_id(data) == sha256:
         return data
     return Fault(sha256, "damaged", f"the bytes of picture {sha256} in {path} are damaged: they have another hash")
-
-
-def _absent(sha256: str, item: WorkItem) -> Fault:
-    """Return the Fault of an image that none of the shard's files has."""
-    places = ", ".join(item.paths) or "any file"
-    return Fault(sha256, "damaged", f"the bytes of picture {sha256} are not in {places} of shard '{item.shard}'")

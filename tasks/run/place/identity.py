@@ -21,7 +21,6 @@ from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.generation import Answering
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
-from pairmill.ops.text.noun_phrases import NounPhrases
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,6 @@ def _model_digests(recipe: Recipe, others: Sequence[str]) -> dict[str, str]:
     return {spec: content_digest(spec) for spec in (*specs, *taggers, *others)}
 
 
-def check_captioner(recipe: Recipe, captioner: Captioner) -> None:
-    """Raise ModelError unless a captioner's model exists and accepts images. Reads its bytes once a process."""
-    spec = recipe.models[captioner.model]
-    require_images(captioner.name, spec)
-    content_digest(spec)
-
-
 def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
     """Return the plan's scores of ``kind`` ('image', 'sentence') that an op computes, each with its configured op.
 
@@ -95,9 +87,9 @@ def _decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
     return {"decode": decode.version, "side": decode.side, "mode": decode.mode}
 
 
-def demo_weights(recipe: Recipe, captioners: Sequence[Captioner], known: Sequence[Scorer]) -> tuple[str, ...]:
-    """Return which of the small shipped models a run uses: of ``captioners``, fusion and the scorers ``known``."""
-    specs = {recipe.models[each.model] for each in captioners}
+def demo_weights(recipe: Recipe, known: Sequence[Scorer]) -> tuple[str, ...]:
+    """Return which of the small shipped models a run uses: of captioners, fusion and the scorers ``known``."""
+    specs = {recipe.models[each.model] for each in recipe.captioners}
     if recipe.fuse is not None and known:
         specs.add(recipe.models[recipe.fuse.model])
     return demo_terms.demo_weights([*(scorer.model for scorer in known), *map(content_digest, sorted(specs))])
@@ -122,25 +114,19 @@ def _op(recipe: Recipe, score: Score) -> Any:
 def op_class(score: Score) -> Any:
     """Import the op's class. Raises PairmillError when it is missing or is no dataclass with a version."""
     module, _, name = score.op.partition(":")
+    about, remedy = f"package '{score.package}', score '{score.name}'", "Update or uninstall the package."
     try:
         made = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise PairmillError(
-            f"package '{score.package}', score '{score.name}': its op {score.op} cannot be imported: {error}. Update "
-            "or uninstall the package."
-        ) from error
+        raise PairmillError(f"{about}: its op {score.op} cannot be imported: {error}. {remedy}") from error
     if not is_dataclass(made) or "version" not in {field.name for field in fields(made)}:
-        raise PairmillError(
-            f"package '{score.package}', score '{score.name}': {score.op} is no dataclass with a field `version`. "
-            "Update or uninstall the package."
-        )
+        raise PairmillError(f"{about}: {score.op} is no dataclass with a field `version`. {remedy}")
     return made
 
 
 def decoder(recipe: Recipe) -> Decode:
     """Return the decoder that feeds all image scores."""
-    settings = recipe.decoding
-    limits = recipe.ingest
+    settings, limits = recipe.decoding, recipe.ingest
     return Decode(settings.side, settings.mode, max_pixels=limits.max_pixels, max_bytes=limits.max_bytes)
 
 
@@ -168,23 +154,9 @@ def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
     """Return the image embedding by another CLIP (``spec``) than the recipe's, with its scorer."""
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
     other = plan.recipe.model_copy(update={"models": models})
-    op = _op(other, IMAGE_EMBEDDING)
-    scorer = scorer_of(
-        IMAGE_EMBEDDING, op, _decode_settings(other, IMAGE_EMBEDDING), content_digest(op.model), plan.scorers
-    )
+    op, decoding = _op(other, IMAGE_EMBEDDING), _decode_settings(other, IMAGE_EMBEDDING)
+    scorer = scorer_of(IMAGE_EMBEDDING, op, decoding, content_digest(op.model), plan.scorers)
     return Bound(replace(IMAGE_EMBEDDING, model=tagger_name(plan.recipe)), op, scorer.digest), scorer
-
-
-def noun_scorer(recipe: Recipe, size: int) -> Scorer:
-    """Return the scorer of noun phrases counted in a sample of ``size`` sentences; the parser's model is part of it."""
-    spec = parser(recipe)
-    return Scorer(
-        "noun_counts",
-        "noun_counts",
-        NounPhrases(spec).version,
-        {"seed": recipe.seed, "sample": size},
-        content_digest(spec),
-    )
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
@@ -221,11 +193,7 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     model = fuser(recipe)
     own = recipe.fuse.model_dump(include={"prompt", "max_tokens", *model.answer_settings})
     shown = {"side": recipe.fuse.side, "decode": Decode().version} if model.shows_images else {}
-    versions = {
-        "status": generation_status.VERSION,
-        "filling": fuse.VERSION,
-        "unsupported": unsupported.VERSION,
-    }
+    versions = {"status": generation_status.VERSION, "filling": fuse.VERSION, "unsupported": unsupported.VERSION}
     at_default = frozenset(own.keys() - recipe.fuse.model_dump(exclude_defaults=True).keys())
     settings, weights = {**own, **shown, **versions}, content_digest(model.spec)
     return Scorer("fuse", "synthetic", model.version, settings, weights, made_from, at_default)

@@ -53,19 +53,15 @@ class Observer:
 
     def progressed(self, progress: Progress) -> None:
         """Note the progress of a step, as `Session.progress` gets it."""
-        return None
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
         """Note the priced partitions of one finished item, by a worker with ``gpus`` GPUs. They are not committed."""
-        return None
 
     def committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
         """Note that partitions are committed, and the seconds that it took. Called in any thread."""
-        return None
 
     def stalled(self, step: str, report: str) -> None:
         """Note that a step finished nothing for a long time, and that the workers of ``report`` were ended."""
-        return None
 
 
 class RowCount:

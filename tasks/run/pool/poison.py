@@ -69,7 +69,8 @@ def isolate(
         suspect = waiting.pop()
         part = suspect.part
         known, first = first, None
-        outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
+        is_enough = known and _is_divisible(part) and (known.keys or known.reason == "timeout")
+        outcome = known if known and is_enough else _tried(suspect, attempt)
         if not isinstance(outcome, LostWorker):
             results.append(outcome)
         elif _is_divisible(part):
@@ -81,11 +82,6 @@ def isolate(
     if len(item.keys) > 1 and not results:
         raise PairmillError(f"shard {item.shard}: each of its {len(item.keys)} rows kills a worker process")
     return results, killers
-
-
-def _is_enough(lost: LostWorker, part: WorkItem) -> bool:
-    """Return whether a loss is enough to divide the part without another attempt."""
-    return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
 
 
 def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
@@ -151,17 +147,8 @@ def quarantine_killers(
     """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
 
     A job may define ``poisoned(item) -> list[Part]``: further rows for the killers, so that they are not pending again.
-    Details name the job's class, or its ``shown_as`` where that is set.
-
-    Args:
-        item: The item to run.
-        job: The job, for its name, stage and ``poisoned``.
-        output: Where the quarantine rows are written.
-        attempt: Runs a part in a separate process, see `isolate`.
-        first: The loss of the whole item before.
-
-    Raises:
-        PairmillError: Single rows are not to blame; the message has the remedy.
+    Details name the job's class, or its ``shown_as`` where that is set. ``attempt`` runs a part in a separate process;
+    it and ``first`` are as in `isolate`. Raises PairmillError, with the remedy, when single rows are not to blame.
     """
     name = getattr(job, "shown_as", type(job).__name__)
     try:

@@ -128,17 +128,12 @@ def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument:
 
 def dismiss() -> None:
     """Stop all cached worker processes, once they have finished their orders. The next stage starts new ones."""
-    while _processes:
-        _processes.popitem()[1].close()
-
-
-def pids() -> list[int]:
-    """List the process ids of the cached worker processes that have started."""
-    return [process.pid for process in _processes.values() if process.pid]
+    while cached_processes:
+        cached_processes.popitem()[1].close()
 
 
 # Processes live as long as this one: later stages reuse their loaded models.
-_processes: dict[object, Process] = {}
+cached_processes: dict[object, Process] = {}
 
 
 def _at(shape: PoolShape, place: int) -> Process:
@@ -147,10 +142,10 @@ def _at(shape: PoolShape, place: int) -> Process:
         return apart()
     is_forked = not any(shape.devices)  # the fork server imported the libraries without a GPU
     kind = replace(shape, least=0, is_light=False, processes=0 if is_forked else shape.processes)
-    if (kind, place) not in _processes:
+    if (kind, place) not in cached_processes:
         sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
-        _processes[kind, place] = Process(sees, is_forked, kind.lanes)
-    return _processes[kind, place]
+        cached_processes[kind, place] = Process(sees, is_forked, kind.lanes)
+    return cached_processes[kind, place]
 
 
 def apart() -> Process:
@@ -160,9 +155,9 @@ def apart() -> Process:
     """
     settings = {each for each in os.environ.items() if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy")}
     reach = frozenset(settings)
-    if reach not in _processes:
-        _processes[reach] = Process({}, is_forked=False)
-    return _processes[reach]
+    if reach not in cached_processes:
+        cached_processes[reach] = Process({}, is_forked=False)
+    return cached_processes[reach]
 
 
 class _PoolCall:

@@ -213,7 +213,7 @@ class _RunningProcess:
                 if said is None:
                     raise _Ended(self._lost(number))
                 return said
-            self._end_if_stuck()
+            self.end_hung(overdue_only=True)
 
     def forget(self, number: int) -> None:
         """Drop the inbox and the leases of an order."""
@@ -260,13 +260,6 @@ class _RunningProcess:
         self._process.kill()
         self._ended.wait()
 
-    def _end_if_stuck(self) -> None:
-        """Kill the process when a lease is overdue; first have it dump its threads' stacks to its log."""
-        now = time.monotonic()
-        with self._lock:
-            stuck = {hold.number for hold, until in self._holds.values() if until < now}
-        self._end_orders(stuck)
-
     def in_hand(self) -> str:
         """Describe the process and the keys of its leases, '' if no order has begun: it may be importing still."""
         with self._lock:
@@ -277,16 +270,15 @@ class _RunningProcess:
         more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
         return f"worker process {self.pid} had {', '.join(keys[:NAMED]) + more if keys else 'an item without a row'}"
 
-    def end_hung(self) -> None:
-        """Kill the process as one whose orders are all overdue."""
-        with self._lock:
-            orders = {hold.number for hold, _ in self._holds.values()}
-        self._end_orders(orders)
+    def end_hung(self, overdue_only: bool = False) -> None:
+        """Kill the process, as one whose orders are all overdue, after it has dumped its threads' stacks to its log.
 
-    def _end_orders(self, stuck: set[int]) -> None:
-        """Kill the process because of these orders, unless they are none, or it is being killed."""
+        With ``overdue_only``, only if the lease of an order is overdue, and because of these orders alone.
+        """
+        now = time.monotonic()
         with self._lock:
-            if not stuck or self._stuck:
+            stuck = {hold.number for hold, until in self._holds.values() if until < now or not overdue_only}
+            if not stuck or self._stuck:  # it has no orders, or is being killed
                 return
             self._stuck = stuck
         LOG.warning("worker process %d does not go on: its threads are in its log", self.pid)

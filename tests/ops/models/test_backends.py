@@ -17,7 +17,7 @@ from pairmill.ops.models.http.chat_request import encoded
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import ImageQueries
+from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.model_job import Piece
 from tests.worlds.chat_server import UNICODE, chat_server, picture_hash
 from tests.worlds.scripted_vlm import save_scripted
@@ -126,7 +126,7 @@ def test_one_bad_picture_among_good_ones_has_no_answer_and_a_reason(backend: Bac
     asked = [backend.case(case)[1] for case in cases]
     if isinstance(backend.model, HttpModel):  # which would be shown other pixels than the server knows
         decode = Decode(side=40, mode="exact")
-    ask = ImageQueries(backend.model, decode, TOKENS, asked[0])
+    ask = Queries(backend.model, decode, TOKENS, asked[0])
     piece = Piece(("a", "b", "c"), list(zip(data, asked, strict=True)))
     answers = ask.fetch(ask.infer(ask.prepare(piece)))
     assert [answers.found[key].text for key in "abc"] == ["one", "", "three"]

@@ -17,7 +17,7 @@ from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.model_error import ModelError
-from pairmill.tasks.generate.answers import ImageQueries
+from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.place.identity import caption_scorer
 from tests.worlds.installed import declaring
@@ -52,7 +52,7 @@ def test_a_backend_of_another_package_captions_by_a_recipe_and_has_an_identity()
     assert Finding("ok", f"captioner, {SPEC}") in recipe_models(Patient("lake", recipe))
     scorer = caption_scorer(recipe, Captioner.model_validate({}))
     assert scorer.model == content_digest(SPEC) and {"precision", "encoding"}.isdisjoint(scorer.settings)
-    ask = ImageQueries(vision_backend(SPEC, "bf16", 8, "png"), Decode(side=48, mode="exact"), 12, "what?")
+    ask = Queries(vision_backend(SPEC, "bf16", 8, "png"), Decode(side=48, mode="exact"), 12, "what?")
     piece = Piece(("a", "b"), [(jpeg("blue"), "what?"), (jpeg("maroon"), "what?")])
     found = ask.fetch(ask.infer(ask.prepare(piece))).found
     assert [found[key].text for key in "ab"] == ["A blue picture.", "A red picture."]

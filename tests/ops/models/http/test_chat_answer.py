@@ -16,7 +16,7 @@ from pairmill.ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, B
 from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure, read
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.model_error import ModelError
-from pairmill.tasks.generate.answers import generated_columns, usage
+from pairmill.tasks.generate.generative_job import generated_columns, usage
 
 WHERE = "model 'http:x' at http://h/v1"
 
