@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -36,63 +35,41 @@ _STEPS = {
 }
 
 
-@dataclass(frozen=True)
-class NameCounts:
-    """Number of distinct names by kind of text that ``pairs`` sampled pairs have."""
-
-    pairs: int
-    found: dict[str, int]
-
-
 def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Query what the templates of a report show."""
     plan = report.plan_of(lake, dataset)
     with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
-        shown = pictures_shown(lake, dataset, plan, gallery)
+        found = pictures_shown(lake, dataset, plan, gallery)
         breakdown = picture_strips.breakdown(gallery)
         n_images = gallery.count(Choice())
     with lake.one_snapshot():  # else each of some 50 statements looks for the newest snapshot, for 3 ms
-        measured = {
-            **_measured(lake, dataset, plan),
-            **_produced(lake, dataset, plan),
-            "audit": _audit(lake, dataset, plan),
-            "names": _names_of_pairs(lake, dataset, plan.recipe.seed),
-            "demo_weights": dataset.demo_weights(lake),
-        }
-    return {
-        "dataset": dataset,
-        "recipe": plan.recipe,
-        "n_images": n_images,
-        "is_sample": any(rows[0]["n_in"] > n_images for kind, rows in measured["funnels"].items() if kind == "image"),
-        "breakdown": {name: rows for name, rows in breakdown.items() if any(row["value"] for row in rows)},
-        **shown,
-        **measured,
-    }
+        found |= _measured(lake, dataset, plan) | _produced(lake, dataset, plan)
+        found["audit"] = _audit(lake, dataset, plan)
+        found["names"] = _count_names(lake, dataset, plan.recipe.seed)
+        found["demo_weights"] = dataset.demo_weights(lake)
+    found["is_sample"] = any(rows[0]["n_in"] > n_images for kind, rows in found["funnels"].items() if kind == "image")
+    found["breakdown"] = {name: rows for name, rows in breakdown.items() if any(row["value"] for row in rows)}
+    return found | {"dataset": dataset, "recipe": plan.recipe, "n_images": n_images}
 
 
 def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
-    """Query counts and distributions."""
+    """Query counts and distributions; histograms by kind, then by rule, '' for scores that no rule reads."""
     recipe = plan.recipe
     n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.cap is not None else (0, [])
+    by_rule: dict[str, dict[str, list[Histogram]]] = {"image": {}, "sentence": {}}
+    for each in histograms(lake, plan, dataset.commit):
+        by_rule[each.kind].setdefault(each.quantity.rule, []).append(each)
     return {
         "totals": report.totals(lake, dataset),
         "funnels": _funnels(lake, dataset, recipe),
         "overlapping": [each for each in failed_rules(lake, dataset) if any(each.shared.values())],
-        "histograms": _by_rule(histograms(lake, plan, dataset.commit)),
+        "histograms": by_rule,
         "cluster_sizes": (n_clusters, sizes, recipe.balance.cap or 1),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "pair_charts": similarity_histograms(lake, dataset),
         "length_charts": length_histograms(lake, dataset),
     }
-
-
-def _by_rule(found: list[Histogram]) -> dict[str, dict[str, list[Histogram]]]:
-    """Group histograms by kind, then by rule; '' for scores that no rule reads."""
-    grouped: dict[str, dict[str, list[Histogram]]] = {"image": {}, "sentence": {}}
-    for each in found:
-        grouped[each.kind].setdefault(each.quantity.rule, []).append(each)
-    return grouped
 
 
 def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
@@ -110,9 +87,10 @@ def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
 
 def _produced(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     """Query the cost of each step, the quarantine, and the recipe and scorers that reproduce the version."""
-    scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
+    scorers = [row | {name: json.loads(row[name]) for name in ("settings", "libraries")}
+               for row in report.scorers(lake, dataset)]  # fmt: skip
     return {
-        "recipe_yaml": _yaml(dataset.recipe),
+        "recipe_yaml": yaml.safe_dump(json.loads(dataset.recipe), sort_keys=False, allow_unicode=True, width=100),
         "generated": report.generated(lake, dataset, plan),
         "quarantine": report.quarantine(lake, dataset),
         "steps": report.steps(lake, dataset),
@@ -121,16 +99,6 @@ def _produced(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }
-
-
-def _scorer(row: dict[str, Any]) -> dict[str, Any]:
-    """Parse a scorer's settings and libraries."""
-    return {**row, "settings": json.loads(row["settings"]), "libraries": json.loads(row["libraries"])}
-
-
-def _yaml(recipe: str) -> str:
-    """Format a recipe's JSON as YAML."""
-    return yaml.safe_dump(json.loads(recipe), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dict[str, Any]]]:
@@ -168,13 +136,14 @@ def _share(part: int, total: int) -> float:
     return round(100 * part / total, 3) if total else 0.0
 
 
-def _names_of_pairs(lake: Lake, dataset: Dataset, seed: int) -> NameCounts:
-    """Count the names of the first NAMED_PAIRS pairs of the sample that the report shows."""
+def _count_names(lake: Lake, dataset: Dataset, seed: int) -> dict[str, Any]:
+    """Count the distinct names by kind of text in the first NAMED_PAIRS pairs of the report's sample."""
     rows = pair_sample.sample(lake, dataset, seed, NAMED_PAIRS)
     texts = {
         "sentences": [row[name] for row in rows for name in text_columns.texts(dataset.n_texts)],
         "captions": [row["caption"] for row in rows],
         "fused texts": [row["syn_text"] for row in rows],
     }
-    filled = {kind: [text for text in of_kind if text] for kind, of_kind in texts.items()}
-    return NameCounts(len(rows), {kind: len(set().union(*map(names, all_))) for kind, all_ in filled.items() if all_})
+    found = {kind: set().union(*(names(text) for text in of_kind if text)) for kind, of_kind in texts.items()
+             if any(of_kind)}  # fmt: skip
+    return {"pairs": len(rows), "found": {kind: len(all_) for kind, all_ in found.items()}}

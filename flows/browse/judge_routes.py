@@ -4,6 +4,7 @@ import getpass
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
-from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample
+from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJudging
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import room_page, waiting_page
@@ -70,8 +71,40 @@ def _sent(model: type[Form]) -> Callable[[Request], Awaitable[Form]]:
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes of judging."""
-    router, judging = APIRouter(), Judging(opened)
+    """Return the routes of judging, by this user."""
+    router, user, lock = APIRouter(), user_name(), threading.Lock()
+    log = JudgementLog(opened.lake.lake)  # one for all requests has samples and verdicts in order
+    drawn: dict[str, list[dict[str, Any]]] = {}  # by sample, its images
+
+    def judging(dataset: str) -> AbstractContextManager[VersionJudging]:
+        """Return the judging of a version. Raise PairmillError while its gallery is being built."""
+        if opened.gallery(dataset) is None:
+            raise PairmillError("the lake is being read; try again in a minute.")
+        return opened.lake.judging(dataset)
+
+    def find(sample_id: str) -> tuple[JudgedSample, dict[int, Judgement], list[dict[str, Any]]]:
+        """Return a sample, this user's judgements of it by position, and its images.
+
+        Raises PairmillError if the version is another than it was drawn from.
+        """
+        found = next((each for each in opened.lake.judged_samples() if each.sample.sample_id == sample_id), None)
+        if found is None:
+            raise HTTPException(404)
+        dataset = _dataset(found.sample)
+        version = opened.dataset(dataset)
+        if version is None or version.content_digest != found.sample.content_digest:
+            raise PairmillError(f"{dataset} has changed since this sample was drawn; draw another.")
+        with lock:
+            if sample_id not in drawn:
+                with judging(dataset) as of_version:
+                    drawn[sample_id] = of_version.images(found.sample)
+        own = {each.position: each for each in found.judgements if each.judge == user}
+        return found, own, drawn[sample_id]
+
+    def text_of(sample: DrawnSample, image: dict[str, Any]) -> tuple[str, str]:
+        """Return kind and text of what is judged of an image."""
+        with opened.lake.judging(_dataset(sample)) as of_version:
+            return of_version.text(sample, image["image_id"])
 
     @router.get("/judge")
     def begin(dataset: str = "") -> Response:
@@ -82,8 +115,8 @@ def routes(opened: BrowsedLake) -> APIRouter:
             return room_page(opened, "judge", None, "error.html.j2", title="Nothing to judge yet", message=message)
         if opened.gallery(str(version)) is None:
             return waiting_page(opened, "judge", Asked.model_validate({"dataset": str(version)}))
-        with opened.lake.judging(str(version)) as judging_of:
-            rules = judging_of.rules()
+        with judging(str(version)) as of_version:
+            rules = of_version.rules()
         samples = [each for each in opened.lake.judged_samples() if each.sample.dataset == version.name]
         values = {"rules": rules, "samples": samples, "faults": read_log(opened.lake.lake).faults}
         return room_page(opened, "judge", version, "judge.html.j2", **values)
@@ -91,100 +124,45 @@ def routes(opened: BrowsedLake) -> APIRouter:
     @router.post("/judge")
     def draw(wanted: Annotated[WantedSample, Depends(_sent(WantedSample))]) -> Response:
         """Draw a sample, log it, and lead to its first pair."""
-        sample = judging.draw(wanted)
+        version = opened.dataset(wanted.dataset)
+        if version is None:
+            raise PairmillError("choose a dataset version to judge.")
+        with judging(str(version)) as of_version:
+            sample = of_version.draw(wanted.rule, wanted.threshold)
+        log.append(sample)
         return RedirectResponse(f"/judge/{sample.sample_id}", 303)
 
     @router.get("/judge/{sample_id}")
     def show(sample_id: str) -> Response:
         """Show the first pair of a sample that this user has not judged."""
-        shown = judging.next_pair(sample_id)
-        dataset = "{0.dataset}@{0.version}".format(shown["sample"])
-        return room_page(opened, "judge", dataset, "judged_pair.html.j2", **shown)
+        judged, own, images = find(sample_id)
+        sample = judged.sample
+        position = next((n for n in range(len(images)) if n not in own), None)
+        last = max(own.values(), key=lambda each: each.at).position if own else None
+        counts = [(verdict, judged.verdicts[verdict]) for verdict in VERDICTS]
+        image = None if position is None else images[position]
+        kind, text = text_of(sample, image) if image else ("", "")
+        shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images)}
+        shown |= {"image": image, "kind": kind, "text": text}
+        return room_page(opened, "judge", _dataset(sample), "judged_pair.html.j2", **shown)
 
     @router.post("/judge/{sample_id}")
     def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(_sent(GivenVerdict))]) -> Response:
         """Log the verdict on the pair at ``position``, and lead to the next; 'undone' leads back to that pair."""
-        judging.judge(sample_id, given.position, given.verdict)
+        judged, own, images = find(sample_id)
+        position, verdict = given.position, given.verdict
+        if position >= len(images) or (verdict == "undone" and position not in own):
+            raise PairmillError("there is no such pair in this sample; open the sample again.")
+        image = images[position]
+        _, text = text_of(judged.sample, image)
+        log.append(Judgement(
+            sample_id=sample_id, position=position, image_id=image["image_id"], text=text, value=image["value"],
+            verdict=verdict, judge=user,
+        ))  # fmt: skip
         return RedirectResponse(f"/judge/{sample_id}", 303)
 
     return router
 
 
-class Judging:
-    """The samples of one lake, as this user judges them. Images of a sample are drawn once for each process."""
-
-    def __init__(self, opened: BrowsedLake) -> None:
-        self._opened = opened
-        self._log = JudgementLog(opened.lake.lake)
-        self._images: dict[str, list[dict[str, Any]]] = {}
-        self._lock = threading.Lock()
-        self._judge = user_name()
-
-    def draw(self, wanted: WantedSample) -> DrawnSample:
-        """Draw and log a sample. Raise PairmillError if there is no such dataset or rule."""
-        version = self._opened.dataset(wanted.dataset)
-        if version is None:
-            raise PairmillError("choose a dataset version to judge.")
-        self._wait_for(str(version))
-        with self._opened.lake.judging(str(version)) as judging:
-            sample = judging.draw(wanted.rule, wanted.threshold)
-        self._log.append(sample)  # one log a session has its samples and verdicts in order
-        return sample
-
-    def next_pair(self, sample_id: str) -> dict[str, Any]:
-        """Return what the page of the first pair that is not judged shows; ``image`` is None when all are."""
-        judged = self._sample(sample_id)
-        sample, own = judged.sample, self._own(judged)
-        images = self._drawn(sample)
-        position = next((n for n in range(len(images)) if n not in own), None)
-        last = max(own.values(), key=lambda each: each.at).position if own else None
-        counts = [(verdict, judged.verdicts[verdict]) for verdict in VERDICTS]
-        shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images)}
-        if position is None:
-            return {**shown, "image": None, "kind": "", "text": ""}
-        kind, text = self._text(sample, images[position]["image_id"])
-        return {**shown, "image": images[position], "kind": kind, "text": text}
-
-    def judge(self, sample_id: str, position: int, verdict: Verdict) -> None:
-        """Log a verdict on the pair at ``position``. Raise PairmillError if there is none, or none to undo."""
-        judged = self._sample(sample_id)
-        images = self._drawn(judged.sample)
-        if position >= len(images) or (verdict == "undone" and position not in self._own(judged)):
-            raise PairmillError("there is no such pair in this sample; open the sample again.")
-        image = images[position]
-        _, text = self._text(judged.sample, image["image_id"])
-        self._log.append(Judgement(
-            sample_id=sample_id, position=position, image_id=image["image_id"], text=text, value=image["value"],
-            verdict=verdict, judge=self._judge,
-        ))  # fmt: skip
-
-    def _own(self, judged: JudgedSample) -> dict[int, Judgement]:
-        return {each.position: each for each in judged.judgements if each.judge == self._judge}
-
-    def _sample(self, sample_id: str) -> JudgedSample:
-        found = next((each for each in self._opened.lake.judged_samples() if each.sample.sample_id == sample_id), None)
-        if found is None:
-            raise HTTPException(404)
-        return found
-
-    def _drawn(self, sample: DrawnSample) -> list[dict[str, Any]]:
-        """Return the sample's images. Raise PairmillError if the version is another than it was drawn from."""
-        dataset = f"{sample.dataset}@{sample.version}"
-        version = self._opened.dataset(dataset)
-        if version is None or version.content_digest != sample.content_digest:
-            raise PairmillError(f"{dataset} has changed since this sample was drawn; draw another.")
-        with self._lock:
-            if sample.sample_id not in self._images:
-                self._wait_for(dataset)
-                with self._opened.lake.judging(dataset) as judging:
-                    self._images[sample.sample_id] = judging.images(sample)
-            return self._images[sample.sample_id]
-
-    def _text(self, sample: DrawnSample, image_id: str) -> tuple[str, str]:
-        with self._opened.lake.judging(f"{sample.dataset}@{sample.version}") as judging:
-            return judging.text(sample, image_id)
-
-    def _wait_for(self, dataset: str) -> None:
-        """Raise PairmillError while the gallery of a version is being built."""
-        if self._opened.gallery(dataset) is None:
-            raise PairmillError("the lake is being read; try again in a minute.")
+def _dataset(sample: DrawnSample) -> str:
+    return f"{sample.dataset}@{sample.version}"

@@ -2,8 +2,7 @@
 
 import json
 from argparse import Namespace
-from dataclasses import asdict
-from math import inf, isinf
+from math import inf
 
 from rich.console import Console
 
@@ -29,7 +28,7 @@ def preflight(args: Namespace) -> int:
 
         found = forecast(recipe, args.source, args.lake, compute_of(args), args.sample, show)
     if args.format == "json":
-        print(json.dumps(json_value(_finite(asdict(found))), ensure_ascii=False))
+        print(json.dumps(json_value(found), ensure_ascii=False))
     else:
         _print(found, screen)
     return 0
@@ -74,12 +73,3 @@ def _print(found: Preflight, screen: Console) -> None:
 def _ends(found: Range, form: str) -> str:
     """Format the ends of an interval."""
     return f"{format(found.low, form)} … {'?' if found.high == inf else format(found.high, form)}"
-
-
-def _finite(value: object) -> object:
-    """Replace an unknown upper end by None, because JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and isinf(value) else value

@@ -10,7 +10,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.agents import lake_tools
+from pairmill.flows.agents import mcp_server
 from pairmill.flows.agents.mcp_server import instructions
 from tests.worlds.line import rows
 
@@ -86,10 +86,10 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
 
 
 def test_a_statement_that_takes_long_is_stopped(curated: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lake_tools, "SECONDS", 0.5)
+    monkeypatch.setattr(mcp_server, "SECONDS", 0.5)
     with pytest.raises(PairmillError, match=r"stopped after 0\.5 s; ask for less"):
         query = "SELECT sum(sqrt(a.range * b.range)) FROM range(10000000) a, range(9999999) b"
-        lake_tools.LakeTools(str(curated)).tools()["sql"](query=query)
+        mcp_server.lake_tools(str(curated))["sql"](query=query)
 
 
 def test_the_instructions_name_every_table():

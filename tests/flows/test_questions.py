@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 import pairmill as pm
-from pairmill.flows.agents.lake_tools import LakeTools
+from pairmill.flows.agents.mcp_server import lake_tools
 from pairmill.flows.api.question import json_value, questions_of
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
@@ -48,7 +48,7 @@ def test_the_json_of_a_command_is_the_answer_of_the_method_and_fits_the_schema(
 
 
 def test_a_tool_takes_the_arguments_of_the_method_and_answers_the_same(curated: Path, image: str):
-    tools = LakeTools(str(curated)).tools()
+    tools = lake_tools(str(curated))
     told = tools["why"](item=image)
     with pm.open(curated) as lake:
         assert told["images"][0]["decision"] == lake.why(image)["decision"] == lake.why(image).images[0]["decision"]
