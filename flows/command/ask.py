@@ -1,8 +1,13 @@
 """Ask an open lake a question of the command line, and print the answer: as text, rows, or JSON with its schema."""
 
+import csv
 import importlib
 import json
+import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +15,6 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import answer_schema, json_value, rows_of
-from pairmill.flows.command.row_output import show
 
 # By command: the function that prints an answer which is no table; the line for no rows; the lines below a table.
 PRINTERS = {
@@ -29,6 +33,8 @@ LEGENDS = {
     "(dropped_by_rule).\nalone: of these, the ones that fail no other rule; half of them come back if the rule's "
     "threshold is `looser`."
 }
+SHOWN = 100  # rows of a table
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def ask(args: Namespace) -> int:
@@ -52,29 +58,29 @@ def answer(args: Namespace, lake: OpenLake) -> Any:
 def print_answer(args: Namespace, found: Any) -> None:
     """Print an answer in the command's ``--format``."""
     command, form = args.question.command, args.format
-    if args.question.is_list:
-        rows = rows_of(args.question, found)
-        if form == "table" and not found:
-            print(NO_ROWS.get(command, "nothing."))
-        elif rows.columns:
-            values = rows.rows
-            if form == "table" and command != "sql":
-                values = [tuple("·" if value is None else value for value in row) for row in values]
-            show(rows.columns, values, form)
-            if form == "table" and command in LEGENDS:
-                print(LEGENDS[command])
-    elif form == "json":
-        print(visible(json.dumps(json_value(found), ensure_ascii=False)))
-    else:
+    if not args.question.is_list:
+        if form == "json":
+            print(visible(json.dumps(json_value(found), ensure_ascii=False)))
+            return
         module, _, function = PRINTERS[command].partition(":")
         getattr(importlib.import_module(f"pairmill.flows.command.{module}"), function)(found)
+        return
+    rows = rows_of(args.question, found)
+    if form == "table" and not found:
+        print(NO_ROWS.get(command, "nothing."))
+    elif rows.columns:
+        values = rows.rows
+        if form == "table" and command != "sql":
+            values = [tuple("·" if value is None else value for value in row) for row in values]
+        show(rows.columns, values, form)
+        if form == "table" and command in LEGENDS:
+            print(LEGENDS[command])
 
 
 def name_list(path: str) -> list[str]:
     """Return the distinct names in the file's order; blank lines are left out.
 
-    Raises:
-        PairmillError: The file cannot be read, is no UTF-8 text, or holds no name.
+    Raises PairmillError if the file cannot be read, is no UTF-8 text, or holds no name.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
@@ -84,3 +90,60 @@ def name_list(path: str) -> list[str]:
     if not names:
         raise PairmillError(f"'{path}' holds no name; write one a line.")
     return names
+
+
+def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
+    """Print rows as they arrive, so that a result may be larger than memory; a table shows the first SHOWN only."""
+    if form == "table":
+        _show_table(columns, iter(rows))
+    elif form == "json":
+        lead = "["
+        for row in rows:
+            found = json.dumps(dict(zip(columns, map(json_value, row), strict=True)), ensure_ascii=False)
+            print(lead, visible(found), sep="", end="")
+            lead = ",\n "
+        print("[]" if lead == "[" else "]")
+    else:
+        for_eyes = visible if sys.stdout.isatty() else str  # a file gets the data unchanged
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        for row in chain([columns], rows):
+            values = [_field(value, form == "spreadsheet") for value in row]
+            writer.writerow([for_eyes(value) if isinstance(value, str) else value for value in values])
+
+
+def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
+    """Print the first SHOWN rows as a table, with numbers aligned right, and a note if there are more."""
+    from pairmill.flows.command.terminal import cell, console, shown, table  # rich, 0.1 s
+
+    first = list(islice(rows, SHOWN))
+    made = table("", [shown(name) for name in columns], [])
+    for n, column in enumerate(made.columns):
+        column.justify = "right" if any(isinstance(row[n], int | float) for row in first) else "left"
+    for row in first:
+        made.add_row(*(cell(_text(value)) for value in row))
+    screen = console()
+    screen.print(made)
+    if next(rows, None) is not None:
+        screen.print(f"… the first {SHOWN} rows; --format csv or json gives all", style="dim")
+
+
+def _text(value: Any) -> str:
+    """Format a value for a table cell."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    return "NULL" if value is None else str(value)
+
+
+def _field(value: Any, is_spreadsheet: bool) -> Any:
+    """Convert a value for CSV: NULL to an empty field, bytes to hex digits, a nested value to JSON.
+
+    In a spreadsheet, a text that it would run as a formula begins with an apostrophe.
+    """
+    if isinstance(value, list | dict):
+        value = json.dumps(json_value(value), ensure_ascii=False)
+    elif isinstance(value, bytes | bytearray):
+        value = value.hex()
+    is_formula = is_spreadsheet and isinstance(value, str) and value.startswith(FORMULA)
+    return f"'{value}" if is_formula else value

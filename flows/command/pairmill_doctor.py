@@ -6,7 +6,7 @@ from collections import Counter
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.secrets import without_users
-from pairmill.flows.command.row_output import show
+from pairmill.flows.command.ask import show
 from pairmill.flows.doctor.examinations import EXAMINATIONS
 from pairmill.flows.machine.finding import Finding, Patient, run_checks
 

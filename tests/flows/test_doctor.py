@@ -16,8 +16,8 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write.lease import writing
 from pairmill.flows.command.cli import main
-from pairmill.flows.doctor import packages
-from pairmill.flows.doctor.credentials import hub_token, s3_credentials
+from pairmill.flows.doctor import installation
+from pairmill.flows.doctor.installation import hub_token, s3_credentials
 from pairmill.flows.machine.finding import Patient
 from pairmill.flows.machine.gpu_state import Driver, ask_driver, judge
 from pairmill.flows.machine.space import available
@@ -88,9 +88,10 @@ def test_packages_and_extras_are_compared_with_what_the_distribution_declares(tm
         "Requires-Dist: no-such-locomotive; extra == 'train'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(packages, "NAME", "toyshop")
+    monkeypatch.setattr(installation, "NAME", "toyshop")
     python, base, extra = (
-        next(check(Patient("lake"))) for check in (packages.python_version, packages.packages, packages.extras)
+        next(check(Patient("lake")))
+        for check in (installation.python_version, installation.packages, installation.extras)
     )
     assert python.state == "fail" and "needs >=3.99" in python.text
     assert base.state == "fail" and base.text == f"psutil {version('psutil')} is installed, <0.1 is needed"

@@ -1,0 +1,150 @@
+"""Check an installation: Python, the packages, credentials, and Prefect's server.
+
+No value of a credential is read into a finding.
+"""
+
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from pairmill.catalog.lake.location import locate
+from pairmill.flows.machine.finding import Finding, Patient
+
+NAME = "pairmill"
+NEEDED_FOR = {"parser": "rules on grammar and mined tags", "mcp": "`pairmill mcp`"}
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
+KEY, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+OTHERS = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+          "AWS_CONTAINER_CREDENTIALS_FULL_URI")  # fmt: skip
+SECONDS = 5
+
+
+def python_version(patient: Patient) -> Iterator[Finding]:
+    """Compare this Python with the versions that Pairmill is made for."""
+    wanted = metadata(NAME)["Requires-Python"] or ""
+    found = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
+    if SpecifierSet(wanted).contains(found.split(",")[0], prereleases=True):
+        yield Finding("ok", found)
+    else:
+        yield Finding("fail", f"{found}; Pairmill needs {wanted}", "make an environment of Python 3.11 or 3.12")
+
+
+def packages(patient: Patient) -> Iterator[Finding]:
+    """Compare the installed packages with the declared versions."""
+    needed = _needed("")
+    if wrong := [each for each in needed if _trouble(each)]:
+        wanted = " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
+        yield Finding("fail", "; ".join(map(_trouble, wrong)), f"pip install {wanted}")
+    else:
+        yield Finding("ok", f"Pairmill {version(NAME)} and the {len(needed)} packages that it needs")
+
+
+def extras(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for each extra."""
+    for extra in metadata(NAME).get_all("Provides-Extra") or []:
+        purpose = f", for {NEEDED_FOR[extra]}" if extra in NEEDED_FOR else ""
+        if wrong := [trouble for each in _needed(extra) if (trouble := _trouble(each))]:
+            yield Finding(
+                "warn", f"[{extra}]{purpose}, is not whole: {'; '.join(wrong)}", f"pip install '{NAME}[{extra}]'"
+            )
+        else:
+            yield Finding("ok", f"[{extra}]{purpose}")
+
+
+def _needed(extra: str) -> list[Requirement]:
+    """List the requirements of an extra, '' for those of every installation, that apply to this machine."""
+    found = []
+    for text in requires(NAME) or []:
+        requirement = Requirement(text)
+        named = _EXTRA.findall(str(requirement.marker or ""))
+        if (extra in named if extra else not named) and (
+            requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        ):
+            found.append(requirement)
+    return found
+
+
+def _trouble(requirement: Requirement) -> str:
+    """Return what is wrong with an installed package, '' if it fits."""
+    try:
+        installed = version(requirement.name)
+    except PackageNotFoundError:
+        return f"{requirement.name} is not installed"
+    if requirement.specifier.contains(installed, prereleases=True):
+        return ""
+    return f"{requirement.name} {installed} is installed, {requirement.specifier} is needed"
+
+
+def credentials(patient: Patient) -> Iterator[Finding]:
+    """Yield a finding for S3 and one for the hub of models."""
+    location = locate(patient.lake)
+    yield s3_credentials(os.environ, Path.home(), location.on_s3)
+    yield hub_token(os.environ)
+    if location.on_postgres:
+        files = [os.environ.get("PGPASSFILE") or str(Path.home() / ".pgpass")]
+        has_password = "PGPASSWORD" in os.environ or any(Path(file).is_file() for file in files)
+        yield Finding(
+            "ok", f"Postgres: {'a password is set' if has_password else 'no password, which a server may want'}"
+        )
+
+
+def s3_credentials(environment: Mapping[str, str], home: Path, needed: bool) -> Finding:
+    """Return whether there are keys for S3; a lake on S3 needs them in variables."""
+    has_key, has_secret = bool(environment.get(KEY)), bool(environment.get(SECRET))
+    if has_key != has_secret:
+        there, missing = (KEY, SECRET) if has_key else (SECRET, KEY)
+        return Finding("fail" if needed else "warn", f"S3: {there} is set, {missing} is not", f"set {missing} too")
+    if has_key:
+        return Finding("ok", f"S3: {KEY} and {SECRET} are set")
+    if needed:
+        return Finding("fail", "S3: no keys, and the lake is there", f"set {KEY} and {SECRET}")
+    if name := next((name for name in OTHERS if environment.get(name)), None):
+        return Finding("ok", f"S3: {name} is set")
+    file = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
+    if file.is_file():
+        return Finding("ok", f"S3: keys in {file}")
+    return Finding("ok", "S3: no keys; only s3:// needs them")
+
+
+def hub_token(environment: Mapping[str, str]) -> Finding:
+    """Return whether there is a token for the hub of models."""
+    from huggingface_hub.constants import HF_TOKEN_PATH
+
+    if name := next((name for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if environment.get(name)), None):
+        return Finding("ok", f"Hugging Face: {name} is set")
+    if Path(HF_TOKEN_PATH).is_file():
+        return Finding("ok", f"Hugging Face: a token in {HF_TOKEN_PATH}")
+    return Finding("ok", "Hugging Face: no token; only gated models need it")
+
+
+def server_state(patient: Patient) -> Iterator[Finding]:
+    """Ask the configured server, or that of a running `pairmill up`, for its version."""
+    from pairmill.flows.with_prefect.local_prefect import known_server  # imports Prefect's settings, 1.3 s
+
+    if not (api := known_server()):
+        yield Finding("ok", "no server; `pairmill run` needs none, `pairmill up` starts one")
+        return
+    try:
+        with urllib.request.urlopen(f"{api}/admin/version", timeout=SECONDS) as answer:
+            found = str(json.load(answer))
+    except urllib.error.HTTPError as error:
+        yield Finding("ok", f"{api} answers (status {error.code})")  # Prefect Cloud has no such page
+        return
+    except (OSError, ValueError) as error:
+        remedy = "start it (`pairmill up` starts one where PREFECT_API_URL is unset), or correct PREFECT_API_URL"
+        yield Finding("fail", f"{api} does not answer ({getattr(error, 'reason', error)})", remedy)
+        return
+    here = version("prefect")
+    if found.split(".")[:2] == here.split(".")[:2]:
+        yield Finding("ok", f"{api} answers, version {found}")
+    else:
+        yield Finding("warn", f"{api} has version {found}, here is {here}", f"use a server of version {here}")
