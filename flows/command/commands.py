@@ -117,7 +117,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ), lasts=False),
     ),
     "versions": (
-        Command("recut", "pairmill_recut:recut", "Publish a version by other rules, from the scores that are there.",
+        Command("recut", "version_commands:recut", "Publish a version by other rules, from the scores that are there.",
                 "30m@3 --set balance.cap=20", (
             replace(DATASET, about="the version whose recipe is changed"),
             Option("--set", "a rule, balance.cap, association.max_uses or .at_least", "KEY=VALUE", repeats=True),

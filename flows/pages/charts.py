@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pairmill.flows.api.answer_types import Histogram
@@ -27,31 +26,15 @@ def _passes(drawn: "Histogram", value: float) -> bool:
     return above and (q.high is None or value < q.high or (value == q.high and not q.strict_high))
 
 
-@dataclass(frozen=True)
-class ClusterSizes:
-    """Cluster sizes to draw, largest first.
+def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> dict[str, Any]:
+    """Lay out ``n`` clusters by some of their sizes (rank, before balance, after), largest first; {} without any.
 
-    Attributes:
-        n: Number of clusters.
-        bars: (height before balance, height after, tooltip), heights in [0, 100].
-        cap: Most images of a cluster.
-        line: Height of the cap.
-        largest: The largest size.
-        is_log: Whether heights are logarithmic.
+    Returns:
+        ``bars``: (height before, height after, title), heights in [0, 100]; ``line``: height of the cap. ``is_log``:
+        whether heights are logarithmic, as when the largest is over 20 times the median.
     """
-
-    n: int
-    bars: tuple[tuple[float, float, str], ...]
-    cap: int
-    line: float
-    largest: int
-    is_log: bool
-
-
-def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> ClusterSizes | None:
-    """Lay out cluster sizes (rank, before, after); logarithmic if the largest is over 20 times the median."""
     if not sizes:
-        return None
+        return {}
     largest = max(before for _, before, _ in sizes)
     top = max(largest, min(cap, 2 * largest))
     is_log = largest > 20 * max(1, sizes[len(sizes) // 2][1])
@@ -59,5 +42,6 @@ def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> Cl
     def height(value: float) -> float:
         return round(100 * (math.log1p(value) / math.log1p(top) if is_log else value / top), 2)
 
-    laid = tuple((height(b), height(a), f"rank {rank:,}: {b:,} before, {a:,} after") for rank, b, a in sizes)
-    return ClusterSizes(n, laid, cap, min(height(cap), 100.0), largest, is_log)
+    laid = [(height(b), height(a), f"rank {rank:,}: {b:,} before, {a:,} after") for rank, b, a in sizes]
+    line = min(height(cap), 100.0)
+    return {"n": n, "bars": laid, "cap": cap, "line": line, "largest": largest, "is_log": is_log}
