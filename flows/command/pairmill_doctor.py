@@ -2,13 +2,18 @@
 
 from argparse import Namespace
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.terms.controls import visible
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.flows.command.ask import show
+from pairmill.flows.command.option_types import overrides
 from pairmill.flows.doctor.examinations import EXAMINATIONS
 from pairmill.flows.machine.finding import Finding, Patient, run_checks
+
+if TYPE_CHECKING:
+    from pairmill.catalog.recipe.recipe import Recipe
 
 NODE_COLUMNS = ["node", "CPUs", "GPUs", "has", "lacks"]
 COLUMNS = ["state", "check", "finding", "remedy"]
@@ -23,9 +28,8 @@ def doctor(args: Namespace) -> int:
         return _cluster(args)
     if args.source:
         raise PairmillError("--source is for the machines of a cluster: add --ray ADDRESS, such as --ray auto.")
-    patient = Patient(args.lake, _recipe(args))
     found: list[tuple[str, Finding]] = []
-    for name, finding in run_checks(EXAMINATIONS, patient):
+    for name, finding in run_checks(EXAMINATIONS, Patient(args.lake, _recipe(args))):
         found.append((name, finding))
         if args.format == "table":
             print(_line(name, finding), flush=True)
@@ -69,10 +73,12 @@ def _line(name: str, finding: Finding) -> str:
     return visible(f"{finding.state:<5} {name:<12} {without_users(finding.text)}{remedy}".replace("\n", " "))
 
 
-def _recipe(args: Namespace):
-    """Load the recipe of the command line, None if none is named."""
-    if not (args.recipe or args.set or args.models != "recipe"):
+def _recipe(args: Namespace) -> "Recipe | None":
+    """Load the recipe of the command line, None if none is named. Raises BadRecipe if options change none."""
+    if not args.recipe:
+        if args.set or args.models != "recipe":
+            raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")
         return None
-    from pairmill.flows.command.pairmill_run import named_recipe
+    from pairmill.flows.run.settings import load_recipe
 
-    return named_recipe(args)
+    return load_recipe(args.recipe, overrides(args.set), args.models)

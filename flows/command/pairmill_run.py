@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, print_notes, shown, table
@@ -124,30 +124,11 @@ def compute_of(args: Namespace) -> Compute:
     names = [name for name, _ in args.model]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PairmillError(f"--model {twice[0]} is given twice; give its sizes once: {AN_EXAMPLE}")
-    given = {
-        "workers": args.workers,
-        "ray_address": args.ray,
-        "models": dict(args.model),
-        "max_cost": args.max_cost,
-        "max_hours": args.max_hours,
-        "max_gpu_hours": args.max_gpu_hours,
-        "max_rows": int(args.max_rows),
-        "max_gigabytes": args.max_gigabytes,
-        "wait_minutes": args.wait,
-        "stall_minutes": args.stall_minutes,
-        "metrics": args.metrics,
-        "allow_addresses": args.allow_address,
-    }
+    same = ("workers", "max_cost", "max_hours", "max_gpu_hours", "max_gigabytes", "stall_minutes", "metrics")
+    given = {name: getattr(args, name) for name in same}
+    given |= {"ray_address": args.ray, "models": dict(args.model), "max_rows": int(args.max_rows)}
+    given |= {"wait_minutes": args.wait, "allow_addresses": args.allow_address}
     try:
         return Compute.model_validate(given)
     except ValidationError as error:
         raise PairmillError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-
-
-def named_recipe(args: Namespace) -> Recipe | None:
-    """Load the recipe of a command that may omit it. Raises BadRecipe if options change a recipe that is not named."""
-    if args.recipe:
-        return load_recipe(args.recipe, overrides(args.set), args.models)
-    if args.set or args.models != "recipe":
-        raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")
-    return None

@@ -18,7 +18,6 @@ from pairmill.flows.with_prefect.processes import Child
 from pairmill.flows.with_prefect.served import check_no_work_pool, deployments, maintain_nightly, serving
 
 POLL_SECONDS = 1.0
-NEWLINE = "\n"
 TASK_DONE = "Finished in state Completed()"
 
 
@@ -29,8 +28,8 @@ def up(args: Namespace) -> int:
     """
     screen = console()
     if args.once:
-        check_known(args.once)
-        parameters(args)  # an address with a secret is refused before a server is started
+        _check_known(args.once)
+        _parameters(args)  # an address with a secret is refused before a server is started
     elif args.source or args.set or args.models != "recipe":
         raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
 
@@ -51,25 +50,26 @@ def up(args: Namespace) -> int:
                 say(f"serving {', '.join(deployments())}, with the log in {child.log}; runs write to {lake}")
                 if not args.once and (line := maintain_nightly(client, lake)):
                     say(line)
-                say(f"Prefect's interface  {interface(api)}")
+                say(f"Prefect's interface  {_interface(api)}")
                 children = [*children, child]
-                return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
+                return _run_once(client, children, args, api, screen) if args.once else _stay(children, api, say)
 
 
-def stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
+def _stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
     """Wait until Ctrl-C. Raises PairmillError if a child process exits by itself."""
     try:
         say(f"for prefect's own commands, in another terminal:\nexport PREFECT_API_URL={api}")
         say("Ctrl-C stops it.")
         while True:
-            _check(children)
+            for child in children:
+                child.check()
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         say("stopping")
         return 0
 
 
-def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
+def _run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
     """Run one deployment through the server and the serving process; print its log and its outcome.
 
     Raises PairmillError if the run does not complete.
@@ -78,9 +78,9 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     from pairmill.flows.run.outcome import outcome
 
     deployment = client.read_deployment_by_name(args.once)
-    run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
-    screen.print(f"run {shown(run.name)}: {interface(api)}/runs/flow-run/{run.id}")
-    for line in watched(client, run.id, children):
+    run = client.create_flow_run_from_deployment(deployment.id, parameters=_parameters(args))
+    screen.print(f"run {shown(run.name)}: {_interface(api)}/runs/flow-run/{run.id}")
+    for line in _watched(client, run.id, children):
         screen.print(line, markup=False)
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
@@ -88,19 +88,15 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     if not args.once.startswith("curate/"):  # only curate publishes a dataset; others report in their message
         screen.print(shown(state.message))
         return 0
-    found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
+    texts = {key: str(value) for key, value in run.parameters.get("overrides", {}).items()}
+    name = load_recipe(run.parameters["recipe"], texts).name  # the dataset's, which may differ from the file's
+    found = outcome(run.parameters.get("lake") or args.lake, name)
     print_outcome(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
-    screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
+    screen.print(f"interface {_interface(api)}  (`pairmill up` brings it back)")
     return 0
 
 
-def recipe_name(parameters: dict) -> str:
-    """Return the name inside the recipe, which is the dataset's name and may differ from the file's."""
-    texts = {key: str(value) for key, value in parameters.get("overrides", {}).items()}
-    return load_recipe(parameters["recipe"], texts).name
-
-
-def watched(client, run_id, children: list[Child]) -> Iterator[str]:
+def _watched(client, run_id, children: list[Child]) -> Iterator[str]:
     """Yield the run's log lines until it ends. Raises PairmillError if a child process exits first."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
@@ -108,24 +104,19 @@ def watched(client, run_id, children: list[Child]) -> Iterator[str]:
     only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))  # pyright: ignore[reportCallIssue]
     seen = 0
     while True:
-        _check(children)
+        for child in children:
+            child.check()
         state = client.read_flow_run(run_id).state
         while logs := client.read_logs(only, offset=seen, limit=200, sort=LogSort.TIMESTAMP_ASC):
             seen += len(logs)
-            lines = (f"{log.timestamp:%H:%M:%S}  {log.message.partition(NEWLINE)[0]}" for log in logs)
+            lines = (f"{log.timestamp:%H:%M:%S}  {log.message.splitlines()[0]}" for log in logs if log.message)
             yield from (line for line in lines if not line.endswith(TASK_DONE))
         if state.is_final():
             return
         time.sleep(POLL_SECONDS)
 
 
-def _check(children: list[Child]) -> None:
-    """Raise PairmillError if a child process has exited."""
-    for child in children:
-        child.check()
-
-
-def check_known(name: str) -> None:
+def _check_known(name: str) -> None:
     """Raise PairmillError unless prefect.yaml has the deployment ``name``."""
     known = deployments()
     if name not in known:
@@ -133,14 +124,14 @@ def check_known(name: str) -> None:
         raise PairmillError(f"prefect.yaml has no deployment '{name}'; {remedy}")
 
 
-def interface(api: str) -> str:
+def _interface(api: str) -> str:
     """Return the URL of Prefect's web interface."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().ui_url or api.removesuffix("/api")
 
 
-def parameters(args: Namespace) -> dict:
+def _parameters(args: Namespace) -> dict:
     """Return the flow parameters that the command line sets; the deployment's apply otherwise."""
     assigned = [text.partition("=") for text in args.set]
     check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
@@ -165,6 +156,5 @@ def _absolute(uri: str) -> str:
     from pairmill.ops.read.source import split_format
 
     _, place = split_format(uri)
-    return (
-        uri if "://" in place or "${" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
-    )
+    is_whole = "://" in place or "${" in place
+    return uri if is_whole else uri.removesuffix(place) + str(Path(place).expanduser().absolute())

@@ -3,13 +3,11 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.command.terminal import console, shown, table
 
 if TYPE_CHECKING:
-    from pairmill.flows.api.answer_types import LakeStatus, StepUsage
+    from pairmill.flows.api.answer_types import LakeStatus
 
 
 def print_status(found: "LakeStatus") -> None:
@@ -30,27 +28,17 @@ def print_status(found: "LakeStatus") -> None:
         screen.print(f"now      {shown(found.writer.waiting)}")
     for run in found.runs:
         spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
-        said = f": {run.error[:200]}" if run.error else ""
-        screen.print(
-            f"run      {run.run_id}  {shown(f'{run.flow} {run.recipe}')}, {_time(run.started_at)}, "
-            f"{run.state}{spent}{shown(said)}"
-        )
+        said = f"{run.state}{spent}" + (f": {run.error[:200]}" if run.error else "")
+        about = shown(f"{run.flow} {run.recipe}, {_time(run.started_at)}, {said}")
+        screen.print(f"run      {run.run_id}  {about}")
         for note in run.notes:
             screen.print(f"note     {shown(note)}")
-    _print_usage(found.usage, screen)
-
-
-def _print_usage(found: "list[StepUsage]", screen: Console) -> None:
-    """Print the tokens and cost of generated texts in the last runs, if there are any."""
-    if not found:
+    if not found.usage:
         return
-    texts = table("\ntexts made by these runs", ["run", "step"], ["texts", "tokens", "tokens/s", "retries", "cost"], [])
-    for each in found:
-        cost = f"{each.cost:,.4f}" if each.cost else "·"
-        rate = f"{each.tokens_a_second:,.1f}"
-        texts.add_row(
-            each.run_id[:8], shown(each.step), f"{each.rows:,}", f"{each.tokens:,}", rate, f"{each.retries:,}", cost
-        )
+    texts = table("\ntexts made by these runs", ["run", "step"], ["texts", "tokens", "tokens/s", "retries", "cost"])
+    for each in found.usage:
+        counts = (f"{n:,}" for n in (each.rows, each.tokens, round(each.tokens_a_second, 1), each.retries))
+        texts.add_row(each.run_id[:8], shown(each.step), *counts, f"{each.cost:,.4f}" if each.cost else "·")
     screen.print(texts)
 
 
