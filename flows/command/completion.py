@@ -2,7 +2,7 @@
 
 import argparse
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,11 @@ def complete(top: argparse.ArgumentParser) -> None:
     """Answer the shell with the completions of its command line, and exit."""
     from argcomplete import autocomplete
 
-    for command in _commands(top):
-        for action in command._actions:
-            if completer := COMPLETERS.get(action.dest):
-                action.completer = completer  # pyright: ignore[reportAttributeAccessIssue]
+    commands = next(each for each in top._actions if isinstance(each, argparse._SubParsersAction)).choices.values()
+    for action in (each for command in commands for each in command._actions):
+        if completer := COMPLETERS.get(action.dest):
+            action.completer = completer
     autocomplete(top, always_complete_options=False)
-
-
-def _commands(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of each command."""
-    for action in top._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
 
 
 def recipes(prefix: str, **_: Any) -> Iterable[str]:
@@ -65,4 +58,4 @@ def reasons(**_: Any) -> Iterable[str]:
     return REASONS
 
 
-COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "reason": reasons, "retry": reasons, "once": deployments}
+COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "retry": reasons, "once": deployments}
