@@ -131,7 +131,7 @@ def _text(done: "ImportedScores", key: str) -> str:
 
 def recut(args: Namespace) -> int:
     """Publish, and print the version beside the one that it changes; with ``--dry-run`` print what it would be."""
-    from pairmill.catalog.lake.without_pandas import work_without_pandas
+    from pairmill.catalog.lake.literals import work_without_pandas
     from pairmill.tasks.recut import recut as publish_recut
 
     changes = {key: _value(key, text) for key, text in overrides(args.set).items()}
