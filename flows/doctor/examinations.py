@@ -13,11 +13,10 @@ from pairmill.flows.machine.space import disk, memory
 
 def lake_state(patient: Patient) -> Iterator[Finding]:
     """Open the lake for reading, which compares its catalog with the seal; the errors of opening are findings."""
-    from pairmill.catalog.lake.new_lake import check_new_place
-
     from pairmill.catalog.lake import schema, seal
     from pairmill.catalog.lake.lease_row import holder_of
     from pairmill.catalog.lake.location import locate
+    from pairmill.catalog.lake.new_lake import check_new_place
     from pairmill.catalog.lake.opening import create_or_open
     from pairmill.flows.api.opened_lake import OpenLake
 
