@@ -2,7 +2,7 @@
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.upkeep.lost_rows import Damage, described
+from pairmill.catalog.upkeep.damages import Damage, described
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 from pairmill.tasks.upkeep.removal import finish_unfinished

@@ -16,14 +16,13 @@ from pairmill.catalog.lake.side_folders import trim
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.upkeep.recorded_files import count_files
-from pairmill.catalog.upkeep.stale_statistics import refresh_statistics, rows_were_erased
 from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease, runs
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.run.settings import Compute
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from pairmill.tasks.upkeep.removal import finish_unfinished
 
 # An address that fails for a passing reason is fetched on this many nights at most.
@@ -74,8 +73,6 @@ def _compacted(writer: Writer, limits: Limits) -> str:
 def _swept(writer: Writer, limits: Limits) -> str:
     """Expire snapshots and remove what no snapshot names."""
     swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
-    if rows_were_erased(writer.lake):  # an older Pairmill then lost bounds, and queries missed rows
-        refresh_statistics(writer)
     return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
 
 

@@ -12,10 +12,15 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.version_plan import cut_plan, fates_by_both, stored_scorers
+from pairmill.catalog.queries.compare.trial_cut import (
+    MissingScore,
+    cut_plan,
+    fates_by_both,
+    missing_scores,
+    missing_texts,
+)
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
-from pairmill.catalog.queries.losses.missing_scores import MissingScore, missing_scores, missing_texts
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import refuse_other_scorers
 from pairmill.catalog.terms.declared import declared
@@ -130,7 +135,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
             )
     before = cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
-    refuse_other_scorers(recipe, stored_scorers(lake, dataset))
+    refuse_other_scorers(recipe, dataset.scorers_by_name(lake))
     if recipe.balance.cap is not None and before.recipe.balance.cap is None:
         raise _needs_a_run(dataset.name, "the version has no clusters to balance")
     unnamed = {f"other:{digest}": digest for digest in {*dataset.scorers} - {*before.scorers.values()}}

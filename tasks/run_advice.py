@@ -7,8 +7,7 @@ from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.pending import quarantine
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
-from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
-from pairmill.catalog.queries.losses.idle_rules import idle_rules
+from pairmill.catalog.queries.losses.rule_losses import heavy_losses, idle_rules
 from pairmill.catalog.recipe.parts import Association
 from pairmill.tasks.run.session import Session
 
@@ -62,7 +61,7 @@ def _on_canaries(session: Session, dataset: Dataset) -> Iterator[str]:
 
 def _on_idle_rules(session: Session, dataset: Dataset, has_losses: bool) -> Iterator[str]:
     """Yield a note for each rule that drops all or nothing; the notes on losses name rules that drop all sentences."""
-    for rule in idle_rules(session.lake, session.plan, dataset.name, dataset.version, dataset.commit):
+    for rule in idle_rules(session.lake, session.plan, dataset):
         if not (has_losses and rule.kind == "sentence" and rule.n_dropped == rule.n_in):
             yield str(rule)
 

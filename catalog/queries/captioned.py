@@ -1,12 +1,17 @@
-"""Read the output of a captioner: its first captions, counts by status, and the cost of a run's captions."""
+"""Read captions: the first ones, counts by status, the costs of a run, and all captions of the images of a version."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import captioner_rows, text_digest
 from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.demo_weights import demo_weights
+from pairmill.catalog.terms.error import PairmillError
 
 
 @dataclass(frozen=True)
@@ -35,19 +40,21 @@ def has_demo_weights(lake: Lake, scorer: str) -> bool:
 
 def by_status(lake: Lake, scorer: str) -> dict[str, int]:
     """Count the captions of ``scorer`` by status, most frequent first, for images in current documents."""
-    held = f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
-    sql = (
-        f"SELECT status, count(*) AS n FROM captions SEMI JOIN ({held}) h USING (sha256) WHERE scorer = ? "
-        "GROUP BY status ORDER BY n DESC, status"
-    )
+    current = f"captions SEMI JOIN ({_held()}) h USING (sha256) WHERE scorer = ?"
+    sql = f"SELECT status, count(*) AS n FROM {current} GROUP BY status ORDER BY n DESC, status"
     return dict(lake.query(sql, (scorer,)))
 
 
 def count_uncaptioned(lake: Lake, scorer: str) -> int:
     """Count the images in current documents without a caption of ``scorer``."""
-    held = f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
     made = "ANTI JOIN (SELECT sha256 FROM captions WHERE scorer = ?) USING (sha256)"
-    return lake.query(f"SELECT count(*) FROM image_content SEMI JOIN ({held}) h USING (sha256) {made}", (scorer,))[0][0]
+    sql = f"SELECT count(*) FROM image_content SEMI JOIN ({_held()}) h USING (sha256) {made}"
+    return lake.query(sql, (scorer,))[0][0]
+
+
+def _held() -> str:
+    """Return SQL for the contents of images in current documents."""
+    return f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
 
 
 def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
@@ -67,3 +74,33 @@ def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
     shown = f"SELECT sha256, raw_image_url FROM {with_released_address(one_each)}"
     addresses = dict(lake.query(shown, ([row["sha256"] for row in made],)))
     return [{**row, "address": addresses.get(row["sha256"])} for row in made]
+
+
+def captions_of(lake: Lake, dataset: Dataset) -> str:
+    """Return SQL for (sha256, captions) for the version's images; captions are lists in the recipe's order.
+
+    Each element has captioner, text (NULL unless the status is ok), status and similarity (NULL if not computed).
+    Raises PairmillError if the dataset's recipe has no captioner.
+    """
+    plan = plan_of(lake, dataset)
+    of_version = f"(SELECT sha256 FROM pairs WHERE {dataset.where})"
+    rows = all_captions(plan, dataset.commit, f"sha256 IN {of_version}")
+    if not rows:
+        raise PairmillError(f"dataset '{dataset}' has no captions: its recipe has no captioner. Leave `captions` out.")
+    one = "{'captioner': captioner, 'text': text, 'status': status, 'similarity': similarity}"
+    return f"(SELECT sha256, list({one} ORDER BY place) AS captions FROM ({rows}) GROUP BY sha256)"
+
+
+def all_captions(plan: Plan, upto: int, only: str) -> str:
+    """Return SQL for (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners.
+
+    Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners.
+    """
+    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.of_captioner("captions", place))]
+    return " UNION ALL ".join(
+        f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
+        f"caption_similarity AS similarity FROM {captioner_rows(plan, place, 'captions', upto, only)} c "
+        f"LEFT JOIN {captioner_rows(plan, place, 'caption_similarity', upto, only)} s "
+        f"ON s.sha256 = c.sha256 AND s.input_digest = {text_digest('c.text')}"
+        for place in known
+    )

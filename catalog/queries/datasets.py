@@ -52,6 +52,10 @@ class Dataset:
         """Number of columns of real texts that its pairs have: `text_columns`."""
         return text_columns.count_in(self.recipe)
 
+    def scorers_by_name(self, lake: Lake) -> dict[str, str]:
+        """Return name -> digest of the scorers that the version was cut by."""
+        return dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (self.scorers,)))
+
     def demo_weights(self, lake: Lake) -> tuple[str, ...]:
         """Return which of the small shipped models made this version."""
         sql = "SELECT DISTINCT model FROM scorers WHERE list_contains(?, digest)"
@@ -141,28 +145,23 @@ def _named(lake: Lake, dataset: str, name: str) -> int:
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
     """Return the number of items that each rule dropped, images first, in the order of the cut."""
-    sql = (
-        "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
-        "AND kind IN ('image', 'sentence') ORDER BY position"
-    )
-    return [FunnelStep(*row) for row in lake.query(sql, (dataset.name, dataset.version))]
+    sql = f"SELECT kind, rule, n_in, n_dropped FROM funnel WHERE {dataset.where} AND kind IN ('image', 'sentence')"
+    return [FunnelStep(*row) for row in lake.query(f"{sql} ORDER BY position")]
 
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
     """Return ``n`` pairs as rows, deterministically: those with the smallest sha256 of their id."""
-    of_version = text_columns.of_version(dataset.n_texts)
-    sql = f"SELECT {of_version} FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
-    return lake.rows(sql, (dataset.name, dataset.version, n))
+    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
+    return lake.rows(f"{own} ORDER BY sha256(image_id) LIMIT {n:d}")
 
 
 def pairs_table(lake: Lake, dataset: Dataset, limit: int | None = None) -> "pa.Table":
     """Return the rows of ``pairs`` of a version by image id, without pictures: some 1 KB a pair, all in memory."""
-    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs"
-    sql = f"SELECT * EXCLUDE (dataset, version) FROM ({own}) WHERE dataset = ? AND version = ? ORDER BY image_id"
-    return lake.table(sql + ("" if limit is None else f" LIMIT {limit:d}"), (dataset.name, dataset.version))
+    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
+    most = "" if limit is None else f" LIMIT {limit:d}"
+    return lake.table(f"SELECT * EXCLUDE (dataset, version) FROM ({own}) ORDER BY image_id{most}")
 
 
 def example_query(dataset: Dataset) -> str:
     """Return a statement for users that shows ten pairs of a version."""
-    where = f"dataset = '{dataset.name}' AND version = {dataset.version}"
-    return f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {where} LIMIT 10"
+    return f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {dataset.where} LIMIT 10"

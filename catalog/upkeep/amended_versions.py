@@ -1,62 +1,46 @@
-"""Take removed pictures and borrowed sentences out of published versions, and record it so that it can be checked.
+"""Take removed pictures and borrowed sentences out of published versions, and prove that nothing else has changed.
 
 Each pair that is taken out or changed leaves the digest of its row before and after. With these, the digest that the
-version was published with can be computed again from the rows that are left (`digest_before`): so it is proven that
-nothing else of the version has changed.
+version was published with can be computed again from the rows that are left: `is_as_published`.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator
+from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.compare.amended_digest import n_texts, row_digest, version_digest
+from pairmill.catalog.queries.datasets import Dataset, published
 from pairmill.catalog.terms import text_columns
+from pairmill.catalog.upkeep.damages import Damage
 
-_PAIR = "p.dataset = ? AND p.version = ?"
 _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in text_columns.texts())
 
 
-@dataclass(frozen=True)
-class Amended:
-    """A version that a removal changed: pairs that were taken out, and pairs that lost a borrowed text."""
-
-    dataset: str
-    version: int
-    pairs_removed: int
-    pairs_changed: int
-
-    @property
-    def name(self) -> str:
-        """``NAME@VERSION``."""
-        return f"{self.dataset}@{self.version}"
-
-
-def touched(lake: Lake) -> list[tuple[str, int]]:
+def touched(lake: Lake) -> list[Dataset]:
     """Return the versions with a taken picture among their decisions, or a taken text among their pairs."""
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
     paired = (
         "SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images) "
         f"OR (sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused) OR {_GIVEN}"
     )
-    return lake.query(
-        f"SELECT t.dataset, t.version FROM ({decided} UNION {paired}) t SEMI JOIN datasets d ON t.dataset = d.name "
-        "AND t.version = d.version ORDER BY ALL"
-    )
+    found = set(lake.query(f"{decided} UNION {paired}"))
+    return [each for each in published(lake) if (each.name, each.version) in found]
 
 
-def amend(lake: Lake, dataset: str, version: int, takedown_id: str) -> Amended:
-    """Amend one version, within a transaction of the caller; `decisions` and scores are deleted by `taken_rows`.
+def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
+    """Amend one version, within a transaction of the caller; `decisions` and scores are deleted by `delete_rows`.
 
     A pair loses its taken texts, and those after them move up; a pair without a text left goes. A fused text that may
-    be made from a taken sentence becomes NULL.
+    be made from a taken sentence becomes NULL. Return ``dataset`` (NAME@VERSION), ``pairs_removed``, and
+    ``pairs_changed``, which lost a text.
     """
-    key = (dataset, version)
-    before = version_digest(lake, dataset, version)
-    n = n_texts(lake, *key)
+    before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
-    row = row_digest("p", n)
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {row} AS before FROM pairs p WHERE {_PAIR} AND "
-                 f"(image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
-                 "(sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused))", key)  # fmt: skip
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', n)} AS before FROM pairs p WHERE "
+        f"{dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
+        "(sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused))"
+    )
     packed = ", ".join(f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns))
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM "
@@ -73,19 +57,79 @@ def amend(lake: Lake, dataset: str, version: int, takedown_id: str) -> Amended:
         "JOIN left_texts l USING (image_id) WHERE image_id NOT IN (SELECT image_id FROM taken_images)"
     )
     lake.execute(f"CREATE OR REPLACE TEMP TABLE amended AS {replaced}")
-    lake.execute(f"DELETE FROM pairs p WHERE {_PAIR} AND image_id IN (SELECT image_id FROM amending)", key)
+    lake.execute(f"DELETE FROM pairs WHERE {dataset.where} AND image_id IN (SELECT image_id FROM amending)")
     lake.execute("INSERT INTO pairs BY NAME SELECT * FROM amended ORDER BY image_id")
     lake.execute(
         "INSERT INTO amended_pairs BY NAME SELECT a.dataset, a.version, ? AS takedown_id, a.sha256, a.before, "
-        f"n.after FROM amending a LEFT JOIN (SELECT image_id, {row_digest('amended', n)} AS after FROM amended) n "
+        f"n.after FROM amending a LEFT JOIN (SELECT image_id, {_row_digest('amended', n)} AS after FROM amended) n "
         "USING (image_id)",
         (takedown_id,),
     )
     changed = lake.query("SELECT count(*) FROM amended")[0][0]
     removed = lake.query("SELECT count(*) FROM amending")[0][0] - changed
-    after = version_digest(lake, dataset, version)
+    after = _version_digest(lake, dataset)
     lake.execute("INSERT INTO amended_versions VALUES (?, ?, ?, ?, ?, ?, ?)",
                  (*key, takedown_id, before, after, removed, changed))  # fmt: skip
     lake.execute("UPDATE datasets SET amended = true, content_digest = ?, n_pairs = n_pairs - ? "
                  "WHERE name = ? AND version = ?", (after, removed, *key))  # fmt: skip
-    return Amended(dataset, version, removed, changed)
+    return {"dataset": str(dataset), "pairs_removed": removed, "pairs_changed": changed}
+
+
+def changed_versions(lake: Lake) -> Iterator[Damage]:
+    """Yield a damage for each version that was changed by more than its recorded removals. Reads all pairs."""
+    for dataset in published(lake):
+        if not is_as_published(lake, dataset):
+            text = f"the pairs of {dataset} are not those that were published"
+            yield Damage("damaged", "pairs", text, dataset.n_pairs)
+
+
+def is_as_published(lake: Lake, dataset: Dataset) -> bool:
+    """Return whether a version has the pairs that were published, without those that its recorded removals took out."""
+    if _version_digest(lake, dataset) != dataset.content_digest:
+        return False
+    if not dataset.amended:
+        return True
+    sql = (
+        "SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id) "
+        'WHERE a.dataset = ? AND a.version = ? ORDER BY t."commit" LIMIT 1'
+    )
+    first = lake.query(sql, (dataset.name, dataset.version))
+    return bool(first) and _digest_before(lake, dataset) == first[0][0]
+
+
+def _version_digest(lake: Lake, dataset: Dataset) -> str:
+    """Hash the pairs of a version as they were hashed when it was published (`catalog.cut.publication`)."""
+    digest = _row_digest("p", dataset.n_texts)
+    return _digest(lake, f"SELECT sha256, {digest} AS digest FROM pairs p WHERE {dataset.where}")
+
+
+def _digest_before(lake: Lake, dataset: Dataset) -> str:
+    """Return the digest of a version before all its removals, computed from the rows left and the recorded digests."""
+    digest = _row_digest("p", dataset.n_texts)
+    return _digest(
+        lake,
+        f"WITH held AS (SELECT sha256, {digest} AS digest FROM pairs p WHERE {dataset.where}), "
+        f"told AS (SELECT sha256, before, after FROM amended_pairs WHERE {dataset.where}) "
+        "SELECT sha256, digest FROM held WHERE digest NOT IN (SELECT after FROM told WHERE after IS NOT NULL) "
+        "UNION ALL SELECT sha256, before FROM told WHERE before NOT IN "
+        "(SELECT after FROM told WHERE after IS NOT NULL)",  # a later removal changed what an earlier one had changed
+    )
+
+
+def _row_digest(alias: str, n_texts: int) -> str:
+    """Return SQL for the digest of one pair, over its columns in the order of `catalog.cut.publication`."""
+    hashed = (
+        "sha256", "raw_image_url", *text_columns.texts(n_texts), "syn_text", "caption", "alt_text", "tags", "width",
+        "height", *text_columns.similarities(n_texts), "best_similarity", "cluster", "caption_status",
+        "synthetic_status", "caption_similarity", "synthetic_similarity",
+    )  # fmt: skip
+    columns = ", ".join(f"{name} := {alias}.{name}" for name in hashed)
+    return f"sha256(CAST(to_json(struct_pack({columns})) AS VARCHAR))"
+
+
+def _digest(lake: Lake, rows: str) -> str:
+    """Hash rows (sha256, digest) in their order, to 32 hex digits."""
+    found = hashlib.sha256()
+    for batch in lake.blocks(f"SELECT digest FROM ({rows}) ORDER BY sha256, digest", rows=100_000):
+        found.update("".join(batch["digest"].to_pylist()).encode())
+    return found.hexdigest()[:32]

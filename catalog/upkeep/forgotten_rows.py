@@ -1,48 +1,81 @@
-"""Make lost rows pending: remove them from `partitions`, by which the next run finds what is still to do."""
+"""Make lost rows pending: remove them from `partitions`, by which the next run finds what is still to do.
+
+Lost rows of pages are found with the units of their sources that are to be read again.
+"""
 
 from collections.abc import Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import scores_of
-from pairmill.catalog.upkeep.lost_rows import HOMES, OF_ALL_ROWS
+from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, OF_ALL_ROWS, READ_AGAIN
 from pairmill.catalog.upkeep.recorded_files import ROWS_LEFT, whole_rows
 
 # Rows in memory at once while homes are restored: 100 MB.
 AT_ONCE = 1_000_000
 _INDEXED = "SELECT \"commit\" FROM commits WHERE step = 'index contents'"
+_KEYS = {"documents": ("document_id",), "images": ("image_id",), "sentences": ("sentence_id",),
+         "links": ("document_id", "position")}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LostPartition:
+    """The record of a partition whose rows are lost, with the path of its file, '' if it has none of its own."""
+
+    table: str
+    partition_id: str
+    commit: int
+    rows: int
+    path: str
+
+
+@dataclass(frozen=True)
+class LostPages:
+    """The lost partitions of one shard, and what they were read from.
+
+    ``units`` are (uri, size, etag, reader) in the order in which they were read, empty if that is not recorded.
+    """
+
+    shard: str
+    source: str
+    run_id: str
+    units: tuple[tuple[str, int, str, str], ...]
+    partitions: tuple[LostPartition, ...]
 
 
 def drop_repeated_partitions(lake: Lake) -> None:
     """Delete all but the first record of a partition. Equal records become one."""
-    by_id = 'PARTITION BY "table", partition_id ORDER BY "commit", path'
-    repeated = f"SELECT *, row_number() OVER ({by_id}) AS n, count(*) OVER ({by_id[: by_id.index(' ORDER')]}) AS of_n"
+    key = '"table", partition_id'
 
     def body() -> None:
-        lake.execute(
-            f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT * FROM ({repeated} FROM partitions) WHERE of_n > 1"
-        )
-        lake.execute(
-            'DELETE FROM partitions WHERE ("table", partition_id) IN (SELECT "table", partition_id FROM repeated)'
-        )
-        lake.execute("INSERT INTO partitions BY NAME SELECT * EXCLUDE (n, of_n) FROM repeated WHERE n = 1")
+        again = f"QUALIFY count(*) OVER (PARTITION BY {key}) > 1"
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT * FROM partitions {again}")
+        lake.execute(f"DELETE FROM partitions WHERE ({key}) IN (SELECT {key} FROM repeated)")
+        first = f'SELECT DISTINCT ON ({key}) * FROM repeated ORDER BY {key}, "commit", path'
+        lake.execute(f"INSERT INTO partitions BY NAME {first}")
         lake.execute("DROP TABLE repeated")
 
     lake.retrying(body)
 
 
-def forget_scores(lake: Lake, table: str, commit: int) -> int:
+def forget_scores(lake: Lake, table: str, twice: Collection[tuple[str, str]], commit: int) -> int:
     """Make `partitions` agree with the rows of a score table; delete groups that have too many rows, as a whole.
 
-    Return the number of rows that are pending now.
+    ``twice`` are the (shard, scorer) in which contents were scored twice: they have too many rows, too. Return the
+    number of rows that are pending now.
     """
     held = f"SELECT shard, scorer, count(*) AS n FROM {table} GROUP BY ALL"
     recorded = f"SELECT shard, scorer, sum(rows)::BIGINT AS n FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
     both = f"({held}) t FULL JOIN ({recorded}) p USING (shard, scorer)"
 
     def body() -> int:
+        for group in twice:
+            lake.execute(f"DELETE FROM {table} WHERE shard = ? AND scorer = ?", group)
         surplus = f"SELECT shard, scorer FROM {both} WHERE t.n > coalesce(p.n, 0)"
         lake.execute(f"DELETE FROM {table} WHERE (shard, scorer) IN ({surplus})")
         lake.execute(
@@ -72,12 +105,6 @@ def fetched_pictures(lake: Lake, path: str) -> int:
         shards += f" AND path = {quoted(path)}"
     sql = f"SELECT coalesce(sum(rows), 0)::BIGINT FROM partitions WHERE \"table\" = 'payloads' AND shard IN ({shards})"
     return lake.query(sql)[0][0]
-
-
-def forget_shard_scores(lake: Lake, table: str, groups: Collection[tuple[str, str]]) -> None:
-    """Delete the rows of a score table in these (shard, scorer), in which contents were scored twice."""
-    for shard, scorer in groups:
-        lake.execute(f"DELETE FROM {table} WHERE shard = ? AND scorer = ?", (shard, scorer))
 
 
 def forget_readings(lake: Lake, table: str) -> None:
@@ -141,12 +168,11 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
     """
     source, key = HOMES[table]
     lake.check_tables_of(source)
-    kind = {"images": "image", "sentences": "sentence"}[source]
+    kind = source.removesuffix("s")
     scores = [score.table for score in scores_of(kind, scores_in(lake)) if score.table in lake.tables]
     scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
     columns = [name for name, *_ in lake.unchecked(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
-    order = {"images": "image_id", "sentences": "sentence_id"}[source]
-    first = ", ".join(f"arg_min({name}, (shard, {order})) AS {name}" for name in columns)
+    first = ", ".join(f"arg_min({name}, (shard, {kind}_id)) AS {name}" for name in columns)
     left = whole_rows(lake, table, bad)
     missing = (
         f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {left} USING ({key})) s ASOF JOIN "
@@ -172,3 +198,56 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
     lake.retrying(body)
     lake.unchecked("DROP TABLE restored")
     return n
+
+
+def lost_pages(lake: Lake, tables: Collection[str], paths: Collection[str], bad: Collection[int]) -> list[LostPages]:
+    """Return the shards that lost rows of ``tables``: all rows of a partition, or the file ``paths`` of one.
+
+    The files ``bad`` are not read. Rows of a partition's file count as lost even if `partitions` records fewer.
+    """
+    lake.check_tables_of("partitions inputs rereads")
+    lake.execute("CREATE OR REPLACE TEMP TABLE lost_paths AS SELECT unnest(?::VARCHAR[]) AS path", (sorted(paths),))
+    found: dict[str, list[LostPartition]] = {}
+    runs: dict[str, str] = {}
+    for table in sorted(set(tables).intersection(OF_A_PAGE)):
+        sql = (
+            'SELECT shard, run_id, partition_id, "commit", greatest(p.rows, coalesce(n_left, 0)), path '
+            f"FROM partitions p LEFT JOIN {ROWS_LEFT} USING (path) "
+            f"WHERE \"table\" = '{table}' AND p.rows > 0 AND (path IN (SELECT path FROM lost_paths) OR (shard NOT IN "
+            f'({READ_AGAIN}) AND (shard, "commit") NOT IN (SELECT DISTINCT (shard, "commit") FROM '
+            f"{whole_rows(lake, table, bad)} WHERE shard IS NOT NULL))) ORDER BY shard"
+        )
+        for shard, run_id, partition_id, commit, rows, path in lake.unchecked(sql):
+            found.setdefault(shard, []).append(LostPartition(table, partition_id, commit, rows, path))
+            runs[shard] = run_id
+    lake.execute("DROP TABLE lost_paths")
+    pages = []
+    for shard, partitions in found.items():
+        sql = "SELECT uri, size, etag, coalesce(reader, ''), source FROM inputs WHERE shard = ? ORDER BY rowid"
+        rows = lake.query(sql, (shard,))
+        source = rows[0][4] if rows else ""
+        pages.append(LostPages(shard, source, runs[shard], tuple(row[:4] for row in rows), tuple(partitions)))
+    return pages
+
+
+def forget_partitions(lake: Lake, lost: LostPages) -> None:
+    """Delete the records of lost partitions. The caller commits their new rows in the same transaction, if any."""
+    for each in lost.partitions:
+        lake.execute(
+            'DELETE FROM partitions WHERE "table" = ? AND partition_id = ? AND shard = ?',
+            (each.table, each.partition_id, lost.shard),
+        )
+
+
+def unrepeated(lake: Lake, lost: LostPages, table: str, rows: pa.Table, bad: Collection[int]) -> pa.Table:
+    """Return the rows, read again, that no earlier reading has: the run that compared the two dropped the others."""
+    key = _KEYS.get(table)
+    if key is None or not lake.query(f"SELECT 1 FROM ({READ_AGAIN}) WHERE shard = ? LIMIT 1", (lost.shard,)):
+        return rows
+    commit = min(each.commit for each in lost.partitions if each.table == table)
+    numbered = rows.select(key).append_column("n", pa.array(range(rows.num_rows), pa.int64()))
+    lake.connection.register("read_again", numbered)
+    earlier = f'SELECT {", ".join(key)} FROM {whole_rows(lake, table, bad)} WHERE "commit" < {commit}'
+    new = lake.unchecked(f"SELECT n FROM read_again ANTI JOIN ({earlier}) USING ({', '.join(key)}) ORDER BY n")
+    lake.connection.unregister("read_again")
+    return rows.take([n for (n,) in new])

@@ -8,8 +8,20 @@ from dataclasses import dataclass
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.forgotten_scores import steps_reading
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import PairmillError
+
+STEP = "forget "  # then the scorer's digest: the step's name in `commits`
+# Tables that steps of the cut read besides the rules' scores.
+_OF_STEPS = {
+    "image_groups": ("duplicate",),
+    "match_candidates": ("no_text", "texts"),
+    "sentence_groups": ("no_text", "texts"),
+    "captions": ("captions",),
+    "synthetic": ("synthetic texts",),
+    "tags": ("tags",),
+}
 
 
 @dataclass(frozen=True)
@@ -37,8 +49,7 @@ class Forgettable:
 def forgettable(lake: Lake, digest: str) -> Forgettable:
     """Count the rows of the scorer whose digest begins with ``digest``, and find the versions that read them.
 
-    Raises:
-        PairmillError: No scorer has this digest, several have it, or it has no rows.
+    Raises PairmillError if no scorer has this digest, several have it, or it has no rows.
     """
     found = lake.query("SELECT digest, name FROM scorers WHERE starts_with(digest, ?) ORDER BY digest", (digest,))
     if len(found) != 1:
@@ -54,9 +65,8 @@ def forgettable(lake: Lake, digest: str) -> Forgettable:
     held = [row for row in lake.query(sql, (whole,)) if row[1]]
     if not held:
         raise PairmillError(f"lake '{lake.uri}': the scorer {name} {whole} has no rows; there is nothing to forget.")
-    versions = tuple(
-        (str(each), steps_reading(lake, each, {whole})) for each in datasets.published(lake) if whole in each.scorers
-    )
+    using = [each for each in datasets.published(lake) if whole in each.scorers]
+    versions = tuple((str(each), _steps_reading(lake, each, whole, name)) for each in using)
     made = "SELECT DISTINCT name FROM scorers JOIN partitions ON scorer = digest WHERE list_contains(made_from, ?)"
     after = tuple(sorted(row[0] for row in lake.query(made, (whole,))))
     return Forgettable(whole, name, {t: n for t, n, _ in held}, sum(b for *_, b in held), versions, after)
@@ -80,6 +90,20 @@ def delete_scorer(lake: Lake, found: Forgettable, commit: int) -> None:
 
 def datasets_made_with(lake: Lake, found: Forgettable) -> tuple[str, ...]:
     """Return the names of the datasets whose newest version was made with the scorer: their next run scores anew."""
-    newest = {each.name: str(each) for each in datasets.published(lake)}
     made = {version for version, _ in found.versions}
-    return tuple(name for name, version in newest.items() if version in made)
+    return tuple(each.name for each in datasets.newest_of_each(lake) if str(each) in made)
+
+
+def _steps_reading(lake: Lake, dataset: Dataset, digest: str, name: str) -> tuple[str, ...]:
+    """Return the rules and steps of a version that read rows of the scorer, in the order of the cut."""
+    plan = plan_of(lake, dataset)
+    checks = [*plan.image_checks, *plan.sentence_checks, *plan.candidate_checks]
+    found = [each.name for each in checks if any(digest in plan.made_by(table) for table in each.tables)]
+    for table, steps in _OF_STEPS.items():
+        if digest in plan.made_by(table):
+            found += steps
+    if name == "balance_clusters" and plan.recipe.balance.cap is not None:
+        found.append("balance")
+    if name == "matches":
+        found += ["no_text", "texts"]
+    return tuple(dict.fromkeys(found))

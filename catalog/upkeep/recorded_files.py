@@ -5,9 +5,9 @@ and 1.1 GB, to read all pages 13 s. It is read from DuckLake's own tables in the
 file, so it can be made of a lake with damaged files.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -15,6 +15,7 @@ from pairmill.catalog.lake.checksums import WRITTEN
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.lease import Writer
 
 PAGE = 2_000
 LIST = "recorded_files"
@@ -24,18 +25,18 @@ ROWS_LEFT = (
     f"LEFT JOIN {LIST} d ON d.id = f.id AND d.is_delete WHERE NOT f.is_delete)"
 )
 _OWN = "__ducklake_metadata_lake.ducklake_"
-_COLUMNS = "id, is_delete, table_name, path, rows, size, sha256"
+_COLUMNS = "id, table_name, path, rows, size, sha256"
+AT_ONCE = 1_000
 
 
 class RecordedFile(NamedTuple):
     """A file as the catalog describes it.
 
-    ``id`` is DuckLake's number of the data file; for a file of deleted rows (``is_delete``) that of the data file whose
-    rows it deletes. ``path`` is relative to the data path. ``sha256`` has 64 or 32 hex digits, '' if none is recorded.
+    ``id`` is DuckLake's number of the data file; for a file of deleted rows that of the data file whose rows it
+    deletes. ``path`` is relative to the data path. ``sha256`` has 64 or 32 hex digits, '' if none is recorded.
     """
 
     id: int
-    is_delete: bool
     table: str
     path: str
     rows: int
@@ -62,21 +63,15 @@ def pages(lake: Lake) -> Iterator[list[RecordedFile]]:
         first += PAGE
 
 
-def files_of(lake: Lake, table: str) -> Iterator[RecordedFile]:
-    """Yield the data files of one table from LIST."""
-    for row in lake.unchecked(
-        f"SELECT {_COLUMNS} FROM {LIST} WHERE table_name = '{table}' AND NOT is_delete ORDER BY n"
-    ):
-        yield RecordedFile(*row)
+def files_of(lake: Lake, table: str) -> list[RecordedFile]:
+    """Return the data files of one table in LIST."""
+    of_table = f"table_name = '{table}' AND NOT is_delete"
+    return [RecordedFile(*row) for row in lake.unchecked(f"SELECT {_COLUMNS} FROM {LIST} WHERE {of_table} ORDER BY n")]
 
 
 def still_named(lake: Lake, ids: Iterable[int]) -> set[int]:
     """Return those of these data files that the newest snapshot names: others were merged or emptied meanwhile."""
-    among = ", ".join(map(str, ids))
-    if not among:
-        return set()
-    sql = f"SELECT data_file_id FROM {_OWN}data_file WHERE end_snapshot IS NULL AND data_file_id IN ({among})"
-    return {number for (number,) in lake.unchecked(sql)}
+    return _named(lake, "data_file_id", map(str, ids))
 
 
 def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
@@ -107,11 +102,15 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
 def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:
     """Return those of these paths of a table's files that the newest snapshot names."""
     folder = f"main/{table}/"
-    among = ", ".join(f"'{path.removeprefix(folder)}'" for path in paths)
-    if not among:
+    return {folder + path for path in _named(lake, "path", (quoted(each.removeprefix(folder)) for each in paths))}
+
+
+def _named(lake: Lake, column: str, values: Iterable[str]) -> set[Any]:
+    """Return which of these values, as SQL, a column of the newest snapshot's data files has."""
+    if not (among := ", ".join(values)):
         return set()
-    sql = f"SELECT path FROM {_OWN}data_file WHERE end_snapshot IS NULL AND path IN ({among})"
-    return {folder + path for (path,) in lake.unchecked(sql)}
+    sql = f"SELECT {column} FROM {_OWN}data_file WHERE end_snapshot IS NULL AND {column} IN ({among})"
+    return {value for (value,) in lake.unchecked(sql)}
 
 
 def _files(lake: Lake) -> str:
@@ -146,3 +145,53 @@ def _digests(lake: Lake) -> str:
         lake.unchecked(f"SELECT count(sha256) FROM {WRITTEN}")
         known = f"{known} UNION ALL SELECT path, sha256 FROM {WRITTEN}"
     return f"SELECT path, any_value(sha256) AS sha256 FROM ({known}) GROUP BY path"
+
+
+def retire(writer: Writer, ids: Sequence[int]) -> None:
+    """Remove data files from the catalog whose rows cannot be read any more, or count twice. Raises LeaseLost.
+
+    DuckLake deletes rows only by reading their file. When a DELETE covers a whole file, DuckLake ends the file's row in
+    its metadata with a new snapshot; this makes the same changes without reading the file, for AT_ONCE files in each
+    snapshot. A snapshot of the same moment still names the file, so that it stays on disk until a maintenance after
+    SNAPSHOT_SECONDS, or a removal of rows.
+    """
+    for first in range(0, len(ids), AT_ONCE):
+        _retire(writer, ids[first : first + AT_ONCE])
+
+
+def _retire(writer: Writer, ids: Sequence[int]) -> None:
+    """End some data files in one snapshot. Does nothing for files that have ended.
+
+    A second registration of a file is deleted instead: the end of a row has its file removed from disk some day.
+    """
+    metadata = writer.lake.metadata
+    among = f"data_file_id IN ({', '.join(map(str, ids))}) AND end_snapshot IS NULL"
+    again = (
+        "SELECT f.data_file_id FROM ducklake_data_file f JOIN ducklake_data_file g ON g.table_id = f.table_id AND "
+        "g.path = f.path AND g.data_file_id < f.data_file_id WHERE g.end_snapshot IS NULL AND f.end_snapshot IS NULL "
+        f"AND f.data_file_id IN ({', '.join(map(str, ids))})"
+    )
+
+    def body() -> None:
+        writer.check()  # reads the lease row in this transaction: a takeover meanwhile makes it conflict
+        doubled = ", ".join(str(number) for (number,) in metadata.read(again))
+        for table in ("ducklake_data_file", "ducklake_delete_file", "ducklake_file_column_stats") if doubled else ():
+            metadata.write(f"DELETE FROM {table} WHERE data_file_id IN ({doubled})")
+        tables = metadata.read(f"SELECT DISTINCT table_id FROM ducklake_data_file WHERE {among} ORDER BY table_id")
+        if not tables:
+            return
+        newest = metadata.read("SELECT max(snapshot_id) FROM ducklake_snapshot")[0][0]
+        gone = ",".join(f"deleted_from_table:{table}" for (table,) in tables)
+        for number, changes in ((newest + 1, ""), (newest + 2, gone)):  # the first names the files for some days
+            metadata.write(
+                "INSERT INTO ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, "
+                "next_file_id) SELECT snapshot_id + 1, now(), schema_version, next_catalog_id, next_file_id "
+                f"FROM ducklake_snapshot WHERE snapshot_id = {number - 1}"
+            )
+            metadata.write(
+                f"INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) VALUES ({number}, '{changes}')"
+            )
+        for table in ("ducklake_data_file", "ducklake_delete_file"):
+            metadata.write(f"UPDATE {table} SET end_snapshot = {newest + 2} WHERE {among}")
+
+    metadata.retrying(body)

@@ -1,4 +1,4 @@
-"""Find what a takedown removes: pictures, their occurrences, documents, and the sentences that only those hold.
+"""Find what a takedown removes: pictures, their occurrences, documents, sentences of those alone; ban and delete it.
 
 The matches are temporary tables of the connection, which DuckDB spills to disk where memory is insufficient:
 
@@ -9,18 +9,45 @@ The matches are temporary tables of the connection, which DuckDB spills to disk 
 - ``taken_fused(sha256, input_digest, text)``: fused texts of other pictures that were made from a taken sentence.
 
 A picture that was taken for its content or address goes from every page that shows it. A document's picture that
-another page shows too stays there, as does a sentence that another page holds.
+another page shows too stays there, as does a sentence that another page holds. Rows are deleted from every table, and
+`partitions` stays equal to what is left. Older snapshots and the files still hold the rows: `tasks.upkeep.removal`
+erases those.
 """
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.lake.table_meanings import REMOVED_BY
 from pairmill.catalog.pending.generated import fusion_digest
+from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pairmill.catalog.write.lease import Writer
 
 TABLES = ("taken_documents", "taken_pictures", "taken_images", "taken_sentences", "taken_fused")
 _HOST = "lower(regexp_extract({0}, '^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#@]*@)?([^/?#:]+)', 2))"
+AT_ONCE = 100_000  # rows of a rewritten file in memory
+# SQL for whether a column names a taken item, by the kind of item.
+_NAMES = {
+    "picture": "{0} IN (SELECT sha256 FROM taken_pictures)",
+    "image": "{0} IN (SELECT image_id FROM taken_images)",
+    "document": "{0} IN (SELECT document_id FROM taken_documents)",
+    "sentence": "{0} IN (SELECT content FROM taken_sentences)",
+    "text": "{0} IN (SELECT text FROM taken_sentences UNION ALL SELECT text FROM taken_fused)",
+    "unit": "{0} IN (SELECT unit FROM taken_units)",
+}
+_DOCUMENT = _NAMES["document"].format("document_id")
+# A fused text made from a taken sentence goes, the scores of it too; the next run makes all again.
+_FUSED = "(sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
+_OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
 
 
 @dataclass(frozen=True)
@@ -61,9 +88,8 @@ def select(lake: Lake, subject: Subject) -> Taken:
     """
     for name, values in (("urls", subject.urls), ("hosts", [host.lower() for host in subject.hosts]),
                          ("pictures", subject.pictures), ("documents", subject.documents)):  # fmt: skip
-        lake.connection.register("asked", pa.table({"value": pa.array(list(values), pa.string())}))
-        lake.execute(f"CREATE OR REPLACE TEMP TABLE asked_{name} AS SELECT value FROM asked")
-        lake.connection.unregister("asked")
+        asked = "SELECT unnest(?::VARCHAR[]) AS value"
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE asked_{name} AS {asked}", (list(values),))
     _create(lake, "taken_documents", f"SELECT DISTINCT document_id FROM documents WHERE {named('uri')} "
             "OR document_id IN (SELECT value FROM asked_documents)")  # fmt: skip
     asked = f"SELECT sha256 FROM images WHERE {named('url')} UNION SELECT value FROM asked_pictures"
@@ -118,3 +144,190 @@ def named(column: str) -> str:
         f"OR EXISTS (SELECT 1 FROM asked_urls u WHERE u.value LIKE '%/' AND starts_with({column}, u.value)) "
         f"OR EXISTS (SELECT 1 FROM asked_hosts h WHERE {host} = h.value OR ends_with({host}, '.' || h.value)))"
     )
+
+
+def record_removal(lake: Lake, takedown_id: str, commit: int, report: dict[str, Any]) -> None:
+    """Record a removal within its transaction; ``report["erased"]["why"]`` says that its bytes are not erased yet."""
+    text = json.dumps(report, sort_keys=True)
+    lake.execute("INSERT INTO takedowns VALUES (?, ?, ?, ?, now())", (takedown_id, report["reason"], text, commit))
+
+
+def record_report(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
+    """Record the report of a removal. It is done unless ``report["erased"]["why"]`` says what hindered it."""
+    text = json.dumps(report, sort_keys=True)
+    lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
+
+
+def unfinished_removals(lake: Lake) -> dict[str, dict[str, Any]]:
+    """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
+    hindered = "coalesce(json_extract_string(nullif(report, ''), '$.erased.why'), 'no report') <> ''"
+    found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
+    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
+
+
+def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:
+    """Ban what ``subject`` names, the taken pictures, and perceptual ``hashes``; what is banned already stays so."""
+    lake.execute(
+        "INSERT INTO bans SELECT sha256, ?, now() FROM (SELECT sha256 FROM taken_pictures UNION SELECT value FROM "
+        "asked_pictures) ANTI JOIN bans USING (sha256)",
+        (reason,),
+    )
+    values = [("address", each) for each in (*subject.urls, *(host.lower() for host in subject.hosts))]
+    values += [("phash", str(each)) for each in hashes]
+    # By the address too: another reader gives the same page another id.
+    documents = (
+        "SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL "
+        "SELECT 'uri' AS kind, uri AS value FROM documents SEMI JOIN taken_documents USING (document_id)"
+    )
+    lake.execute(
+        "INSERT INTO taken_bans SELECT kind, value, ? FROM (SELECT unnest(?::VARCHAR[]) AS kind, unnest(?::VARCHAR[]) "
+        f"AS value UNION {documents}) ANTI JOIN taken_bans USING (kind, value)",
+        (takedown_id, [kind for kind, _ in values], [value for _, value in values]),
+    )
+
+
+def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
+    """Return (sha256, an address, Hamming distance) of pictures within ``bits`` of a perceptual hash, nearest first.
+
+    One pass over ``image_hash``: 30 million take seconds.
+    """
+    distance = f"bit_count(xor(phash, {phash}::UBIGINT))"  # NULL for a picture without a hash
+    return lake.query(
+        f"SELECT sha256, min(url), min({distance}) AS d FROM image_hash JOIN images USING (sha256) "
+        f"WHERE {distance} <= {bits} GROUP BY sha256 ORDER BY d, sha256"
+    )
+
+
+def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
+    """Yield (table, condition of its taken rows) for the lake's tables with a declaration."""
+    for table, columns in REMOVED_BY.items():
+        if table in lake.tables:
+            yield table, _names_taken(columns)
+    for score in scores_in(lake):
+        if score.table in lake.tables and score.table not in REMOVED_BY:
+            where = _names_taken(score.removed_by)
+            fused = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
+            yield score.table, f"({where} OR {fused})" if fused else where
+
+
+def _names_taken(columns: Mapping[str, str]) -> str:
+    """Return SQL for whether one of these columns names a taken item of its kinds."""
+    found = [
+        named(column) if kind == "address" else _NAMES[kind].format(column)
+        for column, kinds in columns.items()
+        for kind in kinds.split()
+    ]
+    return f"({' OR '.join(found)})"
+
+
+def delete_rows(lake: Lake, commit: int) -> dict[str, int]:
+    """Delete the taken rows, within a transaction of the caller; return the number by table.
+
+    Works in one pass over each table's key columns.
+    """
+    units = f"SELECT DISTINCT unit FROM documents WHERE {_DOCUMENT} AND unit NOT IN " \
+            f"(SELECT unit FROM documents WHERE unit IS NOT NULL AND NOT {_DOCUMENT})"  # fmt: skip
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE taken_units AS {units}")
+    found = {}
+    # `documents` last: the conditions of the others may read it.
+    for table, where in sorted(conditions(lake), key=lambda each: each[0] == "documents"):
+        if n := lake.query(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]:
+            _delete(lake, table, where, commit)
+            found[table] = n
+    return found
+
+
+def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
+    """Delete rows of one table, and subtract them from `partitions`."""
+    names = {name for name, *_ in lake.query(f"DESCRIBE {table}")}
+    shard = "shard" if "shard" in names else "'all' AS shard"  # rows over all shards are recorded under that name
+    by = ["scorer"] if "scorer" in names else ['"commit"'] if "shard" in names else []
+    if by:
+        counted = f"SELECT {shard}, {by[0]}, count(*) AS n FROM {table} WHERE {where} GROUP BY ALL"
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS {counted}")
+    lake.execute(f"DELETE FROM {table} WHERE {where}")
+    if by == ["scorer"] and "shard" in names:
+        discount(lake, table, f"{table} taken down {commit}", commit)
+    elif by == ["scorer"]:
+        _discount_all(lake, table, commit)
+    elif by:
+        _discount_pages(lake, table)
+
+
+def _discount_all(lake: Lake, table: str, commit: int) -> None:
+    """Subtract rows that were computed over all shards, and have no column of a shard."""
+    lake.execute(
+        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, scorer)) AS partition_id, shard, scorer, '
+        "-n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path "
+        f"FROM {FORGOTTEN}",
+        (table, f"{table} taken down {commit}", commit),
+    )
+    _forget_paths(lake, table)
+
+
+def _discount_pages(lake: Lake, table: str) -> None:
+    """Subtract rows of pages: each shard and commit has one partition of the table."""
+    lake.execute(
+        f"UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE partitions.\"table\" = '{table}' "
+        'AND partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n'
+    )
+    _forget_paths(lake, table)
+
+
+def _forget_paths(lake: Lake, table: str) -> None:
+    """Forget the paths of files of which no row is left: DuckLake removes them."""
+    paths = f"SELECT DISTINCT filename FROM {table}"
+    lake.execute(
+        f"UPDATE partitions SET path = '' WHERE \"table\" = '{table}' AND path <> '' "
+        f"AND concat(?, path) NOT IN ({paths})",
+        (lake.data_path,),
+    )
+
+
+def rows_left(lake: Lake, table: str, path: str) -> "Iterator[pa.Table]":
+    """Yield the rows of a data file that are not deleted, in their order, AT_ONCE at a time."""
+    import pyarrow as pa
+
+    schema = arrow_schema(table)
+    columns, here = ", ".join(f'"{name}"' for name in schema.names), _of_file(lake, path)
+    for batch in lake.blocks(f"SELECT {columns} FROM {table} WHERE {here} ORDER BY rowid", rows=AT_ONCE):
+        yield pa.Table.from_batches([batch]).cast(schema)
+
+
+def replace_file(writer: "Writer", table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
+    """Register the file ``new`` in place of the data file at ``path``, in one transaction. Raises LeaseLost.
+
+    Both paths are relative to the data path. ``new`` has the ``rows`` that are left, in ``n_bytes``.
+    """
+    lake = writer.lake
+
+    def body() -> None:
+        writer.check()
+        lake.execute(f"DELETE FROM {table} WHERE {_of_file(lake, path)}")
+        lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, [lake.data_path + new]))
+        _rename_partition(lake, table, path, new, rows, n_bytes)
+
+    lake.retrying(body)
+
+
+def _of_file(lake: Lake, path: str) -> str:
+    """Return SQL for whether a row is of the data file at ``path``."""
+    return f"filename = {quoted(lake.data_path + path)}"
+
+
+def _rename_partition(lake: Lake, table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
+    """Record that a partition's file was replaced by one of the rows that are left, within a transaction.
+
+    Rows that were subtracted from the partition's group by a record of their own are subtracted from the partition.
+    """
+    where = '"table" = ? AND path = ?'
+    for shard, scorer, before in lake.query(f"SELECT shard, scorer, rows FROM partitions WHERE {where}", (table, path)):
+        lake.execute(f"UPDATE partitions SET path = ?, rows = ?, bytes = ? WHERE {where}",
+                     (new, rows, n_bytes, table, path))  # fmt: skip
+        group = '"table" = ? AND shard = ? AND scorer = ? AND rows < 0'
+        newest = f'SELECT max("commit") FROM partitions WHERE {group}'
+        lake.execute(f'UPDATE partitions SET rows = rows + ? WHERE {group} AND "commit" = ({newest})',
+                     (before - rows, *(table, shard, scorer) * 2))  # fmt: skip
+        lake.execute(
+            f"DELETE FROM partitions WHERE {group.replace('< 0', '= 0')} AND path = ''", (table, shard, scorer)
+        )

@@ -56,7 +56,7 @@ def checkpoint(writer: Writer) -> None:
 
     Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
     path, so that neither grows with the number of commits. Such files with deleted rows are written anew before, since
-    DuckLake does not merge them; a larger file keeps its deleted rows until a removal (`tasks.upkeep.erase`). `sweep`
+    DuckLake does not merge them; a larger file keeps its deleted rows until a removal (`tasks.upkeep.removal`). `sweep`
     later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
     """
     lake = writer.lake

@@ -7,8 +7,8 @@ from pairmill.catalog.queries.compare.version_diff import VersionDiff as Version
 from pairmill.catalog.queries.datasets import Dataset as Dataset
 from pairmill.catalog.queries.datasets import FunnelStep as FunnelStep
 from pairmill.catalog.queries.datasets import PublishedVersion as PublishedVersion
-from pairmill.catalog.queries.explain.document_items import PicturePage as PicturePage
 from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
+from pairmill.catalog.queries.explain.explanation import PicturePage as PicturePage
 from pairmill.catalog.queries.explain.why import Facts as Facts
 from pairmill.catalog.queries.explain.why import Scope as Scope
 from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
@@ -21,12 +21,12 @@ from pairmill.catalog.queries.gallery.gallery_query import GalleryPage as Galler
 from pairmill.catalog.queries.gallery.gallery_query import ImageSet as ImageSet
 from pairmill.catalog.queries.gallery.gallery_query import NamedCluster as NamedCluster
 from pairmill.catalog.queries.gallery.gallery_query import SortOrder as SortOrder
+from pairmill.catalog.queries.gallery.gallery_views import RuleView as RuleView
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors as ImageVectors
-from pairmill.catalog.queries.gallery.rule_view import RuleView as RuleView
-from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold as JudgedThreshold
+from pairmill.catalog.queries.judge.judged_samples import MOST_JUDGED as MOST_JUDGED
+from pairmill.catalog.queries.judge.judged_samples import JudgedSample as JudgedSample
+from pairmill.catalog.queries.judge.judged_samples import JudgedThreshold as JudgedThreshold
 from pairmill.catalog.queries.judge.judging import VersionJudging as VersionJudging
-from pairmill.catalog.queries.judge.sample_draw import MOST_JUDGED as MOST_JUDGED
-from pairmill.catalog.queries.judge.sample_draw import JudgedSample as JudgedSample
 from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
 from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample

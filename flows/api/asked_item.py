@@ -34,7 +34,8 @@ def dataset_about(lake: Lake, found: Resolved, spec: str = "") -> datasets.Datas
     if spec:
         return datasets.find(lake, spec)
     by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)
-    decided = {(row["dataset"], row["version"]) for each in found.images[:1] for row in decisions(lake, each)}
+    rows = decisions(lake, found.images[:1])[found.images[0]] if found.images else []
+    decided = {(row["dataset"], row["version"]) for row in rows}
     about = [each for each in by_age if (each.name, each.version) in decided] or by_age
     return about[-1] if about else None
 

@@ -172,7 +172,7 @@ class OpenLake:
 
     def picture(self, image_id: str, dataset: str = "") -> "PicturePage | None":
         """Explain an image by a version, or by the newest rows, with its document; None if the lake lacks it."""
-        from pairmill.catalog.queries.explain.document_items import picture_page
+        from pairmill.catalog.queries.explain.explanation import picture_page
 
         return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
 
@@ -255,14 +255,14 @@ class OpenLake:
     def rules(self, dataset: str) -> "list[RuleView]":
         """Return each rule of a version with a histogram of what it compares, and the items beside its thresholds."""
         from pairmill.catalog.queries.figures.report import plan_of
-        from pairmill.catalog.queries.gallery.rule_view import rule_views
+        from pairmill.catalog.queries.gallery.gallery_views import rule_views
 
         with self.gallery(dataset) as gallery:
             return rule_views(gallery, plan_of(self.lake, self._version(dataset)))
 
     def beside_rule(self, dataset: str, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
         """Return the items of a version beside the thresholds of a predicate, by side: 'below 100', 'from 100'."""
-        from pairmill.catalog.queries.gallery.rule_view import beside_predicate
+        from pairmill.catalog.queries.gallery.gallery_views import beside_predicate
 
         with self.gallery(dataset) as gallery:
             return beside_predicate(gallery, kind, rule, keep)
@@ -299,7 +299,7 @@ class OpenLake:
 
     def judged_samples(self) -> "tuple[JudgedSample, ...]":
         """Return every drawn sample with its judgements, the newest first."""
-        from pairmill.catalog.queries.judge.sample_draw import judged_samples
+        from pairmill.catalog.queries.judge.judged_samples import judged_samples
 
         return judged_samples(self.lake)
 

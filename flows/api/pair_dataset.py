@@ -58,9 +58,9 @@ class PairDataset:
 
         Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
         """
-        from pairmill.tasks.release.export.pair_reader import PairReader
+        from pairmill.tasks.release.export.pictures import reading_pairs
 
-        with PairReader(self.lake.uri, self.version) as reader:
+        with reading_pairs(self.lake.uri, self.version) as reader:
             for row, data in reader.read(0, reader.size):
                 yield Pair(row, data)
 

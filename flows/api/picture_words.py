@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.sql.own_macros import provide_pictures_of_words
+from pairmill.catalog.queries.sql.sql_answer import provide_pictures_of_words
 from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:  # 0.2 s

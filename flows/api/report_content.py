@@ -13,10 +13,10 @@ from pairmill.catalog.queries.figures import association_audit, pair_sample, rep
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
 from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
 from pairmill.catalog.queries.figures.token_usage import by_step
-from pairmill.catalog.queries.gallery import picture_strips
+from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_file import temporary_gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Choice, Gallery
-from pairmill.catalog.queries.losses.failed_rules import failed_rules
+from pairmill.catalog.queries.losses.rule_losses import failed_rules
 from pairmill.catalog.recipe.parts import RESERVED, Duplicates
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -40,7 +40,7 @@ def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     plan = report.plan_of(lake, dataset)
     with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
         found = pictures_shown(lake, dataset, plan, gallery)
-        breakdown = picture_strips.breakdown(gallery)
+        breakdown = gallery_views.breakdown(gallery)
         n_images = gallery.count(Choice())
     with lake.one_snapshot():  # else each of some 50 statements looks for the newest snapshot, for 3 ms
         found |= _measured(lake, dataset, plan) | _produced(lake, dataset, plan)

@@ -9,9 +9,9 @@ from pairmill.catalog.queries.compare.version_diff import Difference, difference
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import pair_sample
 from pairmill.catalog.queries.figures.contamination_hits import SetHits, contamination_hits
-from pairmill.catalog.queries.gallery import picture_strips
+from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.gallery.rule_view import beside
+from pairmill.catalog.queries.gallery.gallery_views import beside
 from pairmill.catalog.recipe.plan import Plan, quantities
 from pairmill.catalog.terms import text_columns
 from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnail, thumbnails
@@ -28,15 +28,15 @@ CAUSES = 12  # the largest
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
     """Return the template's variables that contain pictures: rows with ``picture`` and ``lost`` (see `thumbnails`)."""
     before = version_before(lake, dataset)
-    fates = picture_strips.by_fate(gallery)
+    fates = gallery_views.by_fate(gallery)
     found = {
         "kept": fates.pop("", []),
         "dropped": fates,
-        "distinct": picture_strips.distinct_pictures(gallery),
+        "distinct": gallery_views.distinct_pictures(gallery),
         "near": _beside_thresholds(plan, gallery),
         "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
         "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
-        "groups": picture_strips.duplicate_groups(gallery),
+        "groups": gallery_views.duplicate_groups(gallery),
         "clusters": _named_clusters(gallery),
         "contaminated": with_benchmark_pictures(contamination_hits(lake, dataset, plan)),
         "before": before,
@@ -69,7 +69,7 @@ def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list
 
 def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
     """Return the largest clusters with kept pictures and a name."""
-    found = picture_strips.clusters(gallery)
+    found = gallery_views.clusters(gallery)
     named = gallery.cluster_names([each["cluster"] for each in found])
     return [{**each, "name": named[each["cluster"]]} for each in found]
 

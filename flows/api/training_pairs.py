@@ -13,7 +13,7 @@ from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair import Pair
 from pairmill.tasks.release.export.epoch_order import Consumer, per_rank, windows
-from pairmill.tasks.release.export.pair_reader import PairReader
+from pairmill.tasks.release.export.pictures import reading_pairs
 
 
 class TrainingPairs(IterableDataset[dict[str, Any]]):
@@ -22,7 +22,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
     Ranks and workers get different pairs; together they get each pair once an epoch, but for at most ranks - 1 that are
     left out so that all ranks get equally many. Ranks come from torch.distributed, else from RANK and WORLD_SIZE.
     The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `epoch_order`
-    for how thoroughly it shuffles, and `pair_reader` for the size of dataset to export instead.
+    for how thoroughly it shuffles, and `reading_pairs` for the size of dataset to export instead.
 
     To resume within an epoch without workers, store `state_dict` and give it to `load_state_dict` of an equal dataset.
     With workers each worker has a state of its own: torchdata's StatefulDataLoader stores and restores them.
@@ -70,7 +70,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
         consumer = Consumer(*_rank_and_ranks(), *((worker.id, worker.num_workers) if worker else (0, 1)))
         self._done, self._resumed = (self._done if self._resumed else 0), False
         epoch = int(self._epoch)
-        with PairReader(self._lake, self._version) as reader:  # opened here: a connection does not survive a fork
+        with reading_pairs(self._lake, self._version) as reader:  # opened here: a connection does not survive a fork
             for spans, order in windows(reader.size, self._seed, epoch, consumer, self._done):
                 read = [pair for first, last in spans.tolist() for pair in reader.read(first, last)]
                 for place in order.tolist():

@@ -9,7 +9,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import Dataset, Gallery, ImageSet
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.background import Background
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
 

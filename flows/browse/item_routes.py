@@ -16,7 +16,7 @@ from pairmill.flows.browse.rendering import room_page
 from pairmill.flows.pages.renderer import FOLDER
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
-from pairmill.tasks.release.gallery.thumbnail_cache import SIDES
+from pairmill.tasks.release.gallery.thumbnails import SIDES
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # a picture never changes under its sha256
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +10,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import FACETS, Gallery, ImageSet, ImageVectors
 from pairmill.flows.browse.background import Background
 from pairmill.flows.browse.picture_search import PictureSearch
-
-if TYPE_CHECKING:
-    from pairmill.tasks.release.gallery.picture_map import PictureMap  # imports faiss, 0.3 CPU s, which a start saves
+from pairmill.tasks.release.gallery.vector_files import PictureMap, picture_map
 
 NAMED = 10  # values of a column that have a colour of their own
 NONE, LEVELS = 255, 254  # codes: no value; numbers are 0 to LEVELS
@@ -25,7 +23,7 @@ class MappedGallery:
 
     gallery: Gallery
     stored: ImageVectors
-    map: "PictureMap"
+    map: PictureMap
     images: np.ndarray
     vectors: np.ndarray
 
@@ -55,8 +53,6 @@ class PictureMaps:
         return ImageSet(pa.table({"sha256": list(found.stored.names(np.flatnonzero(found.map.inside(polygon))))}))
 
     def _make(self, dataset: str, gallery: Gallery) -> MappedGallery:
-        from pairmill.tasks.release.gallery.picture_map import picture_map
-
         stored = self._search.vectors(dataset)
         shas = gallery.pictures()
         places = np.minimum(np.searchsorted(stored.sha256s, shas), len(stored.sha256s) - 1)

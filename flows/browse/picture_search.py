@@ -16,7 +16,7 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.whole.sign_codes import SignCodes
-from pairmill.tasks.release.gallery.vector_search import sign_codes
+from pairmill.tasks.release.gallery.vector_files import sign_codes
 
 FOUND = 600  # the most similar pictures, which the gallery's filters then restrict
 REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of their gallery need

@@ -32,7 +32,7 @@ def recaption(args: Namespace) -> int:
         from pairmill.flows.run.caption_rate import CaptionRate
         from pairmill.flows.run.first_captions import FirstCaptions
         from pairmill.flows.run.run_start import session  # torch, 3 s
-        from pairmill.tasks.release.export.export_place import check_growing
+        from pairmill.tasks.release.export.export import check_growing
     exported = {"text": "caption"} if args.format == "webdataset" else {}
     with (
         session(recipe, args.source, args.lake, compute_of(args), retry=args.retry, needs_source=False) as opened,

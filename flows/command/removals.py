@@ -15,8 +15,7 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep.forgotten_scorer import datasets_made_with, forgettable
-from pairmill.catalog.upkeep.takedown_record import near_hash
-from pairmill.catalog.upkeep.taken_items import Subject
+from pairmill.catalog.upkeep.taken_items import Subject, near_hash
 from pairmill.catalog.write.version_names import version_names
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.run.outcome import report_path, reports_folder
@@ -42,7 +41,7 @@ def takedown(args: Namespace) -> int:
             f"{taken.documents:,} documents, {taken.pictures:,} pictures in {taken.images:,} places, "
             f"{taken.sentences:,} sentences, fused texts of {taken.fused:,} other pictures"
         )
-        going = [counts, *(f"amends {dataset}@{version}" for dataset, version in versions)]
+        going = [counts, *(f"amends {version}" for version in versions)]
         question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
         done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
         return _remove(args, going, question, done, _taken_down)

@@ -35,8 +35,8 @@ from pairmill.flows.pages.renderer import FOLDER
 from pairmill.ops.models.clip.clip_tower import ClipTower, Side
 from pairmill.ops.whole.scan import most_similar
 from pairmill.ops.whole.sign_codes import SignCodes
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
-from pairmill.tasks.release.gallery.vector_search import sign_codes
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
+from pairmill.tasks.release.gallery.vector_files import sign_codes
 from tests.worlds.browsed import Pages, serving
 from tests.worlds.chromium import tab
 

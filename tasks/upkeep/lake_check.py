@@ -1,20 +1,33 @@
 """Check a lake: every file against the catalog, the rows against `partitions`, the pictures against their hashes."""
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.upkeep import disagreements, recorded_files, takedown_record
-from pairmill.catalog.upkeep.changed_versions import changed_versions
-from pairmill.catalog.upkeep.lost_rows import MOST, Damage
-from pairmill.tasks.upkeep.file_check import damaged_files
-from pairmill.tasks.upkeep.payload_check import damaged_payloads
+from pairmill.catalog.lake.stored_files import file_digest
+from pairmill.catalog.terms.error import Damaged, PairmillError
+from pairmill.catalog.upkeep import recorded_files
+from pairmill.catalog.upkeep.amended_versions import changed_versions
+from pairmill.catalog.upkeep.damages import MOST, Damage, doubled, miscounted
+from pairmill.catalog.upkeep.recorded_files import RecordedFile
+from pairmill.catalog.upkeep.taken_items import unfinished_removals
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.tasks.run.items.payloads import COLUMNS, bytes_of_rows
+from pairmill.tasks.run.items.rows import opened
 
 # Tables without which no row can be counted.
 _COUNTED_BY = ("partitions", "commits", "inputs", "rereads", "scorers")
 # Tables without which no digest of a version can be computed.
 _DIGESTED = ("pairs", "datasets", "takedowns", "amended_versions", "amended_pairs")
+REQUESTS = 16  # threads on S3, where a file is two requests and the wait for them
+# Pictures in memory at once: 6 MB at 100 KB each, 800 MB if all have the most bytes that a recipe usually allows.
+AT_ONCE = 16
 Show = Callable[[str], None]
 
 
@@ -31,15 +44,12 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
     """Check the files, then the rows; with ``deep`` also each picture, the keys of scores, and versions' digests.
 
     Reads every byte of the lake. Holds one page of files (2,000) and the damages in memory. Takes no lease: a run may
-    write meanwhile.
-
-    Raises:
-        PairmillError: More than MOST files are damaged.
+    write meanwhile. Raises PairmillError if more than MOST files are damaged.
     """
     files, size, damages = recorded_files.list_files(lake), 0, []
     done = 0
     for page in recorded_files.pages(lake):
-        damages += _among(lake, page)
+        damages += _damaged_files(lake, page)
         done, size = done + len(page), size + sum(file.size for file in page)
         show(f"{done:,} of {files:,} files")
         if len(damages) > MOST:
@@ -52,14 +62,9 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
     rows = of_rows(lake, damages, deep, show)
     has_digests = deep and not {damage.table for damage in damages}.intersection(_DIGESTED)
     changed = changed_versions(lake) if has_digests else ()
-    return Checked(files, size, (*unfinished(lake), *damages, *rows, *changed))
-
-
-def unfinished(lake: Lake) -> Iterator[Damage]:
-    """Yield the removals whose rows are deleted while their bytes may still be in the lake's files."""
-    for takedown_id in takedown_record.unfinished(lake):
-        detail = f"removal {takedown_id} is not finished: what it deleted is still in the lake's files"
-        yield Damage("unfinished", "takedowns", detail, 0)
+    detail = "removal {} is not finished: what it deleted is still in the lake's files"
+    unfinished = [Damage("unfinished", "takedowns", detail.format(each), 0) for each in unfinished_removals(lake)]
+    return Checked(files, size, (*unfinished, *damages, *rows, *changed))
 
 
 def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
@@ -68,20 +73,72 @@ def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> 
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
         return []
-    twice = list(disagreements.doubled(lake))
-    return [*twice, *disagreements.miscounted(lake, bad | {damage.table for damage in twice}, deep)]
+    twice = list(doubled(lake))
+    return [*twice, *miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 
 
-def _among(lake: Lake, page: list[recorded_files.RecordedFile]) -> list[Damage]:
-    """Return the damage among a page of files, without files that a run replaced since they were listed."""
-    found = list(damaged_files(lake.data_path, page))
+def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:
+    """Return the damage among files, without those that a run replaced since they were listed.
+
+    Hashes one file per CPU at a time, which reads some 1.5 GB/s each.
+    """
+    on_s3 = lake.data_path.startswith("s3://")
+    with ThreadPoolExecutor(REQUESTS if on_s3 else len(os.sched_getaffinity(0))) as pool:
+        examined = pool.map(lambda file: _damage_of_file(lake.data_path + file.path, file, on_s3), files)
+        found = [damage for damage in examined if damage]
     named = recorded_files.still_named(lake, [number for damage in found for number in damage.ids])
     return [damage for damage in found if named.issuperset(damage.ids)]
+
+
+def _damage_of_file(path: str, file: RecordedFile, on_s3: bool) -> Damage | None:
+    """Return what is wrong with a file, None if it is as it was written. S3 itself verifies the bytes of its files."""
+    try:
+        with opened(path) as handle:
+            if handle.size != file.size:
+                return _damaged(file, f"the file has {handle.size:,} bytes instead of {file.size:,}")
+            if not on_s3 and file.sha256 and not file_digest(path).startswith(file.sha256):
+                return _damaged(file, "the file has other bytes than were written")
+            if file.path.endswith(".parquet") and (rows := pq.read_metadata(handle).num_rows) != file.rows:
+                return _damaged(file, f"the file has {rows:,} rows instead of {file.rows:,}")
+            return None
+    except Damaged as error:
+        return _unreadable(file, error)
 
 
 def _of_pictures(lake: Lake, without: Collection[str], show: Show) -> Iterator[Damage]:
     """Yield the damage to the bytes of pictures, in files whose paths are not in ``without``."""
     for n, file in enumerate(recorded_files.files_of(lake, "payloads"), 1):
         if file.path not in without:
-            yield from damaged_payloads(lake.data_path, file)
+            yield from _damaged_payloads(lake.data_path, file)
         show(f"pictures of {n:,} files")
+
+
+def _damaged_payloads(data_path: str, file: RecordedFile) -> Iterator[Damage]:
+    """Yield the damage of one file of ``payloads``: bytes with another hash, and pictures missing from their source."""
+    found: Counter[str] = Counter()
+    example = ""
+    try:
+        with opened(data_path + file.path) as handle:
+            for batch in pq.ParquetFile(handle).iter_batches(AT_ONCE, columns=COLUMNS):
+                for data in bytes_of_rows(batch.to_pylist(), file.path):
+                    if isinstance(data, Fault | SourceError):
+                        found[data.reason if isinstance(data, Fault) else "source"] += 1
+                        example = example or (data.detail if isinstance(data, Fault) else str(data))
+    except Damaged as error:
+        yield _unreadable(file, error)
+        return
+    if n := found["damaged"]:
+        yield replace(_damaged(file, f"{n:,} pictures have another hash ({example})"), rows=n)
+    if n := found["missing"] + found["source"]:
+        yield Damage("source", file.table, f"{n:,} pictures are not in their source any more ({example})", n, file.path)
+
+
+def _damaged(file: RecordedFile, detail: str) -> Damage:
+    return Damage("damaged", file.table, detail, file.rows, file.path, (file.id,))
+
+
+def _unreadable(file: RecordedFile, error: Damaged) -> Damage:
+    """Return the damage of a file that cannot be read, or is gone."""
+    if isinstance(error.__cause__, FileNotFoundError):
+        return replace(_damaged(file, "the file is gone"), trouble="gone")
+    return _damaged(file, f"the file cannot be read ({' '.join(str(error.__cause__).split())[:120]})")

@@ -1,30 +1,41 @@
-"""Remove items, scores or versions from a lake: delete rows under the lease, erase their bytes, record the removal."""
+"""Remove items, scores or versions from a lake: delete rows under the lease, erase their bytes, record the removal.
+
+DuckLake's DELETE leaves the bytes: in the data file, beside which it writes a file of deleted positions; in older
+snapshots; for inlined rows in the metadata database; and in the smallest and largest value of each column, which it
+keeps to plan queries. Every step of `erase` may be killed and done again.
+"""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import former_holders
+from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.lake.side_folders import cache_folder, spill_folder
 from pairmill.catalog.pending.contents import bans
-from pairmill.catalog.queries.compare.forgotten_scores import STEP
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.export.exports import lake_id
-from pairmill.catalog.upkeep import amended_versions, takedown_record, taken_items, taken_rows
-from pairmill.catalog.upkeep.forgotten_scorer import Forgettable, delete_scorer, forgettable
-from pairmill.catalog.upkeep.taken_items import Subject, Taken
+from pairmill.catalog.queries.export.exports import lake_id, of_version
+from pairmill.catalog.upkeep import taken_items
+from pairmill.catalog.upkeep.amended_versions import amend, touched
+from pairmill.catalog.upkeep.forgotten_scorer import STEP, Forgettable, delete_scorer, forgettable
+from pairmill.catalog.upkeep.taken_items import Subject, Taken, replace_file, rows_left
+from pairmill.catalog.upkeep.vacuum import refresh_statistics, vacuum
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
+from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.catalog.write.version_names import drop_version
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
-from pairmill.tasks.upkeep.erase import Erased, erase
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
+from pairmill.tasks.run.items.partition import ParquetFile
 
 WAIT_SECONDS = 60.0
+WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
 # What a takedown cannot reach, for the report.
 NOT_REACHED = (
     "copies and backups of the lake, and earlier versions of objects where a bucket keeps them",
@@ -38,39 +49,57 @@ NOT_REACHED = (
 )
 
 
-def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[tuple[str, int]]]:
+@dataclass(frozen=True)
+class Erased:
+    """Data files that were rewritten without their deleted rows, snapshots that expired, files that were removed.
+
+    ``why`` says what could not be done, '' if all was. ``others`` are runs of other machines that may still write:
+    unreferenced files of a day stay.
+    """
+
+    rewritten: int
+    snapshots: int
+    removed: int
+    why: str
+    others: tuple[str, ...] = ()
+
+
+def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[Dataset]]:
     """Count what a takedown would remove, and return the versions that it would amend. Changes nothing."""
-    return taken_items.select(lake, subject), amended_versions.touched(lake)
+    return taken_items.select(lake, subject), touched(lake)
 
 
 def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: tuple[int, ...] = ()) -> dict[str, Any]:
     """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
 
     ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. Return the report of
-    the removal, as `remove`. It names every picture and document, 35 bytes each: 1M make a row of 35 MB.
-
-    Raises:
-        LeaseHeld: A run writes to the lake, and did not end within a minute.
-        LeaseLost: Another process took the lease over.
+    the removal, as `remove`. It names every picture and document, 35 bytes each: 1M make a row of 35 MB. Raises
+    LeaseHeld if a run writes to the lake, and did not end within a minute, and LeaseLost if another process took the
+    lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "takedown", WAIT_SECONDS) as writer:
-        taken = taken_items.select(lake, subject)
-        touched = amended_versions.touched(lake)
-        _forget_judgements(lake)
+        taken, versions = preview(lake, subject)
+        images = taken_items.selected(lake, "taken_images", "image_id")
+        texts = taken_items.selected(lake, "taken_sentences", "text")
+        if images or texts:
+            forget_lines(lake, lambda each: each.image_id in images or each.text in texts)  # logged judgements
 
         def delete(commit: int) -> dict[str, Any]:
-            takedown_record.ban(lake, writer.run_id, reason, subject, hashes)
-            amended = [amended_versions.amend(lake, *version, writer.run_id) for version in touched]
+            taken_items.ban(lake, writer.run_id, reason, subject, hashes)
+            amended = [amend(lake, version, writer.run_id) for version in versions]
             return {
                 "asked": {name: list(value) for name, value in asdict(subject).items()},
                 "removed": asdict(taken),
                 "pictures": sorted(taken_items.selected(lake, "taken_pictures", "sha256")),
                 "documents": sorted(taken_items.selected(lake, "taken_documents", "document_id")),
-                "rows": taken_rows.delete_rows(lake, commit),
-                "versions": [{"dataset": each.name, "pairs_removed": each.pairs_removed,
-                              "pairs_changed": each.pairs_changed} for each in amended],
-                "exports": takedown_record.exports_of(lake, touched),
-            }  # fmt: skip
+                "rows": taken_items.delete_rows(lake, commit),
+                "versions": amended,
+                "exports": [
+                    {"dataset": str(version), "format": format, "uri": uri}
+                    for version in versions
+                    for uri, format, _ in of_version(lake, version)
+                ],
+            }
 
         return remove(writer, "takedown", reason, delete, reports, NOT_REACHED)
 
@@ -122,54 +151,23 @@ def remove(
     def body() -> dict[str, Any]:
         found = {"takedown": writer.run_id, "at": _now(), "lake": str(lake_id(lake)), "reason": reason}
         found |= delete(commit)
-        takedown_record.begin(lake, writer.run_id, commit, found | {"erased": {"why": "it was ended before"}})
+        taken_items.record_removal(lake, writer.run_id, commit, found | {"erased": {"why": "it was ended before"}})
         return found
 
     report = lake.retrying(body)
     erased = finish(writer, reports)
     others = [f"files of the last day that {other} may still write" for other in erased.others]
     report |= {"erased": asdict(erased), "not_reached": [*not_reached, *others]}
-    takedown_record.finish(lake, writer.run_id, report)
+    taken_items.record_report(lake, writer.run_id, report)
     return report
 
 
 def finish(writer: Writer, reports: Path | None) -> Erased:
-    """Remove reports, and what caches hold of banned pictures; erase the deleted rows' bytes. Raises LeaseLost."""
-    _clear_caches(writer.lake, reports)
-    return erase(writer)
+    """Remove thumbnails of banned pictures and all files of reports, browser and cut; erase the deleted rows' bytes.
 
-
-def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
-    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so; yield a line.
-
-    Raises:
-        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``.
-        LeaseLost: Another process took the lease over.
+    Those files are made again. Raises LeaseLost.
     """
-    if not takedown_record.unfinished(lake):
-        return
-    with lease.writing(lake, uuid.uuid4().hex, "finish removals", wait_seconds) as writer:
-        waiting = takedown_record.unfinished(lake)
-        erased = finish(writer, reports)
-        for takedown_id, report in waiting.items():
-            told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
-            takedown_record.finish(lake, takedown_id, told)
-    if erased.why:
-        yield f"{len(waiting):,} removals wait for the catalog's old pages: {erased.why}"
-    else:
-        yield f"finished {len(waiting):,} removals: rewrote {erased.rewritten:,} files"
-
-
-def _forget_judgements(lake: Lake) -> None:
-    """Remove the logged judgements of taken images and texts."""
-    images = taken_items.selected(lake, "taken_images", "image_id")
-    texts = taken_items.selected(lake, "taken_sentences", "text")
-    if images or texts:
-        forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
-
-
-def _clear_caches(lake: Lake, reports: Path | None) -> None:
-    """Remove thumbnails of banned pictures, and all other files of reports, browser and cut: they are made again."""
+    lake = writer.lake
     folder, facts, thumbnails = cache_folder(lake, "browse"), facts_folder(lake), ThumbnailCache(lake)
     for sha256 in bans(lake)["picture"]:
         thumbnails.remove(sha256)
@@ -178,8 +176,75 @@ def _clear_caches(lake: Lake, reports: Path | None) -> None:
         path.unlink(missing_ok=True)
     for parent in (folder, facts.parent):
         spill_folder(str(parent))  # removes what killed processes left there
+    return erase(writer)
+
+
+def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
+    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so; yield a line.
+
+    Raises LeaseHeld if a run writes to the lake, and did not end within ``wait_seconds``, and LeaseLost if another
+    process took the lease over.
+    """
+    if not taken_items.unfinished_removals(lake):
+        return
+    with lease.writing(lake, uuid.uuid4().hex, "finish removals", wait_seconds) as writer:
+        waiting = taken_items.unfinished_removals(lake)
+        erased = finish(writer, reports)
+        for takedown_id, report in waiting.items():
+            told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
+            taken_items.record_report(lake, takedown_id, told)
+    if erased.why:
+        yield f"{len(waiting):,} removals wait for the catalog's old pages: {erased.why}"
+    else:
+        yield f"finished {len(waiting):,} removals: rewrote {erased.rewritten:,} files"
 
 
 def _now() -> str:
     """Return the time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def erase(writer: Writer) -> Erased:
+    """Erase all deleted rows of a lake, and all unreferenced files. Readers of older snapshots must open it anew.
+
+    The holder of the lease is the only one that writes, unless a machine that lost it was not seen to end. Rewrites
+    each file that has a deleted row: at most the whole lake, one file (512 MB) at a time. Raises LeaseLost.
+    """
+    lake = writer.lake
+    rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
+    own = lake.tables.intersection(BOOKKEEPING)  # last: to rewrite the others changes `partitions`
+    flush_inlined(writer, sorted(own))
+    rewritten += _rewrite_all(writer, own)
+    others = tuple(f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata))
+    swept = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
+    refresh_statistics(writer)
+    why = vacuum(writer, even_if_few=True).why
+    return Erased(rewritten, swept.snapshots, len(swept.files), why, others)
+
+
+def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
+    """Rewrite the files of these tables that have deleted rows; return their number."""
+    drop_emptied(writer)
+    rewritten = 0
+    for table, paths in with_deleted_rows(writer.lake, tables):
+        if table in READ_BY_PATH:
+            for path in paths:
+                writer.check()
+                _replace(writer, table, path)
+        else:
+            rewrite(writer, table, paths)
+        rewritten += len(paths)
+    return rewritten
+
+
+def _replace(writer: Writer, table: str, path: str) -> None:
+    """Replace a file that workers open by its path with one of the rows that are left."""
+    lake, kept = writer.lake, 0
+    file = ParquetFile(f"{lake.data_path}main/{table}/{writer.run_id}/rewritten-{uuid.uuid4().hex}.parquet")
+    for rows in rows_left(lake, table, path):
+        file.write(rows)
+        kept += rows.num_rows
+    new, size, digest = file.close()
+    new = new.removeprefix(lake.data_path)
+    replace_file(writer, table, path, new, kept, size)
+    lake.checksums.add({new: digest})

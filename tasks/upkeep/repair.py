@@ -6,22 +6,47 @@ records more rows than there are. Files that left stay on disk for SNAPSHOT_SECO
 """
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.upkeep import forgotten_rows, recorded_files
-from pairmill.catalog.upkeep.lost_pages import lost_pages
-from pairmill.catalog.upkeep.lost_rows import HOMES, OF_A_PAGE, Damage, Redone, redone_by
-from pairmill.catalog.upkeep.recorded_files import rows_of_their_own, still_named
-from pairmill.catalog.upkeep.retired_files import retire
-from pairmill.catalog.write import lease
+from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, Damage, Redone, redone_by
+from pairmill.catalog.upkeep.forgotten_rows import LostPages, forget_partitions, lost_pages, unrepeated
+from pairmill.catalog.upkeep.recorded_files import retire, rows_of_their_own, still_named
+from pairmill.catalog.write import lease, runs
+from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import SNAPSHOT_SECONDS
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Unit
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.ops.read.source import Source, open_source, row_of
+from pairmill.tasks.collect.ingest import IngestUnits, reader_names, settings_for
+from pairmill.tasks.collect.listing import listed
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from pairmill.tasks.upkeep.lake_check import Show, of_rows
-from pairmill.tasks.upkeep.reread_pages import reread_pages
 
 WAIT_SECONDS = 60.0
 _REMEDY = "put the file or its source back, or give these rows up: --lose-rows"
+Key = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Reread:
+    """Result for one shard: rows that were lost and rows that were read again, and why any are missing.
+
+    ``kept`` are the paths of its lost partitions if not all rows were read again, so that nothing was committed.
+    """
+
+    shard: str
+    lost: int
+    found: int
+    why: str = ""
+    kept: tuple[str, ...] = ()
 
 
 def repair(
@@ -30,11 +55,8 @@ def repair(
     """Repair what can be repaired, under the lease; yield a line for each thing done or refused.
 
     Rows are counted again first: a run may have changed what a check without the lease has found. Where rows would be
-    lost for good, everything stays as it is unless ``lose_rows``. Each step is a transaction of its own.
-
-    Raises:
-        LeaseHeld: Another process writes to the lake.
-        LeaseLost: Another process took the lease over.
+    lost for good, everything stays as it is unless ``lose_rows``. Each step is a transaction of its own. Raises
+    LeaseHeld if another process writes to the lake, and LeaseLost if another process took the lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "repair", WAIT_SECONDS) as writer:
         recorded_files.list_files(lake)
@@ -93,9 +115,9 @@ def _forgotten(writer: Writer, todo: Sequence[Damage]) -> Iterator[str]:
             forgotten_rows.forget_readings(lake, table)
             yield f"{table}: the next run reads or fetches again what is lost"
             continue
-        twice = [(d.shard, d.scorer) for d in todo if d.table == table and d.trouble == "doubled" and not d.ids]
-        forgotten_rows.forget_shard_scores(lake, table, [(a, b) for a, b in twice if a is not None and b is not None])
-        if n := forgotten_rows.forget_scores(lake, table, writer.begin("repair")):
+        mine = [d for d in todo if d.table == table and d.trouble == "doubled" and not d.ids]
+        twice = [(d.shard, d.scorer) for d in mine if d.shard is not None and d.scorer is not None]
+        if n := forgotten_rows.forget_scores(lake, table, twice, writer.begin("repair")):
             yield f"{table}: the next run does {n:,} rows again"
     for table in _tables(todo, "whole"):
         scorers = [damage.scorer for damage in todo if damage.table == table and damage.scorer]
@@ -111,7 +133,7 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
         found = lost_pages(writer.lake, tables, {damage.path for damage in pages} - {""}, bad)
         lost = read = 0
         kept: set[str] = set()
-        for n, each in enumerate(reread_pages(writer, found, bad, lose_rows), 1):
+        for n, each in enumerate(_reread_pages(writer, found, bad, lose_rows), 1):
             lost, read, kept = lost + each.lost, read + each.found, kept | set(each.kept)
             show(f"{n:,} shards read again")
             if each.why:
@@ -121,7 +143,9 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
                 yield f"{verb}: shard {each.shard}: {rows}: {each.why}{remedy}"
         if found:
             yield f"read {len(found):,} shards again: {read:,} of {lost:,} rows of {', '.join(tables)}"
-        replaced = _replaced(pages, kept, {each.path for shard in found for each in shard.partitions})
+        # A file with the path of no partition was merged of several: it stays if any row does, which may be one of it.
+        whole = {each.path for shard in found for each in shard.partitions} - kept
+        replaced = [damage for damage in pages if damage.path in whole] if kept else pages
         yield from _taken_out(writer, replaced)
         pages = [damage for damage in pages if damage not in replaced]
     for table, (source, _) in HOMES.items():
@@ -132,16 +156,86 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
             yield from _taken_out(writer, mine)
 
 
-def _replaced(damages: Sequence[Damage], kept: Collection[str], lost: Collection[str]) -> list[Damage]:
-    """Return the damages of files all of whose rows were committed anew.
-
-    A file with the path of no partition was merged of several: it stays if any row does, which may be one of it.
-    """
-    if not kept:
-        return list(damages)
-    return [damage for damage in damages if damage.path in lost and damage.path not in kept]
-
-
 def _tables(todo: Sequence[Damage], how: Redone) -> list[str]:
     """Return the damaged tables whose lost rows are made again in this way."""
     return sorted({damage.table for damage in todo if redone_by(damage.table) == how})
+
+
+def _reread_pages(writer: Writer, lost: Iterable[LostPages], bad: Collection[int], lose_rows: bool) -> Iterator[Reread]:
+    """Read the lost rows again from their sources, shard by shard; yield a result for each shard.
+
+    A unit counts only if its source lists it with its former size and etag. Units that are not on record, or were
+    fetched, cannot be read again. A shard of which a row is missing stays as it is unless ``lose_rows``. The files
+    ``bad`` are not read. Raises LeaseLost.
+    """
+    by_source: dict[str, list[LostPages]] = defaultdict(list)
+    for each in lost:
+        by_source[each.source].append(each)
+    for uri, shards in sorted(by_source.items()):
+        units: dict[Key, Unit | Fault] = {}
+        why = "its units are not on record"
+        if uri:
+            units, why = _listed(uri, {unit[:3] for each in shards for unit in each.units})
+        for each in shards:
+            yield _reread(writer, each, units, why, bad, lose_rows)
+
+
+def _listed(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], str]:
+    """List a source; return its units among ``wanted``, and why units may be missing."""
+    why = f"they have changed in '{uri}' or are gone from it"
+    try:
+        listing = ((row_of(each)[:3], each) for each in listed(open_source(uri)))
+        return {key: each for key, each in listing if key in wanted}, why
+    except SourceError as error:
+        return {}, str(error)
+
+
+def _reread(
+    writer: Writer, lost: LostPages, units: dict[Key, Unit | Fault], why: str, bad: Collection[int], lose_rows: bool
+) -> Reread:
+    """Read one shard again, and commit what was read in place of the lost partitions unless rows are missing."""
+    lake = writer.lake
+    recipe = runs.recipe_of(lake, lost.run_id) or runs.latest_recipe(lake)
+    readers = reader_names(recipe.ingest)
+    listed_again = [(unit[3], units[unit[:3]]) for unit in lost.units if unit[:3] in units]
+    # Another reader makes other documents of a unit.
+    found = [each for by, each in listed_again if isinstance(each, Fault) or by in ("", readers[each.format])]
+    manifests, counts = _read(writer, lost, found, recipe, bad) if found else ([], Counter())
+    missing = sum(max(0, each.rows - counts[each.table]) for each in lost.partitions)
+
+    def body() -> None:
+        forget_partitions(lake, lost)
+        writer.commit(manifests)
+
+    if not missing or lose_rows:
+        lake.retrying(body)
+    n = len(lost.units) - len(found)
+    of_units = f"{n:,} of its {len(lost.units):,} units: {why}" if lost.units else why
+    kept = tuple(each.path for each in lost.partitions) if missing and not lose_rows else ()
+    rows = sum(each.rows for each in lost.partitions)
+    return Reread(lost.shard, rows, rows - missing, of_units if missing else "", kept)
+
+
+def _read(
+    writer: Writer, lost: LostPages, units: list[Unit | Fault], recipe: Recipe, bad: Collection[int]
+) -> tuple[list[Manifest], Counter[str]]:
+    """Read units and write the rows of the lost tables; return manifests with the ids of the lost partitions.
+
+    Also return the number of rows that were read, by table; those that an earlier reading has are not written.
+    """
+    counts: Counter[str] = Counter()
+    source: Source = open_source(lost.source)
+    keys = tuple("{}\x1e{}\x1e{}".format(*row_of(each)[:3]) for each in units)
+    item = WorkItem(lost.shard, keys, inputs={"units": units})
+    job = IngestUnits(source, settings_for(writer.lake, recipe))
+    wanted = {each.table: each for each in lost.partitions}
+    output = Output(writer.lake.data_path, writer.run_id, next(iter(wanted.values())).commit)
+
+    def parts() -> Iterator[Part]:
+        for part in job(item):
+            if part.table in wanted:
+                counts[part.table] += part.rows.num_rows
+                yield replace(part, rows=unrepeated(writer.lake, lost, part.table, part.rows, bad))
+
+    manifests = write_parts(parts(), item, output)
+    return [replace(each, partition_id=wanted[each.table].partition_id) for each in manifests], counts

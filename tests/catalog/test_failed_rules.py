@@ -11,7 +11,7 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import find
-from pairmill.catalog.queries.losses.failed_rules import failed_rules
+from pairmill.catalog.queries.losses.rule_losses import failed_rules
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds.random_lake import plan, refill, world

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import beta
 
 from pairmill.catalog.queries.figures.canary_rates import labels_needed, upper_bound
-from pairmill.catalog.queries.judge.judged_threshold import fixed_sequence
+from pairmill.catalog.queries.judge.judged_samples import fixed_sequence
 
 SHARE, CONFIDENCE = 0.05, 0.9
 

@@ -8,7 +8,7 @@ from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import REMOVED_BY
-from pairmill.catalog.upkeep import taken_items, taken_rows
+from pairmill.catalog.upkeep import taken_items
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
 from tests.worlds.kept_tables import NOT_REMOVED
@@ -52,6 +52,6 @@ def test_a_row_goes_by_each_column_that_names_a_taken_item_and_all_others_stay(t
             expected[table] = len(named)
             lake.insert(table, pa.Table.from_pylist([other, *named], arrow_schema(table)))
         taken_items.select(lake, Subject(documents=("d",), urls=(URL,)))
-        removed = lake.retrying(lambda: taken_rows.delete_rows(lake, writer.begin("takedown")))
+        removed = lake.retrying(lambda: taken_items.delete_rows(lake, writer.begin("takedown")))
         assert removed == expected
         assert {lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in declared} == {1}

@@ -12,7 +12,7 @@ from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.upkeep.changed_versions import is_as_published
+from pairmill.catalog.upkeep.amended_versions import is_as_published
 from tests.examples import examples
 from tests.reference.second_cut import differences
 from tests.worlds.random_lake import SCORERS, plan, refill, world

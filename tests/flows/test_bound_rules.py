@@ -7,7 +7,7 @@ import pytest
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.version_plan import models_behind
+from pairmill.catalog.queries.compare.trial_cut import models_behind
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.command.cli import main

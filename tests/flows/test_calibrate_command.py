@@ -12,8 +12,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_threshold import judged_threshold
-from pairmill.catalog.queries.judge.sample_draw import JudgedSample, drawn_sample, images_of
+from pairmill.catalog.queries.judge.judged_samples import JudgedSample, drawn_sample, images_of, judged_threshold
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.judgement_log import Judgement

@@ -11,7 +11,7 @@ from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import released
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.upkeep import lost_rows
+from pairmill.catalog.upkeep import damages
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.flows.command.cli import main
@@ -183,9 +183,9 @@ def test_a_lake_without_its_disk_is_one_damage(curated_copy: Path, monkeypatch: 
 
 
 def test_every_table_says_what_makes_its_lost_rows_again() -> None:
-    found = {lost_rows.redone_by(table) for table in released()}
+    found = {damages.redone_by(table) for table in released()}
     assert found == {"source", "run", "whole", "home", "copy"}
-    assert {lost_rows.redone_by(score.table) for score in declared()} == {"run"}
-    only_copied = {table for table in released() if lost_rows.redone_by(table) == "copy"}
+    assert {damages.redone_by(score.table) for score in declared()} == {"run"}
+    only_copied = {table for table in released() if damages.redone_by(table) == "copy"}
     assert {"pairs", "decisions", "partitions", "bans"} <= only_copied
     assert not only_copied & {*OF_PAGES, *SCORED, *OVER_ALL, *TRAINED}

@@ -12,7 +12,7 @@ import pytest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.sql.sentence_decisions import sentence_decisions
+from pairmill.catalog.queries.sql.sql_answer import sentence_decisions
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.ops.read.document import Document, Picture, Text

@@ -19,7 +19,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare import version_diff
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
-from pairmill.catalog.upkeep.changed_versions import is_as_published
+from pairmill.catalog.upkeep.amended_versions import is_as_published
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
 from pairmill.flows.api.opened_lake import open_lake

@@ -23,14 +23,13 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 from pairmill.catalog.terms.ids import content_id
-from pairmill.catalog.upkeep import takedown_record
-from pairmill.catalog.upkeep.changed_versions import changed_versions, is_as_published
-from pairmill.catalog.upkeep.taken_items import Subject
+from pairmill.catalog.upkeep.amended_versions import changed_versions, is_as_published
+from pairmill.catalog.upkeep.taken_items import Subject, unfinished_removals
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from pairmill.tasks.upkeep.removal import take_down
 from tests.reference.second_cut import differences
 from tests.worlds.elsewhere import postgres as postgres
@@ -213,9 +212,9 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("pairmill.tasks.upkeep.removal.finish", killed)
             take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
-        assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
+        assert found_in(curated_copy, [data]) and unfinished_removals(lake)
         assert any(line.startswith("finished 1 removals") for line in maintain_steps(lake, Limits()))
-        assert not takedown_record.unfinished(lake)
+        assert not unfinished_removals(lake)
         with lease.writing(lake, "run-after", "test"):
             lake.execute("INSERT INTO partitions (\"table\", partition_id, shard, scorer) VALUES ('m', 'm', 'm', 'm')")
         assert not unseen(lake)
@@ -235,12 +234,12 @@ def test_a_takedown_beside_a_reader_is_finished_when_the_reader_has_gone(curated
         )  # fmt: skip
         assert reader.stdout and reader.stdout.readline() == "reads\n"
         done = take_down(lake, Subject(documents=(document,)), "test", curated_copy / "reports")
-        assert done["erased"]["why"] and list(takedown_record.unfinished(lake)) == [done["takedown"]]
+        assert done["erased"]["why"] and list(unfinished_removals(lake)) == [done["takedown"]]
         told = [line for line in maintain_steps(lake, Limits()) if "removals" in line]
         assert told == [f"1 removals wait for the catalog's old pages: {done['erased']['why']}"]
         reader.communicate("\n")
         assert any(line.startswith("finished 1 removals") for line in maintain_steps(lake, Limits()))
-        assert not takedown_record.unfinished(lake)
+        assert not unfinished_removals(lake)
         assert found_in(curated_copy, [text.encode()]) == set()  # in the write-ahead log of the open lake neither
         ((report,),) = lake.query("SELECT report FROM takedowns")
     assert json.loads(report) == done | {"erased": {**done["erased"], **json.loads(report)["erased"]}}

@@ -15,10 +15,10 @@ from tests.worlds.published import picture, published
 N, TAKEN, OTHER = 6, 4, 2
 # The function in which a removal is killed, by the state in which it leaves the lake.
 KILLED_IN = {
-    "committed": "catalog.upkeep.taken_rows.delete_rows",
+    "committed": "catalog.upkeep.taken_items.delete_rows",
     "deleted": "tasks.upkeep.removal.finish",
-    "rewritten": "tasks.upkeep.erase.sweep",
-    "swept": "tasks.upkeep.erase.refresh_statistics",
+    "rewritten": "tasks.upkeep.removal.sweep",
+    "swept": "tasks.upkeep.removal.refresh_statistics",
 }
 KEYS = {"documents": "document_id", "images": "image_id", "payloads": "sha256", "image_quality": "sha256",
         "captions": "sha256"}  # fmt: skip

@@ -12,12 +12,12 @@ from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.host import host_since_boot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.upkeep.stale_statistics import refresh_statistics
+from pairmill.catalog.upkeep.vacuum import refresh_statistics
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import sweep
-from pairmill.tasks.upkeep.erase import erase
+from pairmill.tasks.upkeep.removal import erase
 from tests.worlds.shared import opened_new
 
 # Of each type of a column: values, and a condition that the smallest one meets.

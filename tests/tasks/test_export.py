@@ -341,7 +341,7 @@ def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], 
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
-    from pairmill.tasks.release.export import webdataset_tars
+    from pairmill.tasks.release.export import export_forms
 
     def names() -> list[str]:
         return [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="out/").get("Contents", [])]
@@ -354,8 +354,8 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
             raise Killed
         adding(tar, pair, data, sample)
 
-    adding = webdataset_tars._add_sample
-    monkeypatch.setattr(webdataset_tars, "_add_sample", add)
+    adding = export_forms._add_sample
+    monkeypatch.setattr(export_forms, "_add_sample", add)
     with pytest.raises(Killed):
         export(lake, "small", 1, "s3://data/out/")
     assert names() == ["out/.pairmill", "out/.progress.json", "out/small-v1-000000.tar"]

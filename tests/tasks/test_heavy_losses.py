@@ -6,7 +6,7 @@ from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find, funnel
-from pairmill.catalog.queries.losses.heavy_losses import heavy_losses
+from pairmill.catalog.queries.losses.rule_losses import heavy_losses
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 

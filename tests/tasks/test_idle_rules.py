@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries.losses import idle_rules as ask
+from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.losses import rule_losses as ask
 from tests.worlds.published import plan_of, published
 
 RULES = (
@@ -27,9 +28,9 @@ def lake(tmp_path_factory) -> Path:
 def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Path, monkeypatch: pytest.MonkeyPatch):
     plan, _ = plan_of(3, RULES, False, False)
     with create_or_open(lake, read_only=True) as opened:
-        assert [each.rule for each in ask.idle_rules(opened, plan, "small", 1, 10**9)] == ["all"]
+        assert [each.rule for each in ask.idle_rules(opened, plan, find(opened, "small"))] == ["all"]
         monkeypatch.setattr(ask, "LEAST_KEPT", 100)
-        found = {each.rule: each for each in ask.idle_rules(opened, plan, "small", 1, 10**9)}
+        found = {each.rule: each for each in ask.idle_rules(opened, plan, find(opened, "small"))}
     assert found.keys() == {"none", "all", "length"}
     assert (found["none"].n_dropped, found["none"].n_in) == (0, 117)
     low, median, high = (found["all"].values["width"][n] for n in (0, 2, 4))
@@ -60,6 +61,6 @@ def test_a_rule_that_takes_all_of_a_few_is_told_and_a_share_of_them_is_not(tmp_p
     published(tmp_path / "lake", pictures=3, image_rules=rules, caption="", tags=())
     plan, _ = plan_of(3, rules, False, False)
     with create_or_open(tmp_path / "lake", read_only=True) as opened:
-        found = ask.idle_rules(opened, plan, "small", 1, 10**9)
+        found = ask.idle_rules(opened, plan, find(opened, "small"))
     assert [each.rule for each in found] == ["all"]
     assert told in str(found[0])

@@ -23,7 +23,7 @@ from pairmill.ops.read.source import open_source
 from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export import parquet_tables
 from pairmill.tasks.release.export.export import export
-from pairmill.tasks.release.export.text_choice import text_choice
+from pairmill.tasks.release.export.export_forms import text_choice
 from tests.worlds.published import SENTENCES, picture, published
 
 N = 14

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.release.export.text_choice import text_choice
+from pairmill.tasks.release.export.export_forms import text_choice
 
 ROW = {"text1": "one", "text2": "two", "text3": None, "syn_text": "made", "caption": None, "alt_text": ""}
 

@@ -21,7 +21,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.write import commit
 from pairmill.flows.command.cli import main
 from pairmill.tasks.generate import caption, waves
-from pairmill.tasks.release.export import export, webdataset_tars
+from pairmill.tasks.release.export import export, export_forms
 from tests.worlds.line import kill
 
 STATES = ("lease", "publish", "digests", "seal", "export")
@@ -89,7 +89,7 @@ def arm_recaption(state: str) -> None:
     elif state == "mark":
         os.replace = killing(at_call(1, ".pairmill"), os.replace)
     elif state == "sample":
-        webdataset_tars._add_sample = killing(at_call(TAR_ROWS + 3), webdataset_tars._add_sample)
+        export_forms._add_sample = killing(at_call(TAR_ROWS + 3), export_forms._add_sample)
     elif state == "list":
         os.replace = killing(at_call(3, ".progress.json"), os.replace)  # the first lists nothing
     elif state == "record":

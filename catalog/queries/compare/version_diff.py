@@ -3,7 +3,6 @@
 Only pairs count: an image that both versions dropped, by whatever rule, is not a change.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST = 8  # groups of each kind, those with the most gained and lost pairs
-RELATIVE = {"duplicate": "duplicate", "exact_duplicate": "duplicate", "balance": "balance"}
-TEXTS = {"no_text", "max_uses", "same_text"}
+# Cause of a pair gained or lost: the ``why`` of its `Difference`, for causes that are no rule of the recipe.
+_WHY = {"new": "source", "gone": "source", "duplicate": "duplicate", "exact_duplicate": "duplicate",
+        "balance": "balance", "no_text": "texts", "max_uses": "texts", "same_text": "texts"}  # fmt: skip
 _DOMAIN = "regexp_extract(coalesce(raw_image_url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 _LANGUAGE = "json_extract_string(try_cast(metadata AS JSON), '$.language')"
 # Group: SQL over the columns of ``diff_met``.
@@ -121,48 +121,47 @@ def version_before(lake: Lake, dataset: Dataset) -> Dataset | None:
 def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
     """Compare the pairs of two versions, which may have other names. 1M pairs each take some 4 s."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_changed(before, after)}")
-    causes = _differences(lake, before, after, "diff_pairs", 0)
+    causes = differences(lake, before, after, 0, pairs="diff_pairs")
     of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in ("gained", "lost", "changed")}
     groups = _groups(lake, before, after) if of_kind["gained"] or of_kind["lost"] else ()
     lake.execute("DROP TABLE diff_pairs")
-    return VersionDiff(
-        str(before), str(after), before.n_pairs, after.n_pairs, **of_kind, causes=causes, groups=groups,
-        drift=_drift(lake, before, after),
-    )  # fmt: skip
+    was, now = (_spreads(lake, each) for each in (before, after))
+    drift = tuple(Drift(name, was[name], now[name]) for name in MEASURES if was[name].n or now[name].n)
+    n_pairs = before.n_pairs, after.n_pairs
+    return VersionDiff(str(before), str(after), *n_pairs, **of_kind, causes=causes, groups=groups, drift=drift)
 
 
-def differences(lake: Lake, before: Dataset, after: Dataset, images: int, most: int = 2**31) -> tuple[Difference, ...]:
+def differences(
+    lake: Lake, before: Dataset, after: Dataset, images: int, most: int = 2**31, pairs: str = ""
+) -> tuple[Difference, ...]:
     """Count pairs that differ, by kind and cause: the ``most`` largest counts, each with up to ``images`` images.
 
-    Sorted by kind (gained, lost, changed), then by count, largest first.
-
-    The pairs of both versions are joined once. At 30M pairs that spills some 20 GB to disk.
+    Sorted by kind (gained, lost, changed), then by count, largest first. ``pairs``: a table of them, else the pairs of
+    both versions are joined once. At 30M pairs that spills some 20 GB to disk.
     """
-    return _differences(lake, before, after, f"({_changed(before, after)})", images, most)
-
-
-def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
-    """Return the column ``image_id`` of all images whose pairs differ by this ``kind`` and ``cause`` (`Difference`)."""
-    of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
-    return lake.table(f"SELECT item_id AS image_id FROM ({_changed(before, after)}) WHERE {of_cause}")
-
-
-def _differences(
-    lake: Lake, before: Dataset, after: Dataset, rows: str, images: int, most: int = 2**31
-) -> tuple[Difference, ...]:
-    """Count the rows (see `_changed`) by kind and cause, and select images of each."""
-    ids = f"min(item_id, {images})" if images else "[]"
+    rows, ids = pairs or f"({_changed(before, after)})", f"min(item_id, {images})" if images else "[]"
     found = lake.query(
         f"SELECT * FROM (SELECT kind, cause, count(*) AS n, {ids} AS ids FROM {rows} GROUP BY kind, cause "
         f"ORDER BY n DESC, kind, cause LIMIT {most}) ORDER BY list_position(['gained', 'lost', 'changed'], kind), "
         "n DESC, cause"
     )
     shown = _images(lake, [image_id for row in found for image_id in row[3]])
-    why = _reasons(before, after)
-    return tuple(
-        Difference(kind, cause, why(kind, cause), n, tuple(shown[each] for each in ids if each in shown))
-        for kind, cause, n, ids in found
+    was, now = (
+        {rule.name: rule.predicate for rule in Recipe.model_validate_json(each.recipe).images}
+        for each in (before, after)
     )
+    differing = []
+    for kind, cause, n, ids in found:
+        of_rule = "rule" if was.get(cause) != now.get(cause) else "score"
+        why = "values" if kind == "changed" else _WHY.get(cause, of_rule)
+        differing.append(Difference(kind, cause, why, n, tuple(shown[each] for each in ids if each in shown)))
+    return tuple(differing)
+
+
+def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
+    """Return the column ``image_id`` of all images whose pairs differ by this ``kind`` and ``cause`` (`Difference`)."""
+    of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
+    return lake.table(f"SELECT item_id AS image_id FROM ({_changed(before, after)}) WHERE {of_cause}")
 
 
 def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -206,30 +205,6 @@ def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
     )
 
 
-def _reasons(before: Dataset, after: Dataset) -> Callable[[str, str], str]:
-    """Return the function from kind and cause of a `Difference` to its ``why``."""
-    was, now = _predicates(before), _predicates(after)
-    return lambda kind, cause: _why(kind, cause, was, now)
-
-
-def _predicates(dataset: Dataset) -> dict[str, str]:
-    """Return the predicates of the rules on images by name."""
-    return {rule.name: rule.predicate for rule in Recipe.model_validate_json(dataset.recipe).images}
-
-
-def _why(kind: str, cause: str, before: dict[str, str], after: dict[str, str]) -> str:
-    """Return the ``why`` of a difference; arguments are predicates by rule."""
-    if kind == "changed":
-        return "values"
-    if cause in ("new", "gone"):
-        return "source"
-    if cause in RELATIVE:
-        return RELATIVE[cause]
-    if cause in TEXTS:
-        return "texts"
-    return "rule" if before.get(cause) != after.get(cause) else "score"
-
-
 def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ...]:
     """Count gained and lost pairs by source, domain, language and cluster; return the LARGEST counts of each."""
     columns = f"image_id AS item_id, document_id, cluster, {_DOMAIN} AS domain"
@@ -261,12 +236,6 @@ def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ..
         found += [GroupCount(group, *row) for row in rows if row[0]]
     lake.execute("DROP TABLE diff_met; DROP TABLE diff_sides")
     return tuple(found)
-
-
-def _drift(lake: Lake, before: Dataset, after: Dataset) -> tuple[Drift, ...]:
-    """Return the spread of each measure in both versions."""
-    was, now = (_spreads(lake, each) for each in (before, after))
-    return tuple(Drift(name, was[name], now[name]) for name in MEASURES if was[name].n or now[name].n)
 
 
 def _spreads(lake: Lake, dataset: Dataset) -> dict[str, Spread]:

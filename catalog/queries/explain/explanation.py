@@ -4,11 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.contents import homes_of_images
+from pairmill.catalog.pending.eligible import sentence_rows
 from pairmill.catalog.queries.explain.why import Facts, Resolved, Scope, superseded_at
 from pairmill.catalog.queries.explain.why_image import decisions, explain_image
 from pairmill.catalog.queries.explain.why_sentence import explain_sentence
+from pairmill.catalog.terms.score import Stage
 
 NAMED = 20  # images, and sentences, that an item may mean; the first of them is explained
+MOST = 400  # pictures, and sentences, of one document that are read
+_UNDECIDED = {"dropped_by": None, "value": ""}
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,18 @@ class Explanation:
         return (self.images + self.sentences + self.documents)[0][part]
 
 
+@dataclass(frozen=True)
+class PicturePage:
+    """An image by its parts (see `explain_image`), and its document in reading order (see `document_items`)."""
+
+    facts: Facts
+    document: Facts
+
+
 def explain(lake: Lake, found: Resolved, scope: Scope) -> Explanation:
     """Explain the first image and sentence that ``found`` names, and all its documents."""
+    others = found.images[1:NAMED]
+    decided = decisions(lake, others) if others else {}
     return Explanation(
         str(scope.dataset or ""),
         [explain_image(lake, each, scope) for each in found.images[:1]],
@@ -51,7 +67,7 @@ def explain(lake: Lake, found: Resolved, scope: Scope) -> Explanation:
         [_document(lake, each, scope) for each in found.documents],
         found.addresses[:1],
         found.quarantine,
-        [{"image_id": each, **next(reversed(decisions(lake, each)), {})} for each in found.images[1:NAMED]],
+        [{"image_id": each, **next(reversed(decided[each]), {})} for each in others],
         found.sentences[1:NAMED],
     )
 
@@ -59,13 +75,60 @@ def explain(lake: Lake, found: Resolved, scope: Scope) -> Explanation:
 def _document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
     """Return the parts of a document, whose row is ``origin``."""
     document_id = origin["document_id"]
-    key = (scope.dataset.name, scope.dataset.version) if scope.dataset else ("", 0)
-    images = """SELECT image_id, url, dropped_by, value FROM images i LEFT JOIN decisions d
-        ON d.item_id = i.image_id AND d.dataset = ? AND d.version = ? WHERE i.document_id = ? ORDER BY position"""
+    columns = ("image_id", "url", "dropped_by", "value")
     count = "SELECT count(*) FROM sentences WHERE document_id = ?"
     return {
         "origin": origin,
         "superseded": superseded_at(lake, document_id),
-        "images": lake.rows(images, (*key, document_id)),
+        "images": [{name: row[name] for name in columns} for row in _pictures(lake, document_id, scope)],
         "sentences": lake.query(count, (document_id,))[0][0],
     }
+
+
+def picture_page(lake: Lake, image_id: str, scope: Scope) -> PicturePage | None:
+    """Explain an image with its document; None if the lake does not have it."""
+    with lake.one_snapshot():
+        if not homes_of_images(lake, [image_id]):
+            return None
+        facts = explain_image(lake, image_id, scope)
+        return PicturePage(facts, document_items(lake, facts["origin"]["document_id"], scope))
+
+
+def document_items(lake: Lake, document_id: str, scope: Scope) -> Facts:
+    """Return ``pictures``, ``sentences`` and, if MOST are exceeded, ``more``: how many of both are left out.
+
+    ``dropped_by`` is None without a decision, '' for what is kept. A sentence's is that of the rules: which sentence of
+    a group of duplicates stands for it is not looked up.
+    """
+    of_document = f"SELECT DISTINCT position, content, text FROM sentences WHERE document_id = {quoted(document_id)}"
+    sentences = lake.rows(f"{of_document} ORDER BY position, content")  # each position once
+    pictures = _pictures(lake, document_id, scope)
+    more = max(0, len(pictures) - MOST) + max(0, len(sentences) - MOST)
+    fates = _fates(lake, sentences[:MOST], scope)
+    shown: list[dict[str, Any]] = [{**row, **fates.get(row["content"], _UNDECIDED)} for row in sentences[:MOST]]
+    return {"pictures": pictures[:MOST], "sentences": shown, "more": more}
+
+
+def _pictures(lake: Lake, document_id: str, scope: Scope) -> list[Facts]:
+    """Select the document's pictures, each position once."""
+    name, version = (scope.dataset.name, scope.dataset.version) if scope.dataset else ("", 0)
+    of_document = f"SELECT * FROM images WHERE document_id = {quoted(document_id)}"
+    once = "QUALIFY row_number() OVER (PARTITION BY image_id ORDER BY commit DESC) = 1"
+    decided = f"SELECT item_id, dropped_by, value FROM decisions WHERE dataset = {quoted(name)} AND version = {version}"
+    return lake.rows(
+        "SELECT i.image_id, i.sha256, i.position, i.url, i.alt_text, d.dropped_by, d.value FROM "
+        f"({of_document} {once}) i LEFT JOIN ({decided}) d ON d.item_id = i.image_id ORDER BY i.position, i.image_id"
+    )
+
+
+def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]:
+    """Return what the rules of the version decide on each sentence, by content; {} without a version."""
+    if scope.plan is None or not sentences:
+        return {}
+    values = ", ".join(f"({quoted(row['content'])}, {quoted(row['text'])})" for row in sentences)
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE read_sentences AS SELECT DISTINCT *, NULL::VARCHAR AS shard FROM "
+        f"(VALUES {values}) t(content, text)"
+    )
+    rows = lake.rows(sentence_rows(scope.plan, Stage.CAPTION, scope.upto, "read_sentences"))
+    return {row["content"]: {"dropped_by": row["dropped_by"], "value": row["dropped_value"]} for row in rows}

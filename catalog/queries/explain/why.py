@@ -78,8 +78,7 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
     filled = frozenset(name for (name,) in held)
     if dataset is None:
         return Scope(filled)
-    scorers = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
-    return Scope(filled, dataset, plan_of(lake, dataset), dict(scorers))
+    return Scope(filled, dataset, plan_of(lake, dataset), dataset.scorers_by_name(lake))
 
 
 def resolve(lake: Lake, item: str, content: str) -> Resolved:
@@ -92,17 +91,12 @@ def resolve(lake: Lake, item: str, content: str) -> Resolved:
         found = _by_id(lake, item[:32])
         if found:
             return found
+    released = "SELECT DISTINCT image_id FROM pairs WHERE raw_image_url = ? ORDER BY ALL"
     found = _by_address(lake, "{} = ?", item, content)
-    found = found or _released(lake, item)
+    found = found or Resolved(images=[image_id for (image_id,) in lake.query(released, (item,))])
     if not found and "://" not in item and not item.startswith("/") and len(item) < 300:
         found = _by_address(lake, "ends_with({}, '/' || ?)", item, content) or _in_document(lake, item)
     return found
-
-
-def _released(lake: Lake, address: str) -> Resolved:
-    """Look up the images that any version released under an address."""
-    sql = "SELECT DISTINCT image_id FROM pairs WHERE raw_image_url = ? ORDER BY ALL"
-    return Resolved(images=[row[0] for row in lake.query(sql, (address,))])
 
 
 def _in_document(lake: Lake, item: str) -> Resolved:
@@ -135,12 +129,8 @@ def _by_id(lake: Lake, key: str) -> Resolved:
 
 def _sentences(lake: Lake, key: str) -> list[str]:
     """Return the content ids of the sentence with this content id or sentence id."""
-    for where in (
-        "sentence_content WHERE content = ?",
-        "sentences WHERE content = ?",
-        "sentences WHERE sentence_id = ?",
-    ):
-        found = lake.query(f"SELECT DISTINCT content FROM {where}", (key,))
+    for table, column in (("sentence_content", "content"), ("sentences", "content"), ("sentences", "sentence_id")):
+        found = lake.query(f"SELECT DISTINCT content FROM {table} WHERE {column} = ?", (key,))
         if found:
             return [row[0] for row in found]
     return []
@@ -211,9 +201,8 @@ def scores(
         digest = scope.plan.scorer(table.table) if scope.plan else ""
         if scope.plan and not digest:
             continue
-        found |= scope.newest(
-            rows_of_key(lake, scope, table.table, f'{columns}, scorer, "commit"', key, value, in_home_shard), digest
-        )
+        rows = rows_of_key(lake, scope, table.table, f'{columns}, scorer, "commit"', key, value, in_home_shard)
+        found |= scope.newest(rows, digest)
     return found
 
 
@@ -231,12 +220,9 @@ def evaluate_rules(
     row = ", ".join(f'CAST(? AS {types[column]}) AS "{column}"' for column in read) or "1"
     keeps = ", ".join(f"({check.keep})" for check in checks)
     kept = lake.query(f"SELECT {keeps} FROM (SELECT {row})", [values.get(column) for column in read])[0]
-    return [
-        {
-            "rule": check.name,
-            "keep": check.shown,
-            "values": {column: values.get(column) for column in check.columns},
-            "kept": bool(keep) if all(column in values for column in check.columns) else None,
-        }
-        for check, keep in zip(checks, kept, strict=True)
-    ]
+    found = []
+    for check, keep in zip(checks, kept, strict=True):
+        is_kept = bool(keep) if all(column in values for column in check.columns) else None
+        compared = {column: values.get(column) for column in check.columns}
+        found.append({"rule": check.name, "keep": check.shown, "values": compared, "kept": is_kept})
+    return found

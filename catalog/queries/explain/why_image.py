@@ -4,9 +4,10 @@ import re
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.chosen_captions import chosen_rows, rows_by_text, text_digest
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
-from pairmill.catalog.queries.explain.sentence_groups import representative_texts
+from pairmill.catalog.queries.captioned import all_captions
 from pairmill.catalog.queries.explain.why import (
     MOST,
     Facts,
@@ -18,8 +19,16 @@ from pairmill.catalog.queries.explain.why import (
     scores,
     superseded_at,
 )
-from pairmill.catalog.queries.explain.why_texts import texts_of
+from pairmill.catalog.queries.explain.why_sentence import representative_texts
+from pairmill.catalog.recipe.plan import CAPTION_TABLES
 from pairmill.catalog.terms import text_columns
+
+_TEXTS = {
+    "captions": "'caption' AS kind, captioner AS \"by\", text, status",
+    "tags": "'tags' AS kind, '' AS \"by\", coalesce(nullif(array_to_string(tags, ', '), ''), '(none)') AS text, "
+    "'ok' AS status",
+    "synthetic": "'synthetic' AS kind, '' AS \"by\", synthetic_text AS text, synthetic_status AS status",
+}
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
@@ -39,7 +48,8 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
     checks = scope.plan.image_checks if scope.plan else ()
     group = _group(lake, sha256, scope)
     others = _other_images(lake, sha256, group, scope)
-    decided = _decisions_of(lake, [image_id, *(row["image_id"] for row in others)])
+    decided = decisions(lake, [image_id, *(row["image_id"] for row in others)])
+    faults = "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)
     decision = _decision(decided[image_id], scope)
     return {
         "origin": origin,
@@ -49,8 +59,8 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
         "group": _group_members(lake, sha256, group, others, decided, scope),
         "cluster": _cluster(lake, sha256, scope, decision),
         "matches": _matches(lake, image_id, sha256, scope, decision),
-        "texts": texts_of(lake, sha256, scope, in_home_shard),
-        "quarantine": _quarantine_rows(lake, sha256, origin["url"], scope),
+        "texts": _made_texts(lake, sha256, scope, in_home_shard),
+        "quarantine": quarantine(lake, *faults) if "quarantine" in scope.filled else [],
         "datasets": decided[image_id],
     }
 
@@ -94,13 +104,21 @@ def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
 
 
 def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
-    """Select the occurrences of the group's other images."""
+    """Select the occurrences of the group's other images.
+
+    Up to MOST images are selected one by one: `=` opens only the files that contain the image, `IN` reads all files.
+    """
     if not group:
         return []
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
     grouping = group["scorer"], group["commit"]
-    same = [row["sha256"] for row in members if (row["scorer"], row["commit"]) == grouping]
-    return _images_of(lake, [other for other in same if other != sha256])
+    same = {row["sha256"] for row in members if (row["scorer"], row["commit"]) == grouping}
+    keys = [quoted(other) for other in sorted(same - {sha256})]
+    if not keys:
+        return []
+    wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
+    each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
+    return lake.rows(" UNION ALL ".join(f"{each} {where}" for where in wheres))
 
 
 def _group_members(
@@ -118,19 +136,6 @@ def _group_members(
     order = {"": 0, None: 2}
     shown.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
     return {"group_id": group["group_id"], "pictures": group["group_size"], "others": shown[:MOST]}
-
-
-def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
-    """Select the occurrences of images.
-
-    Up to MOST images are selected one by one: `=` opens only the files that contain the image, `IN` reads all files.
-    """
-    if not pictures:
-        return []
-    keys = [quoted(sha256) for sha256 in pictures]
-    wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
-    each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
-    return lake.rows(" UNION ALL ".join(f"{each} {where}" for where in wheres))
 
 
 def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
@@ -176,7 +181,9 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
         if row["scorer"] == newest:
             best[row["content"]] = max(row["similarity"], best.get(row["content"], row["similarity"]))
     found = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
-    text = _texts_of(lake, [content for content, _ in found])
+    keys = ", ".join(quoted(content) for content, _ in found)  # constants: a join would read every sentence of the lake
+    rows = lake.rows(f"SELECT content, text FROM sentence_content WHERE content IN ({keys or 'NULL'})")
+    text: dict[str, str] = {row["content"]: row["text"] for row in rows}
     place = _text_numbers(lake, image_id, scope, decision)
     others = [content for content in text if text[content] not in place]
     given = representative_texts(lake, scope, others, place.keys() - set(text.values()))
@@ -186,12 +193,6 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
          "given": given.get(content, "")}
         for content, said, similarity in shown
     ]  # fmt: skip
-
-
-def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
-    """Select texts by content id, with the ids as constants: a join would read every sentence of the lake."""
-    keys = ", ".join(quoted(content) for content in contents)
-    return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
@@ -204,22 +205,10 @@ def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> d
     return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
 
 
-def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:
-    """Select the quarantine rows of the image's bytes or address."""
-    if "quarantine" not in scope.filled:
-        return []
-    return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
+def decisions(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
+    """Return by image the decisions of all dataset versions on it, by name and version.
 
-
-def decisions(lake: Lake, image_id: str) -> list[Facts]:
-    """Return the decisions of all dataset versions on the image, by name and version."""
-    return _decisions_of(lake, [image_id])[image_id]
-
-
-def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """Return decisions by image, in one query for all images.
-
-    For two images at 10M images and five versions, this takes 0.07 s, two queries take 0.10.
+    One query for two images at 10M images and five versions takes 0.07 s, two queries take 0.10.
     """
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
     rows = lake.rows(f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})")
@@ -227,3 +216,57 @@ def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
     for row in sorted(rows, key=lambda row: (row["dataset"], row["version"])):
         found[row.pop("item_id")].append(row)
     return found
+
+
+def _made_texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
+    """Return all captions, tags and fused texts of the image, oldest first.
+
+    ``current``: by a scorer of the dataset. Current captions also have ``by``, the recipe's name of the captioner,
+    ``similarity`` if computed, and with several captioners ``chosen``: whether this text is the image's caption, and
+    ``score``: the (name, value) by which it was compared, if that is another than the similarity.
+    """
+    current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
+    name, compared = _compared(lake, sha256, scope, in_home_shard)
+    found = []
+    for table, columns in _TEXTS.items():
+        rows = rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
+        for row in rows:
+            scorer = row.pop("scorer")
+            of_it = by_scorer.get(scorer, {}) if table == "captions" else {}
+            if of_it and row["text"] in compared:
+                row["score"] = (name, compared[row["text"]])
+            found.append({"current": scorer in current or bool(of_it), **row, **of_it})
+    return sorted(found, key=lambda row: (row["commit"], row["kind"]))
+
+
+def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
+    """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
+    plan = scope.plan
+    if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
+        return {}
+    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
+    rows = lake.rows(f"SELECT place, similarity FROM ({all_captions(plan, scope.upto, only)})")
+    chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
+    found = {}
+    for row in rows:
+        name = plan.recipe.captioners[row["place"]].name
+        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
+        scorer = plan.scorer(plan.of_captioner("captions", row["place"]))
+        found[scorer] = {"by": name, "similarity": row["similarity"], **several}
+    return found
+
+
+def _compared(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tuple[str, dict[str, float]]:
+    """Return the score that compares captions, and its value for each text; ('', {}) for the CLIP's similarity."""
+    plan = scope.plan
+    if plan is None or len(plan.recipe.captioners) < 2 or plan.recipe.captions.choose != "best":
+        return "", {}
+    by = plan.compared_by
+    if by.table in CAPTION_TABLES or by.table not in scope.filled:
+        return "", {}
+    name = plan.recipe.captions.by
+    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
+    scores = rows_by_text(plan, by.table, scope.upto, only)
+    texts = f"SELECT DISTINCT text FROM captions WHERE {only}"
+    sql = f"SELECT text, {by.source[name]} FROM ({texts}) c JOIN {scores} s ON s.input_digest = {text_digest('c.text')}"
+    return name, dict(lake.query(sql))

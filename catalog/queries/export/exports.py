@@ -9,28 +9,23 @@ from operator import or_
 import numpy as np
 import pyarrow as pa
 
+from pairmill.catalog.cut.released_address import released_pages
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
+from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
 _ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
 PICTURE_SHARDS = "SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL"
 TYPED = 5  # samples from which `datasets` infers the columns' types
-
-
-def pair_columns(n_texts: int) -> dict[str, str]:
-    """Return column -> DuckDB type of a version's pairs, in the order of `pairs`; ``n_texts``: its number of texts."""
-    beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
-    return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
-
-
-def lake_id(lake: Lake) -> str:
-    """Return a unique id of the lake that survives moving it: DuckLake's UUID of the schema."""
-    return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
+MOST = 100  # hosts and licences that are listed, by their number of rows
+_PATHS = ("$.license", '$."dcterms.license"', "$.rights", '$."dc.rights"', '$."dcterms.rights"')
+SHARDS_OF_ITEMS = "SELECT DISTINCT shard FROM (SELECT unnest(items).shard AS shard FROM export_rows) WHERE shard > ''"
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class RowOrder:
 
     Attributes:
         by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
-        typical_first: Begin with `typical_pairs`.
+        typical_first: Begin with `_typical_pairs`.
         seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
         grows: Order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a
             later version adds come last. The column `version` is that first version.
@@ -55,6 +50,17 @@ class RowOrder:
     on_the_web: bool = False
 
 
+def pair_columns(n_texts: int) -> dict[str, str]:
+    """Return column -> DuckDB type of a version's pairs, in the order of `pairs`; ``n_texts``: its number of texts."""
+    beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
+    return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
+
+
+def lake_id(lake: Lake) -> str:
+    """Return a unique id of the lake that survives moving it: DuckLake's UUID of the schema."""
+    return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
+
+
 def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
@@ -64,9 +70,8 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
-    of_version = dataset.where
     own = text_columns.of_version(dataset.n_texts)
-    pairs = f"(SELECT {own} FROM pairs WHERE {of_version}{_ON_THE_WEB if order.on_the_web else ''})"
+    pairs = f"(SELECT {own} FROM pairs WHERE {dataset.where}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
@@ -75,18 +80,18 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         named = ", ".join(f"CASE WHEN length({name}) > 0 THEN {quoted(name)} END" for name in order.each_of)
         each = f"SELECT *, unnest(list_filter([{named}], x -> x IS NOT NULL)) AS text_column FROM {pairs}"
         pairs, key = f"(SELECT *, image_id || '-' || text_column AS sample FROM ({each}))", "sample"
-    by = shuffled(order.seed, f"p.{key}") if order.seed is not None else f"p.{key}"
-    if order.by_shard and order.seed is None:
-        by = f"c.shard, {by}"
-    oldest = pairs
+    by, oldest = f"p.{key}", pairs
     if order.grows:
         since = f"dataset = {quoted(dataset.name)} AND version <= {dataset.version}"
         first = f"(SELECT sha256, min(version) AS first FROM pairs WHERE {since} GROUP BY sha256)"
         pairs = f"(SELECT p.* REPLACE (f.first AS version) FROM {pairs} p JOIN {first} f USING (sha256))"
         oldest = f"(SELECT * FROM {pairs} WHERE version = (SELECT min(version) FROM {pairs}))"
-        by = f"p.sha256, p.{key}"
-        by = f"c.shard, {by}" if order.by_shard else by
-    if order.typical_first and (first := typical_pairs(lake, oldest, dataset.n_texts, bool(with_captions), key)):
+        by = f"p.sha256, {by}"
+    if order.seed is not None:
+        by = shuffled(order.seed, f"p.{key}")
+    elif order.by_shard:
+        by = f"c.shard, {by}"
+    if order.typical_first and (first := _typical_pairs(lake, oldest, dataset.n_texts, bool(with_captions), key)):
         by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
     by = f"p.version, {by}" if order.grows else by
     lake.execute(
@@ -97,18 +102,13 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     )
 
 
-def typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, key: str = "image_id") -> list[str]:
+def _typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, key: str) -> list[str]:
     """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
     stops it. A greedy cover by the distinct sets of known columns, of which there are few.
 
-    Args:
-        lake: The lake.
-        pairs: SQL for the version's rows of ``pairs``.
-        n_texts: The version's number of text columns.
-        with_captions: Whether they have the column ``captions``.
-        key: The column of their ids.
+    ``pairs`` is SQL for the version's rows with ``n_texts`` text columns; ``key`` is the column of their ids.
     """
     known = [
         f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL"
@@ -157,16 +157,6 @@ def release(lake: Lake) -> None:
     lake.execute("DROP TABLE IF EXISTS temp.export_rows")
 
 
-def check_unchanged(lake: Lake, dataset: Dataset) -> None:
-    """Raise PairmillError if a takedown has amended the version since ``dataset`` was read."""
-    now = find(lake, str(dataset))
-    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
-        raise PairmillError(
-            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. Run "
-            "the same export again; it writes them anew."
-        )
-
-
 def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
     """Return the place, format and number of pairs of each recorded export of a version."""
     sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
@@ -176,14 +166,16 @@ def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
     """Insert the row in ``exports`` for this version and location, which replaces an earlier one of the location.
 
-    The caller holds the lease.
-
-    Raises:
-        PairmillError: The version was amended meanwhile.
+    The caller holds the lease. Raises PairmillError if the version was amended meanwhile.
     """
 
     def body() -> None:
-        check_unchanged(lake, dataset)
+        now = find(lake, str(dataset))
+        if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+            raise PairmillError(
+                f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
+                "Run the same export again; it writes them anew."
+            )
         lake.execute("DELETE FROM exports WHERE uri = ?", (uri,))
         row = (dataset.name, dataset.version, format, uri, files, rows, n_bytes, datetime.now(UTC))
         lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -191,37 +183,21 @@ def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows
     lake.retrying(body)
 
 
-MOST = 100  # hosts and licences that are listed, by their number of rows
-
-
-def rows_of_pairs(dataset: Dataset) -> str:
-    """Return SQL for the address and the document of each pair of a version."""
-    return f"SELECT raw_image_url AS url, document_id FROM pairs WHERE {dataset.where}"
-
-
-def web_hosts(lake: Lake, rows: str) -> list[str]:
-    """Return the addresses of the MOST web hosts with most rows, such as `https://example.org`.
-
-    ``rows`` is a query with the column ``url``.
-    """
-    hosts = f"SELECT regexp_extract(url, '^https?://[^/?#]+') AS host FROM ({rows})"
+def web_hosts(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return the addresses of the MOST web hosts with most pairs of a version, such as `https://example.org`."""
+    hosts = f"SELECT regexp_extract(raw_image_url, '^https?://[^/?#]+') AS host FROM pairs WHERE {dataset.where}"
     most = f"SELECT host FROM ({hosts}) WHERE host <> '' GROUP BY host ORDER BY count(*) DESC, host LIMIT {MOST}"
     return [host for (host,) in lake.query(most)]
 
 
-def licences(lake: Lake, rows: str) -> list[str]:
-    """Return the MOST licences with most rows, as `documents.metadata` names them; the lake does not judge them.
-
-    ``rows`` is a query with the column ``document_id``.
-    """
+def licences(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return the MOST licences with most pairs, as `documents.metadata` names them; the lake does not judge them."""
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
+    pairs = f"SELECT document_id FROM pairs WHERE {dataset.where}"
     documents = "SELECT document_id, min(metadata) AS metadata FROM documents GROUP BY document_id"
-    found = f"SELECT coalesce({', '.join(named)}) AS licence FROM ({rows}) p JOIN ({documents}) d USING (document_id)"
+    found = f"SELECT coalesce({', '.join(named)}) AS licence FROM ({pairs}) p JOIN ({documents}) d USING (document_id)"
     most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
     return [licence for (licence,) in lake.query(f"SELECT licence FROM ({found}) WHERE licence <> '' {most}")]
-
-
-_PATHS = ("$.license", '$."dcterms.license"', "$.rights", '$."dc.rights"', '$."dcterms.rights"')
 
 
 def shuffled(seed: int, key: str) -> str:
@@ -246,3 +222,70 @@ def by_shard(lake: Lake, first: int, last: int) -> Iterator[tuple[str, list[int]
             yield shard, rows["n"].to_pylist(), rows["sha256"].to_pylist()
     finally:
         lake.execute("DROP TABLE IF EXISTS temp.export_pass")
+
+
+def kept_pictures(dataset: Dataset) -> str:
+    """Return SQL for the version's pairs, each with its reading order in the document and the shard of its picture."""
+    # A document that was read again has rows of both times, under the same ids.
+    return (
+        "SELECT p.document_id, i.reading_order, p.image_id, p.sha256, p.raw_image_url, p.alt_text, p.caption, "
+        "p.syn_text, p.width, p.height, c.shard, c.format, c.n_bytes FROM pairs p JOIN "
+        "(SELECT image_id, max(reading_order) AS reading_order FROM images GROUP BY image_id) i USING (image_id) "
+        "LEFT JOIN image_content c ON c.sha256 = p.sha256 "
+        f"WHERE p.dataset = {quoted(dataset.name)} AND p.version = {dataset.version}"
+    )
+
+
+def gather_documents(lake: Lake, dataset: Dataset) -> None:
+    """Copy the documents of the version's pairs into the table ``export_rows``.
+
+    A row has document_id, page (its released address), title, metadata and ``items``: structs in reading order, each a
+    kept picture with its pair's columns, or ``text``, the sentences of one paragraph that pass the version's rules. A
+    near copy of another sentence stays, because the text around it needs it. Rows are numbered from 0, in the order of
+    the shards of their pictures. ``sample_bytes`` is an upper bound of a row's size.
+    """
+    ordered = kept_pictures(dataset)
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE kept_pictures AS {ordered}")
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id, max(reading_order) AS reading_order, "
+        "min(position) AS position, any_value(text) AS text, any_value(content) AS content FROM sentences "
+        "SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id, sentence_id"
+    )
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE said_contents AS "
+        "SELECT content, min(text) AS text, NULL::VARCHAR AS shard FROM said_sentences GROUP BY content"
+    )
+    lake.execute(_documents(sentence_rows(plan_of(lake, dataset), AFTER_ALL, dataset.commit, "said_contents")))
+    for table in ("kept_pictures", "said_sentences", "said_contents"):
+        lake.execute(f"DROP TABLE temp.{table}")
+
+
+def _documents(passing: str) -> str:
+    """Return the statement that makes ``export_rows`` of the gathered pictures and the sentences in ``passing``."""
+    paragraphs = (
+        "SELECT document_id, reading_order, string_agg(text, ' ' ORDER BY position) AS text FROM said_sentences "
+        f"SEMI JOIN (SELECT content FROM ({passing}) WHERE dropped_by = '') USING (content) GROUP BY ALL"
+    )
+    each = f"(SELECT * FROM kept_pictures UNION ALL BY NAME {paragraphs})"
+    item = ", ".join(
+        f"{name} := {name}"
+        for name in ("text", "image_id", "sha256", "raw_image_url", "alt_text", "caption", "syn_text", "width",
+                     "height", "shard", "format")
+    )  # fmt: skip
+    texts = " + ".join(f"coalesce(strlen({name}), 0)" for name in ("text", "raw_image_url", "alt_text", "caption"))
+    documents = (
+        f"SELECT document_id, list(struct_pack({item}) ORDER BY reading_order) AS items, min(shard) AS shard, "
+        f"sum(coalesce(n_bytes, 0) + 3 * ({texts} + coalesce(strlen(syn_text), 0)) + 512) AS item_bytes "
+        f"FROM {each} GROUP BY document_id"
+    )
+    about = (
+        "SELECT document_id, min(title) AS title, min(metadata) AS metadata FROM documents "
+        "SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id"
+    )
+    return (
+        "CREATE OR REPLACE TEMP TABLE export_rows AS SELECT d.*, p.page, a.title, a.metadata, "
+        "CAST(item_bytes + coalesce(strlen(a.metadata), 0) AS BIGINT) AS sample_bytes, "
+        "row_number() OVER (ORDER BY d.shard, document_id) - 1 AS n "
+        f"FROM ({documents}) d LEFT JOIN ({released_pages('SELECT document_id FROM kept_pictures')}) p "
+        f"USING (document_id) LEFT JOIN ({about}) a USING (document_id) ORDER BY n"
+    )

@@ -57,8 +57,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     later step drops.
     """
     reached = ["", *_from_balance_on(lake, dataset)]
-    names = dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))
-    scorer = names.get(SURVIVORS.clusters, "")
+    scorer = dataset.scorers_by_name(lake).get(SURVIVORS.clusters, "")
     clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
     rows = lake.query(
         f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,

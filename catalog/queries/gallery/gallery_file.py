@@ -67,14 +67,9 @@ def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[
     Ids are hashes, so that this is a random sample. 200,000 images take some 100 MB below the temporary folder.
     """
     with tempfile.TemporaryDirectory(prefix="pairmill-gallery-") as folder:
-        path, n = Path(folder) / "gallery.duckdb", _decided(lake, dataset)
+        path, n = Path(folder) / "gallery.duckdb", lake.query(f"SELECT count(*) FROM ({_decisions(dataset)})")[0][0]
         _build(lake, dataset, path, most if n > most else None, in_memory=n <= IN_MEMORY)
         yield path
-
-
-def _decided(lake: Lake, dataset: Dataset) -> int:
-    """Count the images that the version decided on."""
-    return lake.query(f"SELECT count(*) FROM decisions WHERE {dataset.where} AND kind = 'image'")[0][0]
 
 
 def _digest(lake: Lake, dataset: Dataset | None) -> str:
@@ -151,11 +146,13 @@ def _parts(
     columns += ["coalesce(d.language, l.language, '') AS _language", "t.tags AS _tags"]
     columns += ["v.dropped_by", "v.value AS _value", "p.text1 AS _text1", "k.cluster", "g.group_id"]
     columns += [f"s{n}.{name}" for n, table in enumerate(scored) for name in table.columns]
+    homes = f"SELECT sha256, any_value(shard) AS shard FROM {among('image_content')} WHERE commit <= {upto}"
+    pairs = f"SELECT image_id, left(text1, {LONGEST}) AS text1 FROM pairs WHERE {dataset.where if dataset else 'false'}"
     joined = {
-        "h": (_homes(among("image_content"), upto), "sha256"),
+        "h": (f"{homes} GROUP BY sha256", "sha256"),
         "d": (_documents(among("documents", "document_id", "document_id"), upto), "document_id"),
         "l": (_languages(among("sentences", "document_id", "document_id"), upto), "document_id"),
-        "v": (_decisions(dataset), "image_id"), "p": (_pairs(dataset), "image_id"),
+        "v": (_decisions(dataset), "image_id"), "p": (pairs, "image_id"),
         "k": (_clusters(lake, among("clusters", "key"), dataset, upto), "sha256"),
         "g": (_groups(lake, dataset, upto), "sha256"),
         "t": (_newest(among("tags"), "sha256", "tags", upto, plan and plan.scorer("tags")), "sha256"),
@@ -173,10 +170,6 @@ def _images(dataset: Dataset | None, upto: int, most: int | None = None) -> str:
         among = f"ANTI JOIN {gone_documents()} g ON g.document_id = o.document_id"
     once = "QUALIFY row_number() OVER (PARTITION BY image_id ORDER BY commit DESC) = 1"
     return f"SELECT o.* FROM images o {among} WHERE o.commit <= {upto} {once}"
-
-
-def _homes(content: str, upto: int) -> str:
-    return f"SELECT sha256, any_value(shard) AS shard FROM {content} WHERE commit <= {upto} GROUP BY sha256"
 
 
 def _documents(documents: str, upto: int) -> str:
@@ -199,11 +192,6 @@ def _languages(sentences: str, upto: int) -> str:
 def _decisions(dataset: Dataset | None) -> str:
     where = f"{dataset.where} AND kind = 'image'" if dataset else "false"
     return f"SELECT item_id AS image_id, dropped_by, value FROM decisions WHERE {where}"
-
-
-def _pairs(dataset: Dataset | None) -> str:
-    where = dataset.where if dataset else "false"
-    return f"SELECT image_id, left(text1, {LONGEST}) AS text1 FROM pairs WHERE {where}"
 
 
 def _clusters(lake: Lake, clusters: str, dataset: Dataset | None, upto: int) -> str:

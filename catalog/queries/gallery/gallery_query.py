@@ -236,11 +236,6 @@ class Gallery:
         code = f"CASE WHEN {column} IS NULL THEN {none} ELSE {place} END"
         return top, self.column(f"CAST({code} AS UTINYINT)").to_numpy()
 
-    def of_picture(self, sha256: str) -> dict[str, Any] | None:
-        """Return the row of one image with these bytes, None without one."""
-        found = self.rows(f"SELECT * FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1")
-        return found[0] if found else None
-
     def shards(self, sha256s: Sequence[str]) -> dict[str, str]:
         """Return the home shard of each picture of the gallery among ``sha256s``."""
         if not sha256s:

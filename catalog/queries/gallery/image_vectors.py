@@ -1,7 +1,7 @@
-"""Write the CLIP vectors of a lake's pictures into one file, which a search maps into memory."""
+"""Read the CLIP vectors of a lake's pictures: all from one file that a search maps, of some ids, or with decisions."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +10,21 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.side_folders import cache_folder
+from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
 from pairmill.catalog.terms.whole_file import whole_file
 
-AT_ONCE = 50_000
 KEPT_FILES = 3  # per lake: 1 GB each for a million vectors; the least recently used go
 ID_BYTES = 32
+MOST = 100_000  # ids of one call: their vectors take 200 MB at 512 dimensions
+AT_ONCE = 20_000  # 20 MB of vectors of 512 numbers
+SAMPLED = 10_000
+Decided = tuple[str, str, bool]
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,8 @@ class ImageVectors:
 def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     """Map all image vectors of one CLIP scorer into memory from their file, which is written if it is missing.
 
-    The scorer is the version's, or without a version the newest. Returns None if it has made no vector.
-
-    The file is written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
+    The scorer is the version's, or without a version the newest. Return None if it has made no vector. The file is
+    written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
     """
     known = lake.query("SELECT digest, model FROM scorers WHERE name = 'image_embedding' ORDER BY commit DESC")
     found = [(digest, model) for digest, model in known if dataset is None or digest in dataset.scorers]
@@ -73,45 +77,34 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
             for part in old.parent.glob(f"{old.stem}.*"):
                 part.unlink(missing_ok=True)
         once = f"SELECT sha256, any_value(image_vector) AS v FROM {of_scorer}{upto} GROUP BY sha256"
-        _write(lake, f"{once} ORDER BY sha256", path, n)
+        with whole_file(path) as half, open(half, "wb") as ids, open(half, "r+b") as vectors:
+            vectors.seek(n * ID_BYTES)
+            for block in lake.blocks(f"{once} ORDER BY sha256", rows=AT_ONCE):
+                ids.write("".join(block["sha256"].to_pylist()).encode())
+                vectors.write(b"".join(block["v"].to_pylist()))
     path.touch()
     ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
     vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))
     return ImageVectors(ids, vectors, scorer, model, path)
 
 
-def _write(lake: Lake, sql: str, path: Path, n: int) -> None:
-    """Write the ids, then the vectors; the file appears complete or not at all."""
-    with whole_file(path) as half, open(half, "wb") as ids, open(half, "r+b") as vectors:
-        vectors.seek(n * ID_BYTES)
-        for block in lake.blocks(sql, rows=AT_ONCE):
-            ids.write("".join(block["sha256"].to_pylist()).encode())
-            vectors.write(b"".join(block["v"].to_pylist()))
-
-
-MOST = 100_000  # ids of one call: their vectors take 200 MB at 512 dimensions
-
-
 def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:
     """Return the images' vectors of unit length in the order of ``image_ids``: float32 (n, d), stored as float16.
 
-    Reads the ids' shards alone, so a call costs about as many files as the ids have shards.
-
-    Raises:
-        PairmillError: There are over MOST ids, an id is unknown, or an image has no vector by the version's CLIP.
+    Reads the ids' shards alone, so a call costs about as many files as the ids have shards. Raises PairmillError if
+    there are over MOST ids, an id is unknown, or an image has no vector by the version's CLIP.
     """
     if len(image_ids) > MOST:
         raise PairmillError(f"{len(image_ids):,} vectors in one call; ask for at most {MOST:,} at once.")
     if not image_ids:
         return np.empty((0, 0), np.float32)
-    homes = _homes(lake, image_ids)
+    homes = homes_of_images(lake, image_ids)
     if unknown := [image_id for image_id in image_ids if image_id not in homes]:
         raise PairmillError(f"lake '{lake.uri}' knows no image '{unknown[0]}'; give image ids as in `pairs.image_id`.")
-    shards = sorted({shard for _, shard in homes.values()})
-    only = "shard IN (" + ", ".join(f"'{shard}'" for shard in shards) + ")"
-    rows = current_scores(plan_of(lake, dataset), IMAGE_EMBEDDING.table, "sha256", dataset.commit, only)
+    shards = ", ".join(quoted(shard) for shard in sorted({shard for _, shard in homes.values()}))
     keys = sorted({sha256 for sha256, _ in homes.values()})
-    sql = f"SELECT sha256, image_vector FROM {rows} WHERE sha256 IN (SELECT unnest(?)) AND image_vector IS NOT NULL"
+    of_shards = _vectors(lake, dataset, f"shard IN ({shards})")
+    sql = f"SELECT sha256, image_vector FROM {of_shards} WHERE sha256 IN (SELECT unnest(?))"
     found = {sha256: np.frombuffer(vector, "<f2") for sha256, vector in lake.query(sql, (keys,))}
     if lacking := [image_id for image_id in image_ids if homes[image_id][0] not in found]:
         raise PairmillError(
@@ -121,10 +114,45 @@ def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.nda
     return np.stack([found[homes[image_id][0]] for image_id in image_ids]).astype(np.float32)
 
 
-def _homes(lake: Lake, image_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return sha256 and home shard by image id."""
+def sample_vectors(lake: Lake, dataset: Dataset) -> np.ndarray:
+    """Return the vectors of the SAMPLED pictures with the smallest sha256, a random sample: (n, d) float32."""
+    rows = f"SELECT image_vector AS v FROM {_vectors(lake, dataset)} ORDER BY sha256 LIMIT {SAMPLED}"
+    return _array([vector for (vector,) in lake.query(rows)])
+
+
+def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, list[Decided]]]:
+    """Yield batches: vectors (n, d) float32 and for each image (dropped by, value, whether it fails that rule alone).
+
+    Images without a vector, which a rule dropped before CLIP, are left out.
+    """
+    decided = f"SELECT * FROM decisions WHERE {dataset.where} AND kind = 'image'"
     sql = (
-        "SELECT DISTINCT image_id, sha256, c.shard FROM images i JOIN image_content c USING (sha256) "
-        "WHERE image_id IN (SELECT unnest(?))"
+        "SELECT e.image_vector AS v, d.dropped_by, coalesce(d.value, '') AS value, "
+        f"coalesce(bit_count(d.failed) = 1, false) AS alone FROM ({decided}) d "
+        "JOIN (SELECT DISTINCT image_id, sha256 FROM images) i ON i.image_id = d.item_id "
+        f"JOIN {_vectors(lake, dataset)} e ON e.sha256 = i.sha256"
     )
-    return {image_id: (sha256, shard) for image_id, sha256, shard in lake.query(sql, (list(image_ids),))}
+    for block in lake.blocks(sql, rows=AT_ONCE):
+        columns = [block[name].to_pylist() for name in ("dropped_by", "value", "alone")]
+        yield _array(block["v"].to_pylist()), list(zip(*columns, strict=True))
+
+
+def pair_texts(lake: Lake, dataset: Dataset) -> Iterator[str]:
+    """Yield for each pair its real texts in one, on a line each."""
+    texts = ", ".join(text_columns.texts(dataset.n_texts))
+    sql = f"SELECT concat_ws(chr(10), {texts}) AS said FROM pairs WHERE {dataset.where}"
+    for block in lake.blocks(sql, rows=AT_ONCE):
+        yield from block["said"].to_pylist()
+
+
+def _vectors(lake: Lake, dataset: Dataset, only: str = "") -> str:
+    """Return SQL for the image vectors that the version's CLIP made, one row per picture; ``only`` restricts them."""
+    rows = current_scores(plan_of(lake, dataset), IMAGE_EMBEDDING.table, "sha256", dataset.commit, only)
+    return f"(SELECT sha256, image_vector FROM {rows} WHERE image_vector IS NOT NULL)"
+
+
+def _array(vectors: list[bytes]) -> np.ndarray:
+    """Return stored vectors as (n, d) float32; (0, 0) for none."""
+    if not vectors:
+        return np.empty((0, 0), np.float32)
+    return np.frombuffer(b"".join(vectors), "<f2").reshape(len(vectors), -1).astype(np.float32)

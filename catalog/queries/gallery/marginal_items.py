@@ -49,6 +49,11 @@ class _Threshold:
     sql: str
     edge: float
 
+    @property
+    def is_early(self) -> bool:
+        """Whether the facts have every column that the rule reads."""
+        return self.check.stage < Stage.CAPTION
+
 
 # An image beside a threshold, before its address is known: value, image_id, shard, dropped_by.
 _Beside = tuple[float, str, str, str]
@@ -74,8 +79,8 @@ def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) 
         "coalesce(state, '') = '' AND n NOT IN (SELECT n FROM cut_textless)"
     )
     with lake.without_tables():
-        of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if _is_early(each.check)]))
-    beside = [next(of_facts) if _is_early(each.check) else _of_texts(lake, plan, each) for each in thresholds]
+        of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if each.is_early]))
+    beside = [next(of_facts) if each.is_early else _of_texts(lake, plan, each) for each in thresholds]
     lake.execute("DROP TABLE marginal_kept")
     urls = _urls(lake, {image_id: shard for rows in beside for _, image_id, shard, _ in rows})
     return [
@@ -83,11 +88,6 @@ def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) 
         for each, rows in zip(thresholds, beside, strict=True)
         for value, image_id, shard, fate in rows
     ]
-
-
-def _is_early(check: Check) -> bool:
-    """Return whether the facts have every column that the rule reads."""
-    return check.stage < Stage.CAPTION
 
 
 def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold]) -> list[list[_Beside]]:
@@ -137,14 +137,10 @@ def _with_ids(
     lake: Lake, thresholds: Sequence[_Threshold], nearest: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> list[list[_Beside]]:
     """Look up the ids of the nearest images, and return NEAREST a side, by value and then by id."""
-    sides = [np.full(len(numbers), side, np.int32) for side, (_, numbers) in enumerate(nearest)]
-    found = {
-        "side": np.concatenate(sides),
-        "value": np.concatenate([values for values, _ in nearest]),
-        "n": np.concatenate([numbers for _, numbers in nearest]),
-    }
+    sides = np.repeat(np.arange(len(nearest), dtype=np.int32), [len(numbers) for _, numbers in nearest])
+    values, numbers = (np.concatenate(parts) for parts in zip(*nearest, strict=True))
     lake.execute("CREATE OR REPLACE TEMP TABLE marginal_near (side INTEGER, value DOUBLE, n UINTEGER)")
-    lake.insert("marginal_near", pa.table(found))
+    lake.insert("marginal_near", pa.table({"side": sides, "value": values, "n": numbers}))
     rows = lake.query(
         "SELECT side, value, image_id, shard, if(k.n IS NULL, NULL, '') FROM marginal_near m "
         "JOIN facts.images i ON i.rowid = m.n LEFT JOIN marginal_kept k ON k.n = m.n QUALIFY row_number() OVER "
@@ -176,10 +172,9 @@ def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold) -> list[_Beside]:
         f"SELECT CAST({threshold.sql} AS DOUBLE) AS value, i.image_id, i.shard, fate FROM facts.images i "
         f"JOIN ({fates}) f ON f.n = i.rowid{''.join(joins)}"
     )
-    sides = (("<", "DESC"), (">=", "ASC"))
     parts = " UNION ALL ".join(
         f"(FROM v WHERE value {sign} {threshold.edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {NEAREST})"
-        for sign, order in sides
+        for sign, order in (("<", "DESC"), (">=", "ASC"))
     )
     return lake.query(f"WITH v AS ({values}) {parts}")
 

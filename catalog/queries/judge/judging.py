@@ -1,32 +1,49 @@
 """Draw samples of a rule's images for people to judge, log their verdicts, and choose the rule's threshold by them."""
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.compare.version_plan import models_behind
+from pairmill.catalog.queries.compare.trial_cut import models_behind
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why import Scope
 from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_csv import read_verdicts, write_sample
-from pairmill.catalog.queries.judge.judged_threshold import JudgedThreshold, judged_threshold, sample_of
-from pairmill.catalog.queries.judge.sample_draw import (
+from pairmill.catalog.queries.judge.judged_samples import (
+    MOST_JUDGED,
+    JudgedThreshold,
     drawn_sample,
     images_of,
     judged_samples,
     judged_text,
+    judged_threshold,
     lower_bound,
     pair_texts,
+    sample_of,
 )
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import Quantity
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.judgement_log import DrawnSample, JudgementLog
+from pairmill.catalog.write.judgement_log import DrawnSample, Id, Judgement, JudgementLog
 
-JUDGE = "csv"
+COLUMNS = ("sample_id", "position", "image_id", "url", "text", "verdict")  # of a CSV to judge
+
+
+class JudgedLine(BaseModel):
+    """One line of a judged file; an empty ``verdict`` is not judged yet, and columns besides these are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    sample_id: Id
+    position: Annotated[int, Field(ge=0, lt=MOST_JUDGED)]
+    image_id: Id
+    verdict: Literal["match", "mismatch", "unsure", ""] = ""
+    text: str = Field("", max_length=100_000)
 
 
 @dataclass(frozen=True)
@@ -52,10 +69,7 @@ class VersionJudging:
 
         Raises PairmillError if it has no lower bound, or no image is above it.
         """
-        check = self._rule(rule)
-        quantity = lower_bound(check, self.gallery)
-        own = quantity.low if quantity and quantity.low is not None else 0.0
-        return drawn_sample(self.gallery, self.dataset, check, own if threshold is None else threshold)
+        return drawn_sample(self.gallery, self.dataset, self._rule(rule), threshold)
 
     def images(self, sample: DrawnSample) -> list[dict[str, Any]]:
         """Return the images of a sample (image_id, sha256, value, dropped_by) in its order, MOST_JUDGED at most."""
@@ -67,25 +81,51 @@ class VersionJudging:
         return judged_text(explain_image(self.lake, image_id, self.scope), columns)
 
     def write(self, sample: DrawnSample, n: int, to: Path) -> int:
-        """Write ``n`` pairs of a sample as CSV to be judged, and log the sample; return their number.
+        """Write ``n`` pairs of a sample as CSV with an empty verdict each, and log the sample; return their number.
 
-        Raises PairmillError if the file cannot be written.
+        Raises PairmillError if the file exists, because it may hold verdicts, or cannot be written.
         """
+        images = images_of(self.gallery, sample, n)
         known = pair_texts(self.lake, self.dataset, self._rule(sample.rule).columns)
-
-        def text_of(image_id: str) -> str:  # an explanation takes 0.2 s
-            return known[image_id] if image_id in known else self.text(sample, image_id)[1]
-
-        written = write_sample(self.gallery, sample, n, to, text_of)
+        try:
+            with open(to, "x", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(COLUMNS)
+                for position, image in enumerate(images):
+                    image_id = image["image_id"]
+                    url = (self.gallery.image(image_id) or {}).get("url") or ""
+                    # An explanation takes 0.2 s.
+                    text = known[image_id] if image_id in known else self.text(sample, image_id)[1]
+                    writer.writerow([sample.sample_id, position, image_id, url, text, ""])
+        except OSError as error:
+            raise PairmillError(f"'{to}' cannot be written ({error.strerror}); name a new file by --to.") from error
         JudgementLog(self.lake).append(sample)
-        return written
+        return len(images)
 
     def read(self, rule: str, file: Path) -> None:
-        """Log the verdicts of a CSV on samples of this version and rule. Raises PairmillError as `read_verdicts`."""
-        own = [each.sample for each in judged_samples(self.lake) if each.sample.rule == rule]
-        own = [each for each in own if each.content_digest == self.dataset.content_digest]
+        """Log the verdicts of a judged CSV on samples of this version and rule.
+
+        Raises PairmillError, and logs none, for a file that is no such CSV, a sample that the lake does not know, and a
+        line whose image does not stand at its position of the sample.
+        """
+        of_version = [each.sample for each in judged_samples(self.lake) if each.sample.rule == rule]
+        known = {each.sample_id: each for each in of_version if each.content_digest == self.dataset.content_digest}
+        drawn: dict[str, list[dict[str, Any]]] = {}
+        found = []
+        for number, line in _lines(file):
+            if not line.verdict:
+                continue
+            place = f"{file}, line {number}"
+            if line.sample_id not in known:
+                raise PairmillError(f"{place}: this lake drew no sample '{line.sample_id}' of this version.")
+            if line.sample_id not in drawn:
+                drawn[line.sample_id] = images_of(self.gallery, known[line.sample_id])
+            images = drawn[line.sample_id]
+            if line.position >= len(images) or images[line.position]["image_id"] != line.image_id:
+                raise PairmillError(f"{place}: image '{line.image_id}' is not at this position; keep its line.")
+            found.append(Judgement(**line.model_dump(), value=images[line.position]["value"], judge="csv"))
         log = JudgementLog(self.lake)
-        for each in read_verdicts(self.gallery, own, file, JUDGE):
+        for each in found:
             log.append(each)
 
     def calibrate(self, rule: str, wrong: float, confidence: float, candidates: Sequence[float]) -> JudgedThreshold:
@@ -108,3 +148,20 @@ class VersionJudging:
         if rule not in checks:
             raise PairmillError(f"{self.dataset} has no rule '{rule}' on images; there are {', '.join(checks)}.")
         return checks[rule]
+
+
+def _lines(file: Path) -> Iterator[tuple[int, JudgedLine]]:
+    """Yield the validated lines of a file with their numbers. Raise PairmillError for what is none."""
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as opened:
+            for number, row in enumerate(csv.DictReader(opened), 2):
+                row.pop(None, None)  # type: ignore[call-overload]
+                yield number, JudgedLine.model_validate({key: value or "" for key, value in row.items()})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise PairmillError(
+            f"{file}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}. Its columns are {', '.join(COLUMNS)}; a "
+            "verdict is match, mismatch, unsure or empty."
+        ) from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PairmillError(f"'{file}' cannot be read as CSV ({error}).") from error

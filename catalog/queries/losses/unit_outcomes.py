@@ -35,24 +35,19 @@ class UnitOutcomes:
 def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) -> UnitOutcomes:
     """Read the outcomes of a version's pictures.
 
-    Args:
-        lake: The lake.
-        dataset: The version.
-        groups: Digest of the scorer of its duplicate groups, '' for none.
-        by_document: Whether documents stand for units.
+    ``groups`` is the digest of the scorer of its duplicate groups, '' for none. With ``by_document`` documents stand
+    for units.
     """
-    unit = _unit(by_document)
     found = lake.table(
-        f'SELECT {unit} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "group", '
-        f"i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) c "
+        f"SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "
+        f'"group", i.n_bytes FROM images i JOIN {_decided(dataset)} c '
         "ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
         f"LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer = {quoted(groups)}) g "
         "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
     )
-    units, place = np.unique(found["unit"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
-    fates, contents, groups_of = (
-        found[name].to_numpy(zero_copy_only=False).astype(str) for name in ("dropped_by", "content", "group")
-    )
+    names = ("unit", "dropped_by", "content", "group")
+    unit, fates, contents, groups_of = (found[name].to_numpy(zero_copy_only=False).astype(str) for name in names)
+    units, place = np.unique(unit, return_inverse=True)
     return UnitOutcomes(tuple(units.tolist()), place, fates, contents, groups_of, found["n_bytes"].to_numpy())
 
 
@@ -63,9 +58,9 @@ def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
     """
     rows = lake.query(
         "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i "
-        f"JOIN (SELECT item_id, dropped_by FROM decisions WHERE {_decided(dataset)}) d "
-        f"ON d.item_id = i.image_id JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c "
-        "ON c.key = i.sha256 WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster"
+        f"JOIN {_decided(dataset)} d ON d.item_id = i.image_id "
+        f"JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c ON c.key = i.sha256 "
+        "WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster"
     )
     return np.array(rows, np.float64).reshape(-1, 2)
 
@@ -86,8 +81,8 @@ def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by
 
 
 def _decided(dataset: Dataset) -> str:
-    """Return SQL that selects a version's decisions on images."""
-    return f"dataset = {quoted(dataset.name)} AND version = {dataset.version} AND kind = 'image'"
+    """Return SQL for a version's decisions on images."""
+    return f"(SELECT item_id, dropped_by FROM decisions WHERE {dataset.where} AND kind = 'image')"
 
 
 def _unit(by_document: bool) -> str:

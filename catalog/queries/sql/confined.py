@@ -16,60 +16,24 @@ from typing import Any
 from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.queries.sql.own_macros import DECISIONS
 from pairmill.catalog.recipe.predicate import tree_nodes
 from pairmill.catalog.terms.error import BadQuery, did_you_mean
 
-READING = frozenset(
-    [
-        "range",
-        "generate_series",
-        "unnest",
-        "repeat",
-        "repeat_row",
-        "json_each",
-        "json_tree",
-        "summary",
-        "glob",
-        "read_text",
-        "read_blob",
-        "read_parquet",
-        "parquet_scan",
-        "parquet_metadata",
-        "parquet_schema",
-        "parquet_file_metadata",
-        "parquet_kv_metadata",
-        "read_csv",
-        "read_csv_auto",
-        "read_json",
-        "read_json_auto",
-        "read_ndjson",
-        "pragma_version",
-        "icu_calendar_names",
-        "pg_timezone_names",
-        "ducklake_snapshots",
-        "ducklake_table_info",
-        "ducklake_table_insertions",
-        "ducklake_table_deletions",
-        "ducklake_table_changes",
-        "ducklake_list_files",
-        "ducklake_current_snapshot",
-        "ducklake_last_committed_snapshot",
-        "ducklake_options",
-        *MACROS,
-        "pictures_of_words",  # of pairmill.flows.api.picture_words
-        "duckdb_functions",
-        "duckdb_types",
-        "duckdb_keywords",
-        "duckdb_settings",
-        "duckdb_extensions",
-        "duckdb_memory",
-    ]
-)
+READING = frozenset([
+    "range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree", "summary", "glob",
+    "read_text", "read_blob", "read_parquet", "parquet_scan", "parquet_metadata", "parquet_schema",
+    "parquet_file_metadata", "parquet_kv_metadata", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
+    "read_ndjson", "pragma_version", "icu_calendar_names", "pg_timezone_names", "ducklake_snapshots",
+    "ducklake_table_info", "ducklake_table_insertions", "ducklake_table_deletions", "ducklake_table_changes",
+    "ducklake_list_files", "ducklake_current_snapshot", "ducklake_last_committed_snapshot", "ducklake_options",
+    *MACROS, "pictures_of_words",  # of pairmill.flows.api.picture_words
+    "duckdb_functions", "duckdb_types", "duckdb_keywords", "duckdb_settings", "duckdb_extensions", "duckdb_memory",
+])  # fmt: skip
 # Functions that list the tables of all attached databases; temporary macros of the same names list the lake's.
 LISTING = frozenset(["duckdb_tables", "duckdb_columns", "duckdb_views"])
 # Each name of a view of DuckDB begins with one of these; its views list the tables of all attached databases.
 SYSTEM = ("duckdb_", "pg_", "sqlite_", "pragma_")
+DECISIONS = "sentence_decisions"  # the view that `sql_answer.provide` creates
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
 _TABLES = '"tables"'  # how the tree names SHOW TABLES
 _CHANGE = re.compile(r"\s*(DELETE|UPDATE|INSERT|MERGE|TRUNCATE|ALTER|DROP)\b", re.IGNORECASE)

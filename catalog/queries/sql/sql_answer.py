@@ -1,14 +1,21 @@
-"""Run a user's own SQL statement, and yield its rows one by one, because a result may be larger than memory."""
+"""Run a user's own SQL statement, and yield its rows one by one, because a result may be larger than memory.
+
+The SQL macros of `comments.py` and the view `sentence_decisions` are created for a statement that names them.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import duckdb
 
 from pairmill.catalog.lake.busy_retry import in_a_line, retry_while_busy, translated
+from pairmill.catalog.lake.comments import MACROS, definitions, nearest
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.queries.sql.confined import REMEDY, check_lake_only, check_reads_only, confine
-from pairmill.catalog.queries.sql.own_macros import provide
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.sql.confined import DECISIONS, REMEDY, check_lake_only, check_reads_only, confine
 from pairmill.catalog.terms.error import BadQuery, PairmillError
 
 # DuckDB's messages when a statement hits the confinement: for a file or an address, and for a setting or a function of
@@ -16,15 +23,20 @@ from pairmill.catalog.terms.error import BadQuery, PairmillError
 _REFUSED = re.compile(r"disabled (by|through) configuration")
 _ABSENT = re.compile(r"it exists in the (\w+) extension")
 Relation = duckdb.DuckDBPyRelation
+Result = TypeVar("Result", duckdb.DuckDBPyRelation, duckdb.DuckDBPyConnection)
 LOCKED = "database is locked"  # while another process opens or closes the lake; DuckDB waits 5 s
 _EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # DuckDB parses INSTALL as LOAD too
+_NAMED = re.compile(rf"\b({'|'.join([*MACROS, DECISIONS])})\b", re.IGNORECASE)
+_NOTHING = (
+    "SELECT '' AS dataset, 0::INTEGER AS version, '' AS item_id, '' AS kind, '' AS dropped_by, '' AS value, "
+    "'' AS text WHERE false"
+)
 
 
 def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """Run ``sql`` like `answer`, but confined to reading this lake; the lake stays confined afterwards.
 
-    Raises:
-        BadQuery: As for `answer`, or the statement is not a SELECT or reads a file or a table outside the lake.
+    Raises BadQuery as `answer` does, and if the statement is no SELECT or reads a file or a table outside the lake.
     """
     check_lake_only(lake, check_reads_only(lake, sql))
     provide(lake, sql)
@@ -35,56 +47,44 @@ def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """Run ``sql`` and return its column names ([] for a statement without a result) and an iterator over its rows.
 
-    Raises:
-        BadQuery: DuckDB refuses the statement, or there is none.
-        PairmillError: The lake cannot be read.
+    Raises BadQuery if DuckDB refuses the statement, or there is none, and PairmillError if the lake cannot be read.
     """
     provide(lake, sql)
     return _answer(lake, sql)
-
-
-def _answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
-    _refuse_extensions(lake, sql)
-    lake.check_tables_of(sql)
-    cursor = retry_while_busy(lambda: _begun(lake, sql), lake.uri, is_inside=False, doublings=1)
-    if cursor is None:  # only white space or a comment
-        raise BadQuery('the statement is empty; write one, such as pairmill sql "SELECT count(*) FROM images".')
-    return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 
 def relation(lake: Lake, sql: str) -> Relation:
     """Return the result of a SELECT as a DuckDB relation, which runs when its rows are fetched.
 
     Unlike `answer_confined` it may read files beside the lake (``FROM 'mine.parquet'``): in Python a user may anyway.
-
-    Raises:
-        BadQuery: The statement is not a SELECT, or DuckDB refuses it.
-        PairmillError: The lake cannot be read.
+    Raises BadQuery if the statement is not a SELECT, or DuckDB refuses it, and PairmillError if the lake cannot be
+    read.
     """
     check_reads_only(lake, sql)
     provide(lake, sql)
+    return _begun(lake, sql, lake.connection.sql)
+
+
+def _answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
+    _refuse_extensions(lake, sql)
+    cursor = _begun(lake, sql, lake.connection.execute)
+    return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
+
+
+def _begun(lake: Lake, sql: str, run: Callable[[str], Result | None]) -> Result:
+    """Return what DuckDB makes of a statement by ``run``; wait while the catalog is locked, briefly."""
     lake.check_tables_of(sql)
 
-    def body() -> Relation | None:
+    def body() -> Result | None:
         try:
-            return lake.connection.sql(sql)
+            return run(sql)
         except duckdb.Error as error:
             raise error if LOCKED in str(error) else _as_user_error(error, lake) from error
 
     found = retry_while_busy(body, lake.uri, is_inside=False, doublings=1)
-    if found is None:
+    if found is None:  # only white space or a comment
         raise BadQuery("the statement is empty; write one, such as SELECT count(*) FROM images.")
     return found
-
-
-def _begun(lake: Lake, sql: str) -> duckdb.DuckDBPyConnection:
-    """Run ``sql``. Raises DuckDB's error for a catalog that is locked, else one for the user."""
-    try:
-        return lake.connection.execute(sql)
-    except duckdb.Error as error:
-        if LOCKED in str(error):
-            raise
-        raise _as_user_error(error, lake) from error
 
 
 def _refuse_extensions(lake: Lake, sql: str) -> None:
@@ -115,3 +115,61 @@ def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
         return BadQuery(f"refused: it needs DuckDB's extension '{absent[1]}', which is not loaded for this lake.")
     error_with_remedy = translated(error, lake.uri)
     return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(said)
+
+
+def provide(lake: Lake, sql: str) -> None:
+    """Create the macros and the view that ``sql`` names, as temporary ones of this connection.
+
+    A macro that the lake stores is created too, because an older lake may store an older definition.
+
+    Verifies the files of the tables that a macro reads, which the statement does not name.
+    """
+    named = {name.lower() for name in _NAMED.findall(sql)}
+    if DECISIONS in named:
+        versions = datasets.published(lake)
+        lake.execute(f"CREATE OR REPLACE TEMP VIEW {DECISIONS} AS {sentence_decisions(lake, versions)}")
+        named.remove(DECISIONS)
+    for name, definition in definitions().items() if named else ():
+        lake.execute(f"CREATE OR REPLACE TEMP MACRO {definition}")
+        for table in MACROS[name] if name in named else ():
+            lake.check_files(table)
+
+
+def provide_pictures_of_words(lake: Lake, scorer: str, embed: Callable[[str], bytes]) -> None:
+    """Create ``pictures_of_words(words, n := 10)`` over the vectors of ``scorer``; ``embed`` gives a text's vector."""
+    lake.connection.create_function("vector_of_words", embed, ["VARCHAR"], "BLOB")  # pyright: ignore[reportArgumentType]
+    provide(lake, "nearest_pictures vector_values")
+    query = f"SELECT {quoted(scorer)} AS scorer, '' AS sha256, vector_of_words(words) AS image_vector"
+    lake.execute(f"CREATE OR REPLACE TEMP MACRO pictures_of_words(words, n := 10) AS TABLE {nearest(query)}")
+
+
+def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
+    """Return a SELECT with the columns of ``decisions`` and the text, one row per version and distinct sentence.
+
+    No table stores these decisions, but rules and scores give them. ``dropped_by`` is '' for a sentence that may be
+    assigned, the first rule that it fails, or 'duplicate' with the kept sentence's id as ``value``. A filter on dataset
+    and version leaves the other versions unread. Raises PairmillError if a version's recipe needs a package that is not
+    installed.
+    """
+    from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows  # reads recipes, 0.16 CPU s
+    from pairmill.catalog.queries.figures.report import plan_of
+
+    parts = []
+    for version in versions:
+        plan = plan_of(lake, version)
+        rows = sentence_rows(plan, AFTER_ALL, version.commit)
+        newest = f"scorer = {quoted(plan.scorer('sentence_groups'))} AND commit <= {version.commit}"
+        groups = (
+            f"SELECT content, group_id FROM sentence_groups WHERE {newest} AND commit = "
+            f"(SELECT max(commit) FROM sentence_groups WHERE {newest})"
+        )
+        # The first passing member of a group of near copies stands for the others.
+        first = "min(content) FILTER (dropped_by = '') OVER (PARTITION BY coalesce(group_id, content))"
+        copy = "dropped_by = '' AND keeper <> content"
+        parts.append(
+            f"SELECT {quoted(version.name)} AS dataset, {version.version}::INTEGER AS version, content AS item_id, "
+            f"'sentence' AS kind, if({copy}, 'duplicate', dropped_by) AS dropped_by, "
+            f"if({copy}, keeper, dropped_value) AS value, text FROM (SELECT *, {first} AS keeper FROM ({rows}) "
+            f"LEFT JOIN ({groups}) USING (content))"
+        )
+    return " UNION ALL ".join(parts or [_NOTHING])

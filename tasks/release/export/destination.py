@@ -1,6 +1,7 @@
 """Write files to a local folder or an s3:// prefix; each file appears complete or not at all."""
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -39,17 +40,24 @@ class Written:
     sha256: str
 
 
-class HashingFile:
-    """A binary file that counts and hashes (sha256) the bytes written to it."""
+class HashingFile(io.RawIOBase):
+    """A write-only binary file that counts and hashes (sha256) the bytes written to it."""
 
     def __init__(self, file: Any, explaining_errors: Callable[[], AbstractContextManager[None]]) -> None:
-        self._file = file
-        self._explaining_errors = explaining_errors
-        self._digest = hashlib.sha256()
-        self.n_bytes = 0
+        self._file, self._explaining_errors = file, explaining_errors
+        self._digest, self.n_bytes = hashlib.sha256(), 0
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.n_bytes
+
+    def write(self, data: Any) -> int:
         """Write bytes; return their number."""
+        data = bytes(data)  # Arrow gives a view of its buffer
         self._digest.update(data)
         self.n_bytes += len(data)
         with self._explaining_errors():
@@ -120,18 +128,14 @@ class Destination:
                 os.replace(place, path) if self._is_local else file.commit()
         except BaseException:
             with suppress(Exception):
-                self._discard(file, place)
+                if self._is_local:
+                    file.close()
+                    os.remove(place)
+                else:
+                    self._filesystem.retries = 1  # an unreachable server has nothing to abort
+                    file.closed = True  # else fsspec closes the file when it is collected, which uploads the half of it
+                    file.discard()
             raise
-
-    def _discard(self, file: Any, place: str) -> None:
-        """Drop an unfinished file."""
-        if self._is_local:
-            file.close()
-            os.remove(place)
-        else:
-            self._filesystem.retries = 1  # an unreachable server has nothing to abort
-            file.closed = True  # else fsspec closes the file when it is collected, which uploads the half of it
-            file.discard()
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a small JSON file; {} if it does not exist or is no JSON object."""

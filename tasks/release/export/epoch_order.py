@@ -46,41 +46,18 @@ def windows(n: int, seed: int, epoch: int, consumer: Consumer, done: int = 0) ->
         [spans, order]: ``spans`` (m, 2), int64, first and last + 1 of each run of pairs to read; ``order`` (k,), int64,
         indices into what the spans hold, one after another.
     """
-    firsts, sizes = _blocks(n, seed, epoch)
-    ends = np.cumsum(sizes)
-    first, last = _range_of(n, consumer)
-    for number, start in enumerate(range(first, last, WINDOW)):
-        stop = min(start + WINDOW, last)
-        order = np.random.default_rng((seed, epoch, first, number)).permutation(stop - start)
-        skipped = min(max(done - number * WINDOW, 0), stop - start)
-        if skipped < stop - start:
-            yield [_spans(firsts, sizes, ends, start, stop), order[skipped:]]
-
-
-def _blocks(n: int, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return first pair and size of each block, in the epoch's order: int64, 16 bytes a block."""
-    firsts = np.arange(0, n, BLOCK)
-    sizes = np.minimum(firsts + BLOCK, n) - firsts
-    order = np.random.default_rng((seed, epoch)).permutation(len(firsts))
-    return firsts[order], sizes[order]
-
-
-def _range_of(n: int, consumer: Consumer) -> tuple[int, int]:
-    """Return the consumer's range of positions in the epoch's order."""
     mine = per_rank(n, consumer.ranks)
-    first = consumer.rank * mine
-    bounds = [first + mine * each // consumer.workers for each in (consumer.worker, consumer.worker + 1)]
-    return bounds[0], bounds[1]
-
-
-def _spans(firsts: np.ndarray, sizes: np.ndarray, ends: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Return the runs of pairs at the positions ``start`` to ``stop`` - 1 of the epoch's order."""
-    found = []
-    block = int(np.searchsorted(ends, start, side="right"))
-    while start < stop:
-        offset = start - int(ends[block] - sizes[block])
-        taken = min(stop - start, int(sizes[block]) - offset)
-        first = int(firsts[block]) + offset
-        found.append((first, first + taken))
-        start, block = start + taken, block + 1
-    return np.array(found, np.int64).reshape(-1, 2)
+    bounds = (mine * each // consumer.workers for each in (consumer.worker, consumer.worker + 1))
+    first, last = (consumer.rank * mine + each for each in bounds)
+    random = np.random.default_rng((seed, epoch))
+    # The numbers are turned, so that the last block, which is short and stays last, has other pairs in each epoch.
+    turn, blocks = random.integers(max(n, 1)), np.append(random.permutation(n // BLOCK), n // BLOCK)
+    for number, start in enumerate(range(first, last, WINDOW)):
+        places = np.arange(start, min(start + WINDOW, last))
+        order = np.random.default_rng((seed, epoch, first, number)).permutation(len(places))
+        skipped = min(max(done - number * WINDOW, 0), len(places))
+        if skipped < len(places):
+            pairs = (blocks[places // BLOCK] * BLOCK + places % BLOCK + turn) % n
+            ends = np.flatnonzero(np.diff(pairs) != 1) + 1
+            spans = [(run[0], run[-1] + 1) for run in np.split(pairs, ends)]
+            yield [np.array(spans, np.int64), order[skipped:]]

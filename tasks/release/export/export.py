@@ -19,38 +19,28 @@ import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.explain.why_texts import captions_of
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.write import lease
 from pairmill.tasks.release.export import export_forms
-from pairmill.tasks.release.export.croissant import CROISSANT, croissant, of_version
-from pairmill.tasks.release.export.dataset_card import dataset_card
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
-from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format
-from pairmill.tasks.release.export.export_place import (
-    check_place,
-    finished,
-    grown_files,
-    head_of,
-    listed_files,
-    whose_export,
-    whose_growing,
-)
+from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
+from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.pictures import Pictured, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
-from pairmill.tasks.release.export.text_choice import TextChoice, text_choice
-from pairmill.tasks.release.export.webdataset_tars import PAIR, Sample
 from pairmill.tasks.release.gallery.concepts import Concept
 
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
+LAYOUT = 2  # of files and members; an export of another layout is written anew, because loaders want one layout
 
 
 @dataclass(frozen=True)
@@ -121,15 +111,15 @@ def export(
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
     chosen = text_choice(text, dataset.n_texts)
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
-    place, whose = Destination(to), whose_export(lake, dataset, format, more)
-    if grow:
-        whose = whose_growing(lake, plan_of(lake, dataset).recipe, format, more)
-        more |= {"recipe": whose["recipe"]}
+    place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
+    more |= {"recipe": whose["recipe"]} if grow else {}
     head = head_of(dataset, format, more)
     check_place(place, lake, whose, head, dataset.amended or grow)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
-        files = finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        _describe(lake, dataset, place, head, files, gaps)
+        files = listed_files(place, MANIFEST, head)
+        files = files or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
+        place.write_checksums(files)
+        _describe(lake, dataset, place, head, gaps)
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
         found = Exported(place.uri, len(files), rows, n_bytes)
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
@@ -139,34 +129,20 @@ def export(
     return found
 
 
-def _describe(
-    lake: Lake,
-    dataset: Dataset,
-    place: Destination,
-    head: dict[str, Any],
-    files: list[Written],
-    gaps: Sequence[Concept],
-) -> None:
-    """Write what describes the export: its checksums, its dataset card, and its Croissant JSON-LD."""
+def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]) -> None:
+    """Write what describes the export: its dataset card, and its Croissant JSON-LD."""
     format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
     shown = export_forms.shown_columns(format, "captions" in head, dataset.n_texts)
     names = f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
-    place.write_checksums(files)
-    sample = Sample(PAIR.name, head.get("text", PAIR.text))
-    place.write_card(dataset_card(title, about, format, names, shown, sample))
+    place.write_card(dataset_card(title, about, format, names, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(of_version(lake, dataset, about, gaps), names, fields))
-
-
-def stem(dataset: Dataset) -> str:
-    """Return the beginning of the names of a version's data files."""
-    return f"{dataset.name}-v{dataset.version}-"
+    place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps))
 
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
     """Return the beginning of the names of the export's data files."""
-    return f"{dataset.name}-" if "recipe" in head else stem(dataset)
+    return f"{dataset.name}-" if "recipe" in head else f"{dataset.name}-v{dataset.version}-"
 
 
 def _write_all(
@@ -189,7 +165,7 @@ def _write_all(
         if grows:
             files, digests = grown_files(lake, place, len(sizes))
         else:
-            files = listed_files(place, place.read_json(PROGRESS), head)
+            files = listed_files(place, PROGRESS, head)
             digests = [LISTED] * len(files)
         place.remove(MANIFEST)
         place.write_list(PROGRESS, head | {"digests": digests}, files)
@@ -212,7 +188,10 @@ def _write_all(
                 place.write_list(PROGRESS, head | {"digests": digests}, files)
     finally:
         exports.release(lake)
-    _remove_strays(place, _stem_of(dataset, head), files)
+    ours = re.compile(rf"{re.escape(_stem_of(dataset, head))}\d{{6}}\.(tar|parquet|json)")
+    for name in set(place.names()).difference(file.name for file in files):
+        if ours.fullmatch(name):  # of an earlier, larger state of this export
+            place.remove(name)
     progress(len(sizes), len(sizes))
     return files
 
@@ -230,15 +209,6 @@ def _picture_source(
         yield lambda number: partial(pictures.read, number)
 
 
-def _remove_strays(place: Destination, stem: str, files: list[Written]) -> None:
-    """Remove files of an earlier, larger state of this export."""
-    known = {file.name for file in files}
-    ours = re.compile(rf"{re.escape(stem)}\d{{6}}\.(tar|parquet|json)")
-    for name in place.names():
-        if ours.fullmatch(name) and name not in known:
-            place.remove(name)
-
-
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     """Divide pairs into files; yield each file's (first, end) rows, at least one row a file."""
     most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
@@ -251,3 +221,83 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
             last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
         yield first, last
         first = last
+
+
+def mark_of(lake: Lake, of: Dataset | Recipe, format: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of an export's mark file: lake and dataset. An amended version stays the same export.
+
+    The export of a recipe takes in each version that it makes. ``more`` are choices other than the default ones.
+    """
+    which = {"version": of.version} if isinstance(of, Dataset) else {"recipe": of.digest()}
+    return {"lake": exports.lake_id(lake), "dataset": of.name, **which, "format": format, **more}
+
+
+def check_growing(lake: Lake, recipe: Recipe, to: str, format: str, more: dict[str, Any]) -> None:
+    """Raise PairmillError unless ``to`` is empty or has the growing export of this recipe; create a local folder."""
+    place, whose = Destination(to), mark_of(lake, recipe, format, more)
+    check_place(place, lake, whose, whose, amended=True)
+    place.prepare()
+
+
+def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
+    """Raise PairmillError unless the folder is empty or has this very export."""
+    if f"{place.uri}/".startswith(lake.data_path):
+        raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
+    names = [name for name in place.names() if name != f"{MARK}.part"]
+    if not names:
+        return
+    held = [place.read_json(name) for name in (MARK, MANIFEST, PROGRESS) if name in names]
+    # A copied lake has the same id: versions that both published since then differ in their content digest.
+    is_same = all(each.get("content_digest") == head.get("content_digest") for each in held[1:])
+    if held and held[0] == whose and (amended or is_same):
+        return
+    if told := next((each for each in held if each.keys() >= {"dataset", "format"}), None):
+        kind = " with all captions" if "captions" in told else ""
+        kind += f" with the text {told['text']}" if "text" in told else ""
+        kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
+        same = all(
+            told.get(name) == whose.get(name)
+            for name in ("dataset", "version", "format", "captions", "text", "shuffle", "recipe")
+        )
+        other = " of another lake, or of other content" if same else ""
+        if told.get("recipe", "") != whose.get("recipe", ""):
+            other = " by another recipe" if "recipe" in told and "recipe" in whose else " of another kind (--grow)"
+        version = f"@{told['version']}" if "version" in told else ""
+        it = f"holds the export of {told['dataset']}{version} as {told['format']}{kind}{other}"
+    else:
+        it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
+    raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
+
+
+def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of the manifest that identifies an export."""
+    which = {"dataset": dataset.name, "version": dataset.version, "format": format}
+    return {**which, "content_digest": dataset.content_digest, "rows": dataset.n_pairs, "layout": LAYOUT, **more}
+
+
+def listed_files(place: Destination, name: str, head: dict[str, Any]) -> list[Written]:
+    """Return the files that MANIFEST or PROGRESS lists if it is of this content and all files exist, else []."""
+    listing = place.read_json(name)
+    if any(listing.get(key) != value for key, value in head.items()):
+        return []
+    files = [Written(**file) for file in listing.get("files", [])]
+    return files if all(place.holds(file) for file in files) else []
+
+
+def grown_files(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written], list[str]]:
+    """Return the files of a growing export that still have all their rows, and the digest of each file's rows.
+
+    The digest is '' for a file that is missing or whose rows have changed.
+    """
+    listing, files, digests, first = place.read_json(PROGRESS), [], [], 0
+    if listing.get("layout") != LAYOUT:
+        return [], []
+    for row, was in zip(listing.get("files", []), listing.get("digests", []), strict=False):
+        file = Written(**row)
+        last = first + file.rows
+        if last > n_rows:
+            break
+        files.append(file)
+        digests.append(was if was == exports.digest(lake, first, last) and place.holds(file) else "")
+        first = last
+    return files, digests

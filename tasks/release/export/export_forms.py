@@ -1,24 +1,31 @@
 """Declare the forms of an export: the ending, the columns and the order of each, and how one file is written."""
 
-from collections.abc import Collection
-from typing import Literal
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
-from pairmill.catalog.queries.export.exports import RowOrder, pair_columns
-from pairmill.catalog.queries.export.interleaved_rows import SHARDS_OF_ITEMS, gather_documents
+from pairmill.catalog.queries.export.exports import SHARDS_OF_ITEMS, RowOrder, gather_documents, pair_columns
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.destination import HashingFile
-from pairmill.tasks.release.export.interleaved_tables import OBELICS_COLUMNS, write_documents
-from pairmill.tasks.release.export.llava_conversations import LLAVA_COLUMNS, write_conversations
-from pairmill.tasks.release.export.parquet_tables import write_texts, write_with_pictures
-from pairmill.tasks.release.export.pictures import Pictured
-from pairmill.tasks.release.export.text_choice import TextChoice
-from pairmill.tasks.release.export.webdataset_tars import PAIR, Sample, write_tar
+from pairmill.tasks.release.export.parquet_tables import (
+    OBELICS_COLUMNS,
+    write_documents,
+    write_texts,
+    write_with_pictures,
+)
+from pairmill.tasks.release.export.pictures import Pictured, Row
 
 Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics"]
 SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
@@ -27,6 +34,49 @@ WITH_PICTURES = ("webdataset", "parquet", "obelics")
 OF_DOCUMENTS = ("obelics",)  # forms whose rows are documents, not pairs
 GROWING = ("webdataset", "parquet", "texts")  # forms that a later version may add files to
 ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, which --text chooses
+# One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
+# to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
+PICTURE = "jpg"
+LLAVA_COLUMNS = ("id", "image", "conversations")
+QUESTION = "<image>\nDescribe the image."
+_SEVERAL = re.compile(r"(random|each)\((.*)\)", re.DOTALL)
+_ITEM = re.compile(r"(\w+)(?:\.\.(\w+))?(?:\s*\*\s*(\d+(?:\.\d+)?))?")
+_REMEDY = "Columns are {columns}; write one, or such as: random(text1..text3, syn_text * 2), or each(text1, caption)."
+
+
+@dataclass(frozen=True)
+class TextChoice:
+    """Columns of a pair with their weights; ``spec`` is as the user wrote it.
+
+    A pair's text is drawn among the columns in which it has one, with chances in proportion to the weights. The draw is
+    a hash of the image's id, so an export is the same whatever machine writes it, and however often it is resumed.
+
+    With ``each`` a pair is several rows, one for each column in which it has a text; `text_column` names the column.
+    """
+
+    spec: str
+    weights: tuple[tuple[str, float], ...]
+    each: bool = False
+
+    @property
+    def each_of(self) -> tuple[str, ...]:
+        """The columns for each of which a pair is repeated; none if it is not."""
+        return tuple(name for name, _ in self.weights) if self.each else ()
+
+    def text_of(self, row: Mapping[str, Any]) -> str:
+        """Return the chosen text of a row, '' if it has none in these columns."""
+        if self.each:
+            return row[row["text_column"]]
+        held = [(row[name], weight) for name, weight in self.weights if row.get(name)]
+        if len(held) < 2:
+            return held[0][0] if held else ""
+        digest = hashlib.sha256(f"{self.spec}\x1f{row['image_id']}".encode()).digest()
+        left = int.from_bytes(digest[:8], "big") / 2**64 * sum(weight for _, weight in held)
+        for text, weight in held:
+            left -= weight
+            if left < 0:
+                return text
+        return held[-1][0]
 
 
 def gather(
@@ -38,8 +88,10 @@ def gather(
     """
     if format in OF_DOCUMENTS:
         gather_documents(lake, dataset)
-    else:
-        exports.gather(lake, dataset, _order(format, text, shuffle, grows), with_captions)
+        return
+    is_tar, on_the_web = format == "webdataset", format == "realsyn"
+    order = RowOrder(format in WITH_PICTURES, is_tar, shuffle, grows, text.each_of, on_the_web)
+    exports.gather(lake, dataset, order, with_captions)
 
 
 def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
@@ -63,27 +115,63 @@ def check_choices(format: str, text: str, captions: str, shuffle: int | None, gr
         raise PairmillError(f"{option} pairs, and {format} has whole documents. Leave it out.")
 
 
-def _order(format: str, text: TextChoice, shuffle: int | None, grows: bool) -> RowOrder:
-    """Return the rows of a form and their order."""
-    on_the_web = format == "realsyn"
-    return RowOrder(format in WITH_PICTURES, format == "webdataset", shuffle, grows, text.each_of, on_the_web)
-
-
 def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, text: TextChoice) -> int:
     """Write rows as one file of a form; return their number, without those that have no text for `llava`."""
     if format == "webdataset":
-        name = "sample" if text.each else PAIR.name
-        write_tar(table.to_pylist(), pictured, out, Sample(name, text))
+        _write_tar(table.to_pylist(), pictured, out, text)
     elif format == "llava":
-        return write_conversations(table.to_pylist(), text, out)
+        return _write_conversations(table.to_pylist(), text, out)
     elif format == "obelics":
         write_documents(table, pictured, out)
     elif format == "parquet":
-        write_with_pictures(table, table_columns(table.column_names), PAIR.name, pictured, out)
+        write_with_pictures(table, _table_columns(table.column_names), pictured, out)
     else:
-        columns = realsyn_columns if format == "realsyn" else table_columns
-        write_texts(table, columns(table.column_names), out)
+        chosen = _realsyn_columns if format == "realsyn" else _table_columns
+        write_texts(table, chosen(table.column_names), out)
     return table.num_rows
+
+
+def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: TextChoice) -> None:
+    """Write rows as a WebDataset tar, with the pictures that ``pictured`` yields for them.
+
+    The tar's bytes depend on the rows alone. Memory and errors are those of ``pictured``.
+    """
+    stream: Any = out  # mode `w|` never reads or seeks
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+        for row, picture in pictured(rows):
+            _add_sample(tar, row, picture, text)
+
+
+def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice) -> None:
+    """Append one sample: three adjacent files of one base name, which is the image's id unless it stands for a text."""
+    held = {name: row[name] for name in (*columns("pairs"), "captions", "text_column") if name in row}
+    members = {
+        PICTURE: picture,
+        "json": json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode(),
+        "txt": text.text_of(row).encode(),
+    }
+    for extension, data in members.items():
+        member = tarfile.TarInfo(f"{row.get('sample', row['image_id'])}.{extension}")
+        member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644
+        tar.addfile(member, io.BytesIO(data))
+
+
+def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) -> int:
+    """Write the JSON from which LLaVA trains: a conversation for each row that has a text; return their number.
+
+    ``image`` is `{image_id}.jpg`, the picture's name in the tars of a webdataset export: unpacked, their folder is
+    LLaVA's ``--image_folder``. A person asks QUESTION, which begins with LLaVA's mark of the picture; the text answers.
+    """
+    n = 0
+    for row in rows:
+        if answer := text.text_of(row):
+            said = [{"from": "human", "value": QUESTION}, {"from": "gpt", "value": answer}]
+            values = (row.get("sample", row["image_id"]), f"{row['image_id']}.{PICTURE}", said)
+            content = json.dumps(dict(zip(LLAVA_COLUMNS, values, strict=True)), ensure_ascii=False)
+            out.write(f"{'[' if n == 0 else ','}\n{content}".encode())
+            n += 1
+    out.write(b"\n]\n" if n else b"[]\n")
+    return n
 
 
 def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
@@ -92,19 +180,56 @@ def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
         return [*LLAVA_COLUMNS]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
-    columns = [*pair_columns(n_texts)]
     if format == "realsyn":
-        return realsyn_columns(columns)
-    return [*table_columns(columns), *(["captions"] if with_captions else [])]
+        return _realsyn_columns(pair_columns(n_texts))
+    return [*_table_columns(pair_columns(n_texts)), *(["captions"] if with_captions else [])]
 
 
-def realsyn_columns(names: Collection[str]) -> list[str]:
+def _realsyn_columns(names: Collection[str]) -> list[str]:
     """Return RealSyn's columns among ``names``, in its order; text4 and text5 count if ``names`` has them."""
     return [name for name in ("raw_image_url", *text_columns.texts(), "syn_text") if name in names]
 
 
-def table_columns(names: Collection[str]) -> list[str]:
+def _table_columns(names: Collection[str]) -> list[str]:
     """Return the columns of a Parquet table, RealSyn's first."""
-    first = realsyn_columns(names)
+    first = _realsyn_columns(names)
     left_out = (*first, "dataset", "version", "shard", "format")
     return [*first, *(name for name in names if name not in left_out)]
+
+
+def text_choice(spec: str, n_texts: int = text_columns.RELEASED) -> TextChoice:
+    """Parse ``text1``, ``random(text1..text3, syn_text * 2)`` or ``each(text1..text3)`` for a version.
+
+    A column of `random` has the weight 1 unless given. A range gives its weight to each: ``text1..text3 * 2`` is 2 for
+    each of the three. ``each`` has no weights. ``n_texts`` is the version's number of columns of real texts. Raises
+    PairmillError if the words are neither, a column is unknown or stands twice, or no weight is above 0.
+    """
+    columns = text_columns.of_every_kind(n_texts)
+
+    def refused(why: str) -> PairmillError:
+        return PairmillError(f"--text {spec}: {why}. {_REMEDY.format(columns=', '.join(columns))}")
+
+    def place(name: str) -> int:
+        if name in columns:
+            return columns.index(name)
+        more = f" (a version has it by `association.top_k: {name[-1]}`)" if name in text_columns.texts() else ""
+        raise refused(f"there is no text '{name}'{more}")
+
+    several = _SEVERAL.fullmatch(spec.strip())
+    if not several:
+        return TextChoice(spec.strip(), ((columns[place(spec.strip())], 1.0),))
+    weights: dict[str, float] = {}
+    for part in several[2].split(","):
+        item = _ITEM.fullmatch(part.strip())
+        if not item:
+            raise refused(f"'{part.strip()}' is no column with a weight")
+        first, last, weight = item.groups()
+        if weight and several[1] == "each":
+            raise refused(f"each text is taken once, so '{part.strip()}' has no weight")
+        names = columns[place(first) : place(last or first) + 1]
+        if not names or set(names) & set(weights):
+            raise refused(f"'{part.strip()}' names a column twice or none")
+        weights |= dict.fromkeys(names, float(weight or 1))
+    if not any(weights.values()):
+        raise refused("no weight is above 0")
+    return TextChoice(spec.strip(), tuple(weights.items()), several[1] == "each")

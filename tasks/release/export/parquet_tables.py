@@ -1,15 +1,15 @@
-"""Write rows as a Parquet table, with the pictures as `datasets` and the Hugging Face Hub read them, or texts alone."""
+"""Write rows as a Parquet table: with the pictures as `datasets` and the Hub read them, texts alone, or documents."""
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.tasks.release.export.destination import HashingFile
-from pairmill.tasks.release.export.pictures import Pictured
+from pairmill.tasks.release.export.pictures import Pictured, Row
 
 IMAGE = "image"
 # The storage type of `datasets.Image`. The schema's metadata names the feature, without which the column is a struct.
@@ -18,6 +18,9 @@ _METADATA = {"huggingface": json.dumps({"info": {"features": {IMAGE: {"_type": "
 # A viewer reads a whole row group to show one page; the Hub refuses to show groups of more than 300 MB.
 GROUP_ROWS, GROUP_BYTES = 1_000, 64_000_000
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
+OBELICS_COLUMNS = ("images", "metadata", "general_metadata", "texts", "image_bytes")
+_STRINGS, _BYTES = pa.list_(pa.string()), pa.list_(pa.binary())
+_OBELICS = pa.schema(zip(OBELICS_COLUMNS, (_STRINGS, pa.string(), pa.string(), _STRINGS, _BYTES), strict=True))
 
 
 def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> None:
@@ -27,56 +30,97 @@ def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> No
     out.write(buffer.getvalue())
 
 
-def write_with_pictures(
-    table: pa.Table, columns: Sequence[str], name: str, pictured: Pictured, out: HashingFile
-) -> None:
+def write_with_pictures(table: pa.Table, columns: Sequence[str], pictured: Pictured, out: HashingFile) -> None:
     """Write one Parquet file: the column `image`, with pictures from ``pictured``, then ``columns`` of the table.
 
-    `image` is {bytes, path}; its path is the value of column ``name`` with the picture's ending. Row groups have
+    `image` is {bytes, path}; its path is the image's id with the picture's ending. Row groups have
     GROUP_ROWS rows or GROUP_BYTES at most, at least one row. Memory and errors are those of ``pictured``.
     """
     texts = table.select(list(columns))
     schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema], metadata=_METADATA)
-    keys = table.select([name, "sha256", "format", "shard"]).to_pylist()
-    sink = pa.PythonFile(ByteSink(out), "w")
+    keys = table.select(["image_id", "sha256", "format", "shard"]).to_pylist()
     encoded: Any = {"use_dictionary": list(columns), "write_statistics": list(columns)}  # pictures do not repeat
-    with pq.ParquetWriter(sink, schema, compression="zstd", **encoded) as writer:
+    pictures = (
+        ({"bytes": data, "path": f"{row['image_id']}.{_EXTENSION.get(row['format'], row['format'])}"}, len(data))
+        for row, data in pictured(keys)
+    )
+    with pq.ParquetWriter(pa.PythonFile(out, "w"), schema, compression="zstd", **encoded) as writer:
         first = 0
-        for images in _groups(keys, name, pictured):
+        for images in _groups(pictures):
             group = texts.slice(first, len(images))
             writer.write_table(pa.table([pa.array(images, _TYPE), *group.columns], schema=schema))
             first += len(images)
 
 
-def _groups(keys: list[dict[str, Any]], name: str, pictured: Pictured) -> Iterator[list[dict]]:
-    """Yield the images of each row group in order."""
-    group: list[dict] = []
+def _groups(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
+    """Divide rows, each with the bytes of its pictures, into row groups of at least one row."""
+    group: list[Row] = []
     size = 0
-    for row, data in pictured(keys):
-        if group and (len(group) == GROUP_ROWS or size + len(data) > GROUP_BYTES):
+    for row, n_bytes in rows:
+        if group and (len(group) == GROUP_ROWS or size + n_bytes > GROUP_BYTES):
             yield group
             group, size = [], 0
-        ending = _EXTENSION.get(row["format"], row["format"])
-        group.append({"bytes": data, "path": f"{row[name]}.{ending}"})
-        size += len(data)
+        group.append(row)
+        size += n_bytes
     if group:
         yield group
 
 
-class ByteSink(io.RawIOBase):
-    """A write-only stream over a HashingFile, as Arrow wants it."""
+def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> None:
+    """Write the rows of `gather_documents` as one Parquet file, in the row groups of `write_with_pictures`.
 
-    def __init__(self, out: HashingFile) -> None:
-        self._out = out
+    The shape is that of the data set OBELICS (arXiv 2306.16527, section 3.4): parallel lists in reading order; where
+    ``images`` has an address, ``texts`` is null, and the other way round. ``image_bytes``, a third parallel list, holds
+    what OBELICS leaves to a downloader. Memory is the pictures of the file, 1 GB at most; errors are those of
+    ``pictured``.
+    """
+    rows = table.to_pylist()
+    shown = [item for row in rows for item in row["items"] if item["sha256"]]
+    shown.sort(key=lambda item: (item["shard"] or "", item["sha256"]))
+    held = {item["sha256"]: data for item, data in pictured(shown)}
+    documents = [_document(row, held) for row in rows]
+    sized = ((each, sum(len(data) for data in each["image_bytes"] if data)) for each in documents)
+    with pq.ParquetWriter(pa.PythonFile(out, "w"), _OBELICS, compression="zstd") as writer:
+        for group in _groups(sized):
+            writer.write_table(pa.Table.from_pylist(group, _OBELICS))
 
-    def writable(self) -> bool:
-        """Return True."""
-        return True
 
-    def write(self, data: Any) -> int:
-        """Write bytes; return their number."""
-        return self._out.write(bytes(data))
+def _document(row: Row, held: dict[str, bytes]) -> Row:
+    """Return one row of OBELICS' columns. Paragraphs between two pictures are one text, divided by empty lines."""
+    pictures: list[Row | None] = []
+    texts: list[str | None] = []
+    for item in row["items"]:
+        if item["sha256"]:
+            pictures.append(item)
+            texts.append(None)
+        elif texts and texts[-1] is not None:
+            texts[-1] += f"\n\n{item['text']}"
+        else:
+            pictures.append(None)
+            texts.append(item["text"])
+    known = json.loads(row["metadata"] or "{}")  # what came along with the document, such as a licence
+    page = known.get("url") or row["page"] or ""  # its address on the web, else its released address
+    about = {name: value for name, value in known.items() if name != "images"}
+    about |= {"title": row["title"]} if row["title"] else {}
+    return {
+        "images": [each and each["raw_image_url"] for each in pictures],
+        "metadata": _json([each and _about(each, page) for each in pictures]),
+        "general_metadata": _json(about | {"url": page, "document_id": row["document_id"]}),
+        "texts": texts,
+        "image_bytes": [each and held[each["sha256"]] for each in pictures],
+    }
 
-    def tell(self) -> int:
-        """Return the number of bytes written."""
-        return self._out.n_bytes
+
+def _about(item: Row, page: str) -> Row:
+    """Return OBELICS' description of a picture, with its generated texts and its id in other exports."""
+    address, image_id = item["raw_image_url"], item["image_id"]
+    return {
+        "document_url": page, "unformatted_src": address, "src": address, "formatted_filename": image_id,
+        "alt_text": item["alt_text"] or "", "original_width": item["width"], "original_height": item["height"],
+        "format": item["format"], "image_id": image_id, "caption": item["caption"], "syn_text": item["syn_text"],
+    }  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    """Return compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,36 +1,69 @@
-"""Read the original bytes of rows' images, all or an error."""
+"""Read the original bytes of rows' images, all or an error; read a version's pairs with their images."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.export import exports
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.items.payloads import payloads
 
+ROWS = 256  # pairs of one query, with the images of one shard among them in memory: some 25 MB at 100 KB each
 Row = dict[str, Any]
 Paths = dict[str, tuple[str, ...]]  # the files with the pictures' bytes, by shard
 # Yields each row of one file of an export, in order, with its picture's bytes.
 Pictured = Callable[[list[Row]], Iterator[tuple[Row, bytes]]]
 
 
+@dataclass(frozen=True)
+class PairReader:
+    """The ``size`` pairs of a version by their number in the order of the shards and their ids: see `reading_pairs`."""
+
+    lake: Lake
+    size: int
+    paths: Paths
+
+    def read(self, first: int, last: int) -> Iterator[tuple[Row, bytes]]:
+        """Yield the pairs number ``first`` to ``last`` - 1, each with the original bytes of its image.
+
+        Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
+        """
+        for start in range(first, last, ROWS):
+            rows = exports.portion(self.lake, start, min(start + ROWS, last)).to_pylist()
+            yield from with_pictures(rows, self.paths)
+
+
+@contextmanager
+def reading_pairs(uri: str, dataset: Dataset) -> Iterator[PairReader]:
+    """Open the lake to read the version's pairs with their images, within the ``with``.
+
+    Copies the pairs into a temporary table that spills to disk: 1.5 KB a pair, and some 10 s a million of them at each
+    opening. Beyond a few million pairs, or on many machines, export tars instead: every process that opens a reader
+    pays this.
+    """
+    with create_or_open(uri, read_only=True) as lake:
+        exports.gather(lake, dataset, exports.RowOrder(by_shard=True))
+        yield PairReader(lake, len(exports.sizes(lake)), exports.picture_paths(lake))
+
+
 def with_pictures(rows: list[Row], paths: Paths) -> Iterator[tuple[Row, bytes]]:
-    """Yield each row, sorted by shard, with its image's bytes; ``paths`` are as for `pictures`, and so are the errors.
+    """Yield each row, sorted by shard, with its image's bytes; errors are those of `stored_pictures`.
 
     Memory is the images that these rows take from one shard.
     """
     for shard, group in groupby(rows, key=lambda row: row["shard"]):
         of_shard = list(group)
-        found = pictures(shard, (row["sha256"] for row in of_shard), paths)
+        found = dict(stored_pictures(shard, (row["sha256"] for row in of_shard), paths))
         for row in of_shard:
             yield row, found[row["sha256"]]
-
-
-def pictures(shard: str | None, sha256s: Iterable[str], paths: Paths) -> dict[str, bytes]:
-    """Return the bytes of images of one shard, by sha256; errors are those of `stored_pictures`."""
-    return dict(stored_pictures(shard, sha256s, paths))
 
 
 def stored_pictures(shard: str | None, sha256s: Iterable[str], paths: Paths) -> Iterator[tuple[str, bytes]]:
@@ -40,22 +73,17 @@ def stored_pictures(shard: str | None, sha256s: Iterable[str], paths: Paths) -> 
     """
     keys = tuple(sorted(set(sha256s)))
     n_left = len(keys)
-    for sha, data in _payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
-        if isinstance(data, Fault):
-            raise PairmillError(f"{data.detail}. Put them back, then run the same again.")
-        yield sha, data
-        n_left -= 1
-        if not n_left:
-            return
-
-
-def _payloads(item: WorkItem) -> Iterator[tuple[str, bytes | Fault]]:
-    """Yield the item's payloads one by one. Raise PairmillError if its files cannot be read."""
     try:
-        for shas, datas in payloads(item):
-            yield from zip(shas, datas, strict=True)
+        for shas, datas in payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
+            for sha, data in zip(shas, datas, strict=True):
+                if isinstance(data, Fault):
+                    raise PairmillError(f"{data.detail}. Put them back, then run the same again.")
+                yield sha, data
+                n_left -= 1
+                if not n_left:
+                    return
     except (OSError, SourceError) as error:
         raise PairmillError(
-            f"the pictures of shard '{item.shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's "
+            f"the pictures of shard '{shard or ''}' cannot be read ({type(error).__name__}: {error}). Check the lake's "
             "data path, or the source where the lake only refers to it, then run the same again."
         ) from error

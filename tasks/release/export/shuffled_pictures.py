@@ -10,7 +10,7 @@ import struct
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import IO, Self
 
 import numpy as np
@@ -46,7 +46,8 @@ class ShuffledPictures:
         self._lake, self._paths = lake, paths
         self._ends = np.array([0, *ends], np.int64)
         self._bytes = np.concatenate([[0], np.cumsum(sizes)])[self._ends]  # before each file
-        self._folder = _spill_folder(lake)
+        beside = spill_parent(lake)  # of a local lake, where the disk has most room
+        self._folder = str(beside) if os.access(beside, os.W_OK) else tempfile.gettempdir()
         self._open = ExitStack()
         self._buckets: dict[int, IO[bytes]] = {}
 
@@ -64,10 +65,8 @@ class ShuffledPictures:
         if number not in self._buckets:
             self._pass(number)
         with self._buckets.pop(number) as bucket:
-            try:
+            with self._explaining_full():
                 bucket.seek(0)  # writes what is still in memory
-            except OSError as error:
-                raise self._full(error) from error
             found = dict(_records(bucket))
         first = int(self._ends[number])
         for n, row in enumerate(rows, first):
@@ -80,8 +79,7 @@ class ShuffledPictures:
         last = min(max(fitting, number + 1), number + BUCKETS, len(self._ends) - 1)
         self._open.close()
         self._buckets = {n: self._open.enter_context(self._temporary()) for n in range(number, last)}
-        shards = by_shard(self._lake, int(self._ends[number]), int(self._ends[last]))
-        for shard, numbers, shas in shards:
+        for shard, numbers, shas in by_shard(self._lake, int(self._ends[number]), int(self._ends[last])):
             self._sort_in(shard, numbers, shas)
 
     def _sort_in(self, shard: str, numbers: list[int], shas: list[str]) -> None:
@@ -92,31 +90,26 @@ class ShuffledPictures:
         for sha, data in stored_pictures(shard, shas, self._paths):
             for n in wanted[sha]:
                 bucket = self._buckets[int(np.searchsorted(self._ends, n, side="right")) - 1]
-                try:
+                with self._explaining_full():
                     bucket.write(_HEAD.pack(n, len(data)))
                     bucket.write(data)
-                except OSError as error:
-                    raise self._full(error) from error
 
     def _temporary(self) -> IO[bytes]:
         """Open a temporary file without a name."""
-        try:
+        with self._explaining_full():
             return tempfile.TemporaryFile(dir=self._folder)
+
+    @contextmanager
+    def _explaining_full(self) -> Iterator[None]:
+        """Convert an OSError into the PairmillError that says where the shuffle needs room."""
+        try:
+            yield
         except OSError as error:
-            raise self._full(error) from error
-
-    def _full(self, error: OSError) -> PairmillError:
-        """Return the error that says where the shuffle needs room."""
-        return PairmillError(
-            f"the shuffle cannot write its temporary files in '{self._folder}' ({error.strerror}). It needs room for "
-            "one file of the export there, 1 GB; more makes it faster. Make room, and run the same command again."
-        )
-
-
-def _spill_folder(lake: Lake) -> str:
-    """Return the folder for temporary files: beside a local lake, else the system's."""
-    beside = spill_parent(lake)
-    return str(beside) if os.access(beside, os.W_OK) else tempfile.gettempdir()
+            raise PairmillError(
+                f"the shuffle cannot write its temporary files in '{self._folder}' ({error.strerror}). It needs room "
+                "for one file of the export there, 1 GB; more makes it faster. Make room, and run the same command "
+                "again."
+            ) from error
 
 
 def _records(bucket: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,7 @@ from statistics import median_low
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
-from pairmill.catalog.queries.gallery.concept_rows import decided_vectors, pair_texts, sample_vectors
+from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, pair_texts, sample_vectors
 from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
@@ -54,11 +54,9 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
     threshold (`ops.whole.tag_thresholds`). So a picture shows one name at most, and names that are missing from the
     list lend their pictures to the others: give all classes of a benchmark at once.
 
-    Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes
-    of matrix products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk.
-
-    Raises:
-        PairmillError: There are fewer than two names, or no vectors.
+    Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes of matrix
+    products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError if
+    there are fewer than two names, or no vectors.
     """
     if len(names) < 2:
         raise PairmillError("one name tells nothing apart: give two names or more, one a line.")

@@ -1,109 +1,187 @@
-"""Make small WebPs of images, to embed in a page as data: URLs. Reports of one lake show mostly the same images."""
+"""Make small pictures: JPEGs for the browser, cached in a folder beside the lake, and WebPs to embed in a page."""
 
 import base64
 import io
+import os
+import threading
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from PIL import Image
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.side_folders import cache_folder, trim
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
 from pairmill.ops.read.places.tree import SourceError
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
 from pairmill.tasks.run.items.payloads import payloads
 
-SIDE = 256  # pixels of the longer side
+SIDES = {"small": 256, "large": 1280}  # pixels of the longer side of a JPEG
+CACHE_BYTES = 2_000_000_000  # 150,000 small ones of 13 KB
+SWEEP_EVERY = 2_000  # written files between two looks at the folder's size
+SIDE = 256  # pixels of the longer side of a WebP
 ATTEMPTS = ((1.0, 70), (1.0, 35), (0.5, 35))  # (share of the side, quality)
 MOST_BYTES = 9_000
 TRIES = 3
 NONE = {"picture": "", "lost": ""}
 
 
-def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> dict[str, dict[str, str]]:
+class ThumbnailCache:
+    """Make, store and find the files of a lake's thumbnails, by sha256 and ``kind``: size and format, as 'small.jpg'.
+
+    A picture never changes under its sha256, so a file that exists is always right. Threads may share it; one at a time
+    reads the lake. Beyond ``most_bytes``, the least recently used files go.
+    """
+
+    def __init__(self, lake: Lake, most_bytes: int = CACHE_BYTES) -> None:
+        self._lake = lake
+        self._folder = cache_folder(lake, "browse") / "thumbnails"
+        self._most_bytes = most_bytes
+        self._written = 0
+        self._lock = threading.Lock()
+
+    def find(self, sha256: str, kind: str) -> Path | None:
+        """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
+        path = self._path(sha256, kind)
+        with suppress(OSError):
+            os.utime(path)
+            return path
+        return None
+
+    def read(self, sha256: str, kind: str) -> bytes | None:
+        """Return the bytes of a cached thumbnail, None if there is none."""
+        with suppress(OSError):  # another process may remove it meanwhile
+            return path.read_bytes() if (path := self.find(sha256, kind)) else None
+        return None
+
+    def store(self, sha256: str, kind: str, data: bytes) -> Path:
+        """Write one thumbnail; the file appears whole or not at all. Raises OSError."""
+        path = self._path(sha256, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as half:
+            half.write_bytes(data)
+        self._written += 1
+        if self._written % SWEEP_EVERY == 0:
+            self.sweep()
+        return path
+
+    def make(self, wanted: Mapping[str, str], size: str) -> dict[str, Path | Fault]:
+        """Return the JPEG of each picture (sha256 -> shard) in one of SIDES, or a Fault for lost or undecodable bytes.
+
+        Raises SourceError when a source cannot be reached.
+        """
+        kind = f"{size}.jpg"
+        with self._lock:
+            found: dict[str, Path | Fault] = {sha: path for sha in wanted if (path := self.find(sha, kind))}
+            for pictures in _by_shard(self._lake, {sha: wanted[sha] for sha in wanted if sha not in found}):
+                for sha256, data in pictures:
+                    image = data if isinstance(data, Fault) else _preview(data, SIDES[size])
+                    if isinstance(image, Fault):
+                        found[sha256] = image
+                    else:
+                        jpeg = _encoded(image, "JPEG", quality=80, optimize=True)
+                        found[sha256] = self.store(sha256, kind, jpeg)
+            return found
+
+    def sweep(self) -> int:
+        """Remove the least recently used files until the folder is below its limit; return how many."""
+        return trim(self._folder.glob("*/*"), self._most_bytes)
+
+    def remove(self, sha256: str) -> None:
+        """Remove every thumbnail of one picture."""
+        for path in (self._folder / sha256[:2]).glob(f"{sha256}-*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, sha256: str, kind: str) -> Path:
+        return self._folder / sha256[:2] / f"{sha256}-{kind}"
+
+
+def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
     """Return, by sha256, a ``picture`` (data: URL, '' without one) for each of ``wanted`` (sha256, shard).
 
-    The longer side has at most ``side`` pixels. ``lost`` is the quarantine reason of bytes that are damaged or no
-    longer at their source, 'out of reach' if the source cannot be read, else ''. After TRIES shards out of reach no
-    further shard is tried.
-
-    What an earlier page showed is read from the cache. Of another image, the shard is read up to the last wanted one.
+    ``lost`` is the quarantine reason of bytes that are damaged or no longer at their source, 'out of reach' if the
+    source cannot be read, else ''. After TRIES shards out of reach no further shard is tried. What an earlier page
+    showed is read from the cache: reports of one lake show mostly the same images.
     """
-    cached, kind = ThumbnailCache(lake), f"{side}.webp"
-    found = {sha: _picture(made) for sha, _ in wanted if (made := cached.read(sha, kind))}
-    keys: dict[str, list[str]] = defaultdict(list)
-    for sha256, shard in wanted:
-        if sha256 not in found:
-            keys[shard].append(sha256)
-    paths = payload_paths(lake, "payloads", keys)
-    failed = 0
-    for shard, shas in keys.items():
+    cached, kind, failed = ThumbnailCache(lake), f"{SIDE}.webp", 0
+    found = {sha: NONE | {"picture": _data_url(made)} for sha, _ in wanted if (made := cached.read(sha, kind))}
+    for pictures in _by_shard(lake, {sha: shard for sha, shard in wanted if sha not in found}):
         try:
-            if failed < TRIES:
-                found |= _of_shard(WorkItem(shard, tuple(shas), paths.get(shard, ())), side, cached)
+            for sha256, data in pictures if failed < TRIES else ():
+                if isinstance(data, Fault):
+                    found[sha256] = NONE | {"lost": data.reason}
+                    continue
+                if made := _webp(data):
+                    with suppress(OSError):  # a full disk prevents only the caching
+                        cached.store(sha256, kind, made)
+                found[sha256] = NONE | {"picture": _data_url(made)}
         except SourceError:
             failed += 1
     return {sha256: found.get(sha256, NONE | {"lost": "out of reach"}) for sha256, _ in wanted}
 
 
-def _of_shard(item: WorkItem, side: int, cached: ThumbnailCache) -> dict[str, dict[str, str]]:
-    """Return the pictures of one shard's images, and cache them."""
-    found: dict[str, dict[str, str]] = {}
-    for names, datas in payloads(item, chunk=16):
-        found |= {name: _shown(name, data, side, cached) for name, data in zip(names, datas, strict=True)}
-        if found.keys() >= set(item.keys):
-            break
-    return found
+def thumbnail(data: bytes) -> str:
+    """Encode an image file as a data: URL of a small WebP; '' if it does not decode."""
+    return _data_url(_webp(data))
 
 
-def _shown(sha256: str, data: bytes | Fault, side: int, cached: ThumbnailCache) -> dict[str, str]:
-    """Return the thumbnail of one image, and cache it. A full disk prevents only the caching."""
-    if isinstance(data, Fault):
-        return NONE | {"lost": data.reason}
-    made = small_webp(data, side)
-    if made:
-        with suppress(OSError):
-            cached.store(sha256, f"{side}.webp", made)
-    return _picture(made)
+def _by_shard(lake: Lake, wanted: Mapping[str, str]) -> Iterator[Iterator[tuple[str, bytes | Fault]]]:
+    """Yield for each shard the bytes of its pictures among ``wanted`` (sha256 -> shard).
+
+    So a page of pictures reads each row group once, and each shard up to its last wanted picture.
+    """
+    keys: dict[str, list[str]] = defaultdict(list)
+    for sha256, shard in wanted.items():
+        keys[shard].append(sha256)
+    paths = payload_paths(lake, "payloads", keys)
+    for shard, shas in keys.items():
+        chunks = payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16)
+        yield (each for names, datas in chunks for each in zip(names, datas, strict=True))
 
 
-def _picture(webp: bytes) -> dict[str, str]:
-    return NONE | {"picture": _data_url(webp)}
+def _preview(data: bytes, side: int) -> Image.Image | Fault:
+    """Decode an image file, its longer side at most ``side`` pixels; a Fault if it does not decode."""
+    header = inspect(data)
+    if isinstance(header, Fault):
+        return header
+    short, long = sorted((header.width, header.height))
+    pixels = Decode(side=max(1, min(short, round(side * short / long))), mode="scaled").preview(data)
+    if isinstance(pixels, Fault):
+        return pixels
+    image = Image.fromarray(pixels)
+    image.thumbnail((side, side))
+    return image
 
 
-def thumbnail(data: bytes, side: int = SIDE) -> str:
-    """Encode an image file as a data: URL of a WebP, as `small_webp` does; '' if it does not decode."""
-    return _data_url(small_webp(data, side))
-
-
-def _data_url(webp: bytes) -> str:
-    return "data:image/webp;base64," + base64.b64encode(webp).decode() if webp else ""
-
-
-def small_webp(data: bytes, side: int) -> bytes:
-    """Encode an image file as a WebP whose longer side is at most ``side`` pixels; b'' if it does not decode.
+def _webp(data: bytes) -> bytes:
+    """Encode an image file as a WebP whose longer side is at most SIDE pixels; b'' if it does not decode.
 
     Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
     10 MB.
     """
-    header = inspect(data)
-    if isinstance(header, Fault):
-        return b""
-    short, long = sorted((header.width, header.height))
-    pixels = Decode(side=max(1, min(short, round(side * short / long))), mode="scaled").preview(data)
-    if isinstance(pixels, Fault):
-        return b""
-    image = Image.fromarray(pixels)
-    made = b""
+    image, made = _preview(data, SIDE), b""
+    if isinstance(image, Fault):
+        return made
     for share, quality in ATTEMPTS:
-        out = io.BytesIO()
-        image.thumbnail((side * share, side * share))
-        image.save(out, "WEBP", quality=quality, method=2)
-        made = out.getvalue()
+        image.thumbnail((SIDE * share, SIDE * share))
+        made = _encoded(image, "WEBP", quality=quality, method=2)
         if len(made) <= MOST_BYTES:
             break
     return made
+
+
+def _encoded(image: Image.Image, format: str, **settings: int) -> bytes:
+    """Return the bytes of an image's file."""
+    out = io.BytesIO()
+    image.save(out, format, **settings)
+    return out.getvalue()
+
+
+def _data_url(webp: bytes) -> str:
+    return "data:image/webp;base64," + base64.b64encode(webp).decode() if webp else ""

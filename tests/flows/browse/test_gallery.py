@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.release.gallery.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
 

@@ -12,7 +12,7 @@ import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.judge.sample_draw import images_of, judged_samples
+from pairmill.catalog.queries.judge.judged_samples import images_of, judged_samples
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import register_judgements
 from pairmill.flows.browse.judge_routes import user_name

@@ -11,7 +11,7 @@ import pytest
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.ops.whole import projection
-from pairmill.tasks.release.gallery import picture_map as made
+from pairmill.tasks.release.gallery import vector_files as made
 from tests.worlds.browsed import Pages, ids, rows, text
 
 OF = "dataset=demo@1"

@@ -10,8 +10,8 @@ from lxml import html
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.version_plan import cut_plan, fates_by_both
-from pairmill.catalog.queries.sql.sentence_decisions import sentence_decisions
+from pairmill.catalog.queries.compare.trial_cut import cut_plan, fates_by_both
+from pairmill.catalog.queries.sql.sql_answer import sentence_decisions
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import changed, load, validated
 from tests.worlds.browsed import Pages, rows, text

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.queries.judge.sample_draw import judged_samples
+from pairmill.catalog.queries.judge.judged_samples import judged_samples
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import register_judgements
 from tests.worlds.browsed import ORIGIN, browsed, ids, rows, text

@@ -1,0 +1,268 @@
+"""Draw simple random samples of a version's images for people to judge, and choose a threshold by their judgements.
+
+Images near a threshold alone cannot tell how many of all kept ones are wrong; a simple random sample can.
+
+Candidates for the threshold are tested from strict to loose, and the first that fails ends the test (learn then test:
+Angelopoulos et al., 2021, by fixed-sequence testing). So the chance that the chosen threshold lets through a larger
+share of wrong items is at most 1 - confidence, however many candidates there are. This holds if the number of labels
+was decided before they were seen.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.queries.explain.why import Facts
+from pairmill.catalog.queries.figures.canary_rates import labels_needed, upper_bound
+from pairmill.catalog.queries.gallery.gallery_query import Gallery
+from pairmill.catalog.recipe.plan import Check, quantities
+from pairmill.catalog.recipe.thresholds import Quantity
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, new_id, read_log
+
+MOST_JUDGED = 2_000  # images of one sample; 77 judgements without an error bound a share by 3 % at 90 % confidence
+_TEXTS = {
+    "alt_similarity": "alt text",
+    "caption_similarity": "caption",
+    "synthetic_similarity": "synthetic",
+}  # column of a rule: the text that it compares with the picture; for any other the best sentence is judged
+Line = TypeVar("Line", DrawnSample, Judgement)
+EXPECTED = 1.25  # times the labels needed without a wrong one, which a candidate is to expect before it is tested
+SHARES = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)  # of the sample's frame, that the candidates keep unless some are named
+
+
+@dataclass(frozen=True)
+class JudgedSample:
+    """A sample, and the judgement that counts of each image and judge, in the order of the sample."""
+
+    sample: DrawnSample
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """The number of judgements by verdict."""
+        return Counter(each.verdict for each in self.judgements)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One threshold of a test.
+
+    Attributes:
+        threshold: Items with at least this value are kept.
+        population: Items of the sample's frame that it keeps.
+        labels: Judged items of the sample that it keeps.
+        wrong: Those among them that some judge did not call a match.
+        bound: Upper bound of the share of wrong items.
+        outcome: 'holds', 'fails', 'untested' for a looser one than the first that fails, or 'too strict' for one that
+            the sample is too small for.
+        lacking: How many more labels, all of matches, it needs; 0 if its bound is low enough.
+    """
+
+    threshold: float
+    population: int
+    labels: int
+    wrong: int
+    bound: float
+    outcome: str
+    lacking: int
+
+
+@dataclass(frozen=True)
+class JudgedThreshold:
+    """The candidates from strict to loose, and the ``threshold`` chosen among them; None if the strictest fails.
+
+    ``judged``: items of the sample, from its first on without a gap, that have a judgement. ``quantity``: SQL of what
+    ``rule`` compares. ``scorers``: digests, by name, of the models that the threshold is valid for.
+    """
+
+    sample_id: str
+    rule: str
+    quantity: str
+    judged: int
+    candidates: tuple[Candidate, ...]
+    threshold: float | None
+    scorers: dict[str, str] = field(default_factory=dict)
+
+
+def drawn_sample(
+    gallery: Gallery, dataset: Dataset, check: Check, threshold: float | None, seed: str = ""
+) -> DrawnSample:
+    """Return a new sample of the images that ``check`` keeps at ``threshold``, None for its own; see `DrawnSample`.
+
+    Raises PairmillError if the rule has no lower bound, or no image is in the frame.
+    """
+    quantity = lower_bound(check, gallery)
+    if quantity is None or quantity.low is None:
+        raise PairmillError(f"rule '{check.name}' has no lower threshold to sample above; choose another rule.")
+    least = quantity.low if threshold is None else threshold
+    sample = DrawnSample(
+        dataset=dataset.name, version=dataset.version, content_digest=dataset.content_digest, rule=check.name,
+        quantity=quantity.sql, threshold=least, population=0, seed=seed or new_id(),
+    )  # fmt: skip
+    population = gallery.rows(f"SELECT count(*) AS n FROM images WHERE {frame_of(sample)}")[0]["n"]
+    if not population:
+        raise PairmillError(f"no image of {dataset} has {quantity.label} of at least {least:g}; choose a lower one.")
+    return sample.model_copy(update={"population": population})
+
+
+def images_of(gallery: Gallery, sample: DrawnSample, most: int = MOST_JUDGED) -> list[dict[str, Any]]:
+    """Return the first ``most`` images of a sample (image_id, sha256, value, dropped_by), in its order.
+
+    At 1M images this takes 0.6 s, most of it for the hashes.
+    """
+    columns = f"image_id, sha256, dropped_by, CAST({sample.quantity} AS DOUBLE) AS value"
+    order = f"ORDER BY sha256(image_id || {quoted(sample.seed)}), image_id LIMIT {most}"
+    return gallery.rows(f"SELECT {columns} FROM images WHERE {frame_of(sample)} {order}")
+
+
+def lower_bound(check: Check, gallery: Gallery) -> Quantity | None:
+    """Return the quantity of a rule that has a lower bound, None for a rule without one."""
+    if not set(check.columns) <= gallery.types.keys():
+        return None
+    return next((each for each in quantities(check, gallery.types) if each.low is not None), None)
+
+
+def judged_text(facts: Facts, columns: tuple[str, ...]) -> tuple[str, str]:
+    """Return (kind, text) of the text that a rule on these columns compares with the picture; '' if it has none.
+
+    ``facts`` are of `explain_image`.
+    """
+    kind = next((_TEXTS[name] for name in columns if name in _TEXTS), "sentence")
+    if kind == "alt text":
+        return kind, facts["origin"]["alt_text"] or ""
+    if kind == "sentence":
+        ranked = sorted(facts["matches"], key=lambda row: row["place"] or 9)
+        return kind, next((row["given"] or row["text"] for row in ranked), "")
+    made = [row for row in facts["texts"] if row["kind"] == kind and row["current"]]
+    chosen = [row for row in made if row.get("chosen", True)]
+    return kind, next((row["text"] or "" for row in chosen), "")
+
+
+def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[str, str]:
+    """Return by image id, for the version's pairs, the text that `judged_text` finds; one query, no explanation."""
+    kind = next((_TEXTS[name] for name in columns if name in _TEXTS), "sentence")
+    column = {"alt text": "alt_text", "caption": "caption", "synthetic": "syn_text"}.get(kind, "text1")
+    sql = f"SELECT image_id, {column} FROM pairs WHERE dataset = ? AND version = ? AND {column} IS NOT NULL"
+    return dict(lake.query(sql, (dataset.name, dataset.version)))
+
+
+def frame_of(sample: DrawnSample) -> str:
+    """Return SQL for whether an image is in the sample's frame. NULL is below every threshold."""
+    value = f"CAST({sample.quantity} AS DOUBLE)"
+    return f"dropped_by IN ('', {quoted(sample.rule)}) AND {value} >= {sample.threshold!r}::DOUBLE"
+
+
+def judged_samples(lake: Lake) -> tuple[JudgedSample, ...]:
+    """Return every sample with its judgements, the newest sample first; registered or not makes no difference."""
+    logged = read_log(lake)
+    samples = {each.sample_id: each for each in (*_registered(lake, DrawnSample), *logged.samples)}
+    every = {each.judgement_id: each for each in (*_registered(lake, Judgement), *logged.judgements)}
+    newest: dict[tuple[str, str, str], Judgement] = {}
+    for each in sorted(every.values(), key=lambda each: (each.at, each.judgement_id)):
+        newest[each.sample_id, each.image_id, each.judge] = each
+    counting: dict[str, list[Judgement]] = defaultdict(list)
+    for each in sorted(newest.values(), key=lambda each: (each.position, each.judge)):
+        if each.verdict != "undone":
+            counting[each.sample_id].append(each)
+    found = sorted(samples.values(), key=lambda each: (each.at, each.sample_id), reverse=True)
+    return tuple(JudgedSample(sample, tuple(counting[sample.sample_id])) for sample in found)
+
+
+def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
+    """Read the registered rows of ``kind``."""
+    table = "judgement_samples" if kind is DrawnSample else "judgements"
+    columns = ", ".join(f'"{name}"' for name in kind.model_fields if name != "line")
+    return [kind.model_validate(row) for row in lake.rows(f"SELECT {columns} FROM {table}")]
+
+
+def fixed_sequence(
+    labels: Sequence[tuple[float, bool]], populations: Sequence[tuple[float, int]], share: float, confidence: float
+) -> tuple[Candidate, ...]:
+    """Test candidates from strict to loose; the first failure stops the test.
+
+    A candidate is 'too strict', and not tested, if the sample is expected to have too few labels above it. That follows
+    from the size of the sample and the populations alone, which no label decides, so the guarantee holds.
+
+    Args:
+        labels: (value, is wrong) of each judged item of a simple random sample above the loosest candidate.
+        populations: (threshold, items that it keeps) of each candidate, in any order.
+        share: Largest allowed share of wrong items, 0 to 1.
+        confidence: Chance that the share is not exceeded, 0 to 1.
+    """
+    found: list[Candidate] = []
+    goes_on, of = True, max((n for _, n in populations), default=0)
+    fewest = EXPECTED * labels_needed(0, share, confidence)
+    for threshold, population in sorted(populations, reverse=True):
+        kept = [is_wrong for value, is_wrong in labels if value >= threshold]
+        wrong = sum(kept)
+        bound = upper_bound(wrong, len(kept), confidence)
+        is_tested = len(labels) * population >= fewest * of
+        outcome = "holds" if bound <= share else "fails"
+        outcome = outcome if is_tested and goes_on else "untested" if is_tested else "too strict"
+        lacking = 0 if bound <= share else labels_needed(wrong, share, confidence) - len(kept)
+        found.append(Candidate(threshold, population, len(kept), wrong, bound, outcome, max(lacking, 0)))
+        goes_on = goes_on and outcome != "fails"
+    return tuple(found)
+
+
+def judged_threshold(
+    gallery: Gallery, judged: JudgedSample, share: float, confidence: float, candidates: Sequence[float] = ()
+) -> JudgedThreshold:
+    """Choose a threshold by the judgements of a sample. A pair is wrong unless every judge called it a match.
+
+    ``candidates`` are thresholds at or above the sample's; by default those that keep SHARES of its frame, which no
+    label decides. Raises PairmillError for a looser one: the sample says nothing about items below its threshold.
+    """
+    loosest = judged.sample.threshold
+    if below := [each for each in candidates if each < loosest]:
+        raise PairmillError(
+            f"the sample was drawn at {loosest:g} and says nothing about {min(below):g}; draw another from there."
+        )
+    labels = _labels(judged)
+    tested = fixed_sequence(labels, _populations(gallery, judged, candidates), share, confidence)
+    holding = [each.threshold for each in tested if each.outcome == "holds"]
+    of = judged.sample
+    return JudgedThreshold(of.sample_id, of.rule, of.quantity, len(labels), tested, min(holding, default=None))
+
+
+def sample_of(judged: Sequence[JudgedSample], dataset: Dataset, rule: str) -> JudgedSample | None:
+    """Return the sample of this very version and rule with the most judged items, the newest of several; or None."""
+    wanted = (dataset.name, dataset.version, dataset.content_digest, rule)
+    named = attrgetter("sample.dataset", "sample.version", "sample.content_digest", "sample.rule")
+    own = [each for each in judged if named(each) == wanted]
+    return max(own, key=lambda each: len(_labels(each)), default=None)
+
+
+def _labels(judged: JudgedSample) -> list[tuple[float, bool]]:
+    """Return (value, is wrong) of the sample's items from the first on, up to the first that has no judgement.
+
+    What people judged beyond a gap is no part of the random sample: they may have chosen it.
+    """
+    by_position: dict[int, list[tuple[float, bool]]] = {}
+    for each in judged.judgements:
+        by_position.setdefault(each.position, []).append((each.value, each.verdict != "match"))
+    labels = []
+    while len(labels) in by_position:
+        told = by_position[len(labels)]
+        labels.append((told[0][0], any(is_wrong for _, is_wrong in told)))
+    return labels
+
+
+def _populations(gallery: Gallery, judged: JudgedSample, candidates: Sequence[float]) -> list[tuple[float, int]]:
+    """Return (threshold, items of the frame that it keeps) of each candidate."""
+    sample, thresholds = judged.sample, set(candidates)
+    value, frame = f"CAST({sample.quantity} AS DOUBLE)", frame_of(sample)
+    if not thresholds:
+        quantiles = ", ".join(str(1 - each) for each in SHARES)
+        row = gallery.rows(f"SELECT quantile_disc({value}, [{quantiles}]) AS q FROM images WHERE {frame}")[0]
+        thresholds = {sample.threshold, *(row["q"] or [])[1:]}
+    ordered = sorted(thresholds)
+    counts = ", ".join(f"count(*) FILTER ({value} >= {each!r}::DOUBLE) AS n{n}" for n, each in enumerate(ordered))
+    found = gallery.rows(f"SELECT {counts} FROM images WHERE {frame}")[0]
+    return [(each, found[f"n{n}"]) for n, each in enumerate(ordered)]

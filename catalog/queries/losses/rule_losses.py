@@ -1,0 +1,164 @@
+"""Tell what the rules of a version drop: each of them, alone and with others, nothing, nearly all, or too much.
+
+`decisions.dropped_by` names the first rule that an image fails; `decisions.failed` holds all of them as bits. An early
+rule has a bit wherever its scores exist, even behind a rule that has dropped the image. Duplicates, missing texts,
+rules on generated texts and the cap are decided only for what is left, so they have a bit only where they dropped it.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, funnel
+from pairmill.catalog.queries.figures.histogram import quantiles
+from pairmill.catalog.recipe.plan import Check, Plan, quantities
+
+# With fewer than LEAST items, a share means nothing unless all are dropped. Dropping nine of ten is rarely intended.
+# Dropping none of fewer than LEAST_KEPT items is no surprise: a first folder would have a note for half of its rules.
+LEAST, LEAST_KEPT, MOST = 100, 1000, 0.9
+SHOWN = (0.01, 0.1, 0.5, 0.9, 0.99)
+# A cap is chosen for millions of pictures: with more than SMALL the recipe's author knows that it drops most.
+SMALL, MOST_BY_CAP = 100_000, 0.3
+
+
+@dataclass(frozen=True)
+class IdleRule:
+    """A suspicious rule: how many of ``n_in`` items of ``kind`` it dropped, and the quantiles of the compared values.
+
+    ``values``: the displayed quantity -> its values at the shares SHOWN; empty for a rule without a threshold.
+    """
+
+    kind: str
+    rule: str
+    n_in: int
+    n_dropped: int
+    values: dict[str, tuple[float, ...]]
+
+    def __str__(self) -> str:
+        what = "all" if self.n_dropped == self.n_in else f"{self.n_dropped:,} of" if self.n_dropped else "none of"
+        shown = "; ".join(
+            f"{label} is {', '.join(f'{value:.4g} at {share:.0%}' for share, value in zip(SHOWN, values, strict=True))}"
+            for label, values in self.values.items()
+        )
+        met = f": {shown}" if shown else ""
+        return (
+            f"the rule '{self.rule}' drops {what} {self.n_in:,} {self.kind}s{met}. A rule belongs to one model and one "
+            f"corpus: change {self.kind}s.{self.rule}.keep, or take the rule out."
+        )
+
+
+@dataclass(frozen=True)
+class RuleFailures:
+    """Count the images that fail one step of the funnel.
+
+    Attributes:
+        rule: The step's name in the funnel.
+        first: Images that the step dropped, as the funnel counts them.
+        failed: Images that fail it, whether or not an earlier step dropped them.
+        alone: Images that fail it and nothing else. They would reach the later steps without it.
+        shared: Rule -> images that fail both, for each other rule.
+    """
+
+    rule: str
+    first: int
+    failed: int
+    alone: int
+    shared: dict[str, int]
+
+
+def idle_rules(lake: Lake, plan: Plan, dataset: Dataset) -> list[IdleRule]:
+    """Return the rules of a version whose threshold does not suit the data: they drop all, nothing, or more than MOST.
+
+    Rules that drop all are returned however few items there are. The other rules are returned only if they have a
+    threshold and at least LEAST items, or LEAST_KEPT where they drop nothing: that is no fault of a rule without a
+    number (`not has_url`).
+    """
+    found = []
+    for step in funnel(lake, dataset):
+        check = next((each for each in plan.checks(step.kind) if each.name == step.rule != "readable"), None)
+        takes_all = step.n_in == step.n_dropped > 0
+        least = LEAST if step.n_dropped else LEAST_KEPT
+        if check is None or (not takes_all and (step.n_in < least or 0 < step.n_dropped <= MOST * step.n_in)):
+            continue
+        values = _values(lake, plan, step.kind, check, dataset.commit)
+        if values or takes_all:
+            found.append(IdleRule(step.kind, step.rule, step.n_in, step.n_dropped, values))
+    return found
+
+
+def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[str, tuple[float, ...]]:
+    """Return, for each quantity with a threshold that the rule compares, its displayed form -> quantiles at SHOWN."""
+    tables = plan.image_tables if kind == "image" else plan.sentence_tables
+    types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
+    compared = [each for each in quantities(check, types) if each.low is not None or each.high is not None]
+    measured = {each.label: quantiles(lake, plan, each, kind, SHOWN, upto) for each in compared}
+    return {label: values for label, values in measured.items() if values}
+
+
+def heavy_losses(lake: Lake, plan: Plan, dataset: Dataset) -> list[str]:
+    """Return notes on balance that drops more than MOST_BY_CAP of a small lake, and on sentences of which none is left.
+
+    Reads the tables of the connection's last cut.
+    """
+    steps = funnel(lake, dataset)
+    is_lost = not dataset.n_pairs and plan.recipe.association.at_least
+    found = [_lost_to_cap(lake, plan, steps), _no_sentence(lake, plan, steps) if is_lost else ""]
+    return [note for note in found if note]
+
+
+def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
+    """Return the note on a cap that drops more than MOST_BY_CAP of at most SMALL pictures; '' otherwise."""
+    step = next((each for each in steps if (each.kind, each.rule) == ("image", "balance")), None)
+    cap = plan.recipe.balance.cap
+    if cap is None or step is None or step.n_in > SMALL or step.n_dropped <= MOST_BY_CAP * step.n_in:
+        return ""
+    clusters = lake.query("SELECT count(DISTINCT cluster) FROM cut_capped WHERE cluster IS NOT NULL")[0][0]
+    return (
+        f"{clusters:,} cluster{'s' * (clusters > 1)}, cap {cap:,}: {step.n_dropped:,} of {step.n_in:,} pictures fall "
+        "to balance. Keep all with --set balance.cap=none, or use the recipe folder."
+    )
+
+
+def _no_sentence(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
+    """Return the note on a lake whose pictures have no sentence; '' where a sentence is left, or there is no picture.
+
+    Captions of a list of addresses count as sentences.
+    """
+    pictures = [each for each in steps if each.kind == "image"]
+    sentences = [each for each in steps if each.kind == "sentence"]
+    if not pictures or not pictures[0].n_in or not sentences or sentences[-1].n_in - sentences[-1].n_dropped:
+        return ""
+    recaption = f"describe the pictures: pairmill recaption --lake {shlex.quote(lake.uri)} --to captions"
+    if not sentences[0].n_in:
+        return (
+            f"no sentences in these sources: nothing can be associated with the {pictures[0].n_in:,} pictures. Add "
+            f"pages or captions, or {recaption}"
+        )
+    rules = {check.name for check in plan.sentence_checks}
+    by_rule = sorted((each for each in sentences if each.n_dropped and each.rule in rules), key=lambda s: -s.n_dropped)
+    n = sum(each.n_dropped for each in by_rule)
+    shares = ", ".join(f"{each.n_dropped:,} by '{each.rule}'" for each in by_rule)
+    return (
+        f"none of {n:,} different sentences is left: {shares}. Change sentences.{by_rule[0].rule}.keep, or {recaption}"
+    )
+
+
+def failed_rules(lake: Lake, dataset: Dataset) -> list[RuleFailures]:
+    """Return the failures of each image step of a version in funnel order.
+
+    One GROUP BY over the version's decisions, which yields at most some hundred distinct sets of rules.
+    """
+    key = (dataset.name, dataset.version)
+    of_images = "dataset = ? AND version = ? AND kind = 'image'"
+    sets = lake.query(f"SELECT failed, count(*) FROM decisions WHERE {of_images} GROUP BY failed", key)
+    steps = lake.query(f"SELECT position, rule, n_dropped FROM funnel WHERE {of_images} ORDER BY position", key)
+
+    def count(wanted: int) -> int:
+        return sum(n for bits, n in sets if bits & wanted == wanted)
+
+    found = []
+    for place, rule, n_dropped in steps:
+        alone = sum(n for bits, n in sets if bits == 1 << place)
+        shared = {other: count(1 << place | 1 << at) for at, other, _ in steps if at != place}
+        found.append(RuleFailures(rule, n_dropped, count(1 << place), alone, shared))
+    return found

@@ -1,0 +1,138 @@
+"""Describe an export: by a dataset card, by which `datasets` and the Hub know which files are data, and as Croissant.
+
+Croissant (MLCommons, version 1.0) is JSON-LD of the files, the columns, the recipe, the funnel and the sources.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import columns
+from pairmill.catalog.queries.datasets import Dataset, funnel
+from pairmill.catalog.queries.export.exports import licences, web_hosts
+from pairmill.tasks.release.export.export_forms import PICTURE
+from pairmill.tasks.release.export.parquet_tables import IMAGE
+from pairmill.tasks.release.gallery.concepts import Concept
+
+CROISSANT = ".croissant.json"
+_MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json"}
+_KINDS = {**columns("pairs"), "n_tokens": "INTEGER", "occurrences": "BIGINT"}
+_LISTS = ("captions", "conversations", "images", "texts", "image_bytes")
+_TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
+# The context that the specification prescribes word for word.
+_CONTEXT: dict[str, Any] = {
+    "@language": "en", "@vocab": "https://schema.org/", "citeAs": "cr:citeAs", "column": "cr:column",
+    "conformsTo": "dct:conformsTo", "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/", "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"}, "extract": "cr:extract", "field": "cr:field",
+    "fileProperty": "cr:fileProperty", "fileObject": "cr:fileObject", "fileSet": "cr:fileSet",
+    "format": "cr:format", "includes": "cr:includes", "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath", "key": "cr:key", "md5": "cr:md5", "parentField": "cr:parentField",
+    "path": "cr:path", "recordSet": "cr:recordSet", "references": "cr:references", "regex": "cr:regex",
+    "repeated": "cr:repeated", "replace": "cr:replace", "sc": "https://schema.org/", "separator": "cr:separator",
+    "source": "cr:source", "subField": "cr:subField", "transform": "cr:transform",
+}  # fmt: skip
+_FORM = {
+    "webdataset": (
+        "WebDataset tars. A sample has three files: `IMAGE_ID.{picture}` (the picture's original bytes, named "
+        "`.{picture}` whatever their format is), `IMAGE_ID.txt` (the column `{text}`) and `IMAGE_ID.json` (all "
+        "columns)."
+    ),
+    "parquet": "Parquet tables. The column `{image}` has the picture's original bytes.",
+    "texts": "Parquet tables of texts, without pictures.",
+    "realsyn": "Parquet tables in the columns of RealSyn's release: the picture's address on the web, and its texts.",
+    "obelics": (
+        "Parquet tables of documents, as OBELICS is released: `images` and `texts` are parallel lists in reading "
+        "order, one of them null at each place. `image_bytes` has the pictures' original bytes, `metadata` (JSON text) "
+        "what is known of each picture, `general_metadata` (JSON text) of the document."
+    ),
+    "llava": (
+        "JSON lists of conversations, as LLaVA trains on them. `image` is the picture's name in the tars of the "
+        "webdataset export of the same version."
+    ),
+}
+
+
+def croissant(
+    lake: Lake, dataset: Dataset, about: str, files: str, names: Sequence[str], gaps: Sequence[Concept]
+) -> dict[str, Any]:
+    """Return the JSON-LD of an export of a version. The publisher adds a licence of the whole.
+
+    Args:
+        lake: The lake.
+        dataset: The version.
+        about: A sentence that says what the export is.
+        files: The glob of the data files, which form one FileSet.
+        names: The columns, in a RecordSet; none for tars, whose members Croissant cannot join to rows.
+        gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
+    """
+    came_along = licences(lake, dataset)
+    steps = [f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, dataset)]
+    biases = []
+    for each in sorted(gaps, key=lambda each: (-each.dropped / max(1, each.pictures + each.dropped), each.name)):
+        line = f"{each.name}: {each.pictures} pictures kept, {each.dropped} dropped, {each.texts} texts"
+        biases.append(f"{line}; {each.rule} drops most ({each.dropped_by_rule})" if each.rule else line)
+    found = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": dataset.name,
+        "version": f"{dataset.version}.0.0",
+        "description": about,
+        "datePublished": f"{dataset.created_at:%Y-%m-%d}",
+        "isBasedOn": web_hosts(lake, dataset),
+        **({"license": came_along} if came_along else {}),
+        "rai:dataPreprocessingProtocol": [f"Recipe of Pairmill: {dataset.recipe}", *steps],
+        **({"rai:dataBiases": biases} if biases else {}),
+        "distribution": [
+            {"@type": "cr:FileSet", "@id": "files", "name": "files", "encodingFormat": _MEDIA[files.rpartition(".")[2]],
+             "includes": files},
+        ],
+    }  # fmt: skip
+    if names:
+        record_set = {"@type": "cr:RecordSet", "@id": "rows", "name": "rows"}
+        found["recordSet"] = [record_set | {"field": [_field(name) for name in names]}]
+    return found
+
+
+def _field(name: str) -> dict[str, Any]:
+    """Return the description of one column."""
+    kind = _KINDS.get(name, "VARCHAR")
+    extract: dict[str, Any] = {"fileSet": {"@id": "files"}, "extract": {"column": name}}
+    if name == IMAGE:
+        extract["transform"] = {"jsonPath": "bytes"}
+    repeated = {"repeated": True} if kind.endswith("[]") or name in _LISTS else {}
+    data_type = "sc:ImageObject" if name in (IMAGE, "image_bytes") else _TYPES.get(kind.removesuffix("[]"), "sc:Text")
+    return {
+        "@type": "cr:Field", "@id": f"rows/{name}", "name": name, "dataType": data_type, "source": extract, **repeated,
+    }  # fmt: skip
+
+
+def dataset_card(title: str, about: str, format: str, files: str, names: Sequence[str], text: str) -> str:
+    """Return the Markdown of a card with its YAML header; it has no counts, so it stays valid when an export grows.
+
+    ``files`` is the glob of the data files, ``names`` are their columns, ``text`` is the choice of a tar's `.txt`.
+    """
+    configs = [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]
+    header = yaml.safe_dump({"configs": configs, "tags": ["image-text"]}, sort_keys=False)
+    form = _FORM[format].format(picture=PICTURE, text=text, image=IMAGE)
+    return f"""---
+{header}---
+
+# {title}
+
+{about}
+
+{form}
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("path/of/this/folder", split="train", streaming=True)
+```
+
+Columns: {", ".join(f"`{name}`" for name in names)}.
+"""

@@ -1,0 +1,117 @@
+"""Derive files from a lake's picture vectors, beside them: codes to search by, and places on a map.
+
+The browser only reads a lake, so none of this is a table of it. Each file appears complete or not at all, and is
+written again if it is missing.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
+
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
+from pairmill.catalog.terms.whole_file import whole_file
+from pairmill.ops.whole.mapped import blocks, picked
+from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, words
+
+if TYPE_CHECKING:
+    from pairmill.ops.whole.projection import Projection  # imports faiss, 0.3 CPU s, which a search saves
+
+ENCODED_AT_ONCE = 20_000
+AVERAGED = 20_000  # vectors whose mean is taken off all before they are encoded, evenly spread over the rows
+VERSION = 2  # incremented when `projection` places differently
+PROJECTED = 10_000  # vectors that the projection is fitted on
+REFIT_AT = 2.0  # times the vectors at the fit
+SIDE = 65_535  # places are whole numbers from 0 to SIDE on both axes
+MARGIN = 0.02
+
+
+@dataclass(frozen=True)
+class PictureMap:
+    """Places (n, 2) uint16 of the pictures of `ImageVectors`. ``digest``: 32 hex digits of the frozen projection."""
+
+    places: np.ndarray
+    digest: str
+
+    def inside(self, corners: np.ndarray) -> np.ndarray:
+        """Return which pictures (n,) bool lie inside the polygon with ``corners`` (c, 2), by the even-odd rule."""
+        x, y = self.places[:, 0].astype(np.float32), self.places[:, 1].astype(np.float32)
+        (left, top), (right, bottom) = corners.min(0), corners.max(0)
+        near = np.flatnonzero((x >= left) & (x <= right) & (y >= top) & (y <= bottom))
+        x, y, odd = x[near], y[near], np.zeros(len(near), bool)
+        for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
+            if y1 != y2:
+                odd ^= ((y1 > y) != (y2 > y)) & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
+        found = np.zeros(len(self.places), bool)
+        found[near] = odd
+        return found
+
+
+def sign_codes(stored: ImageVectors) -> SignCodes:
+    """Return the codes of the stored vectors, mapped into memory; none are made where a full scan is fast enough.
+
+    A million vectors of 512 numbers take 15 s of one CPU, once.
+    """
+    vectors, (n, d) = stored.vectors, stored.vectors.shape
+    if n < EXACT_BELOW:
+        return SignCodes(np.zeros(d, np.float32), np.zeros((words(d), 0), np.uint64))
+    path = stored.path.with_suffix(".codes")
+    if not path.exists() or path.stat().st_size != 4 * d + 8 * words(d) * n:
+        mean = picked(vectors, np.arange(0, n, -(-n // AVERAGED))).astype(np.float32).mean(0)
+        with whole_file(path) as half:
+            half.write_bytes(mean.tobytes())
+            codes = np.memmap(half, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
+            for start, block in zip(range(0, n, ENCODED_AT_ONCE), blocks(vectors, ENCODED_AT_ONCE), strict=True):
+                codes[:, start : start + len(block)] = encode(block, mean)
+            codes.flush()
+    mean = np.fromfile(path, np.float32, d)
+    return SignCodes(mean, np.memmap(path, np.uint64, "r", offset=4 * d, shape=(words(d), n)))
+
+
+def picture_map(stored: ImageVectors) -> PictureMap:
+    """Return the map of the stored vectors, by a projection that is frozen in a file of its own.
+
+    The projection is fitted once for each CLIP scorer, on the vectors with the smallest ids, which are hashes, and
+    fitted again when the vectors have more than doubled: until then pictures keep their places while the lake grows.
+    Without its file, the next map may lie differently; each layout of `projection` has another file. A million vectors
+    of 512 numbers take a minute of one CPU, once; those that were added later, 25 s a million.
+    """
+    from pairmill.ops.whole import projection
+
+    frozen = stored.path.parent / f"projection-{stored.scorer}-{projection.layout()}-v{VERSION}.npz"
+    fitted, n_fitted = _load(frozen)
+    n = len(stored.sha256s)
+    if fitted is None or n > REFIT_AT * n_fitted:
+        fitted = projection.fit(stored.vectors[:PROJECTED])
+        with whole_file(frozen) as half, half.open("wb") as file:
+            np.savez(file, mean=fitted.mean, components=fitted.components, sample=fitted.sample, places=fitted.places,
+                     n=n)  # fmt: skip
+    digest = hashlib.sha256(fitted.components.tobytes() + fitted.places.tobytes()).hexdigest()[:32]
+    path = stored.path.with_suffix(f".{digest[:8]}.places")
+    if not path.exists() or path.stat().st_size != 4 * n:
+        with whole_file(path) as half:
+            half.write_bytes(_scaled(fitted.place(stored.vectors), fitted).tobytes())
+    return PictureMap(np.fromfile(path, np.uint16).reshape(-1, 2), digest)
+
+
+def _scaled(places: np.ndarray, fitted: "Projection") -> np.ndarray:
+    """Scale places to uint16, both axes alike, so that the sample fills the square but for a margin."""
+    low, high = fitted.places.min(0), fitted.places.max(0)
+    middle, extent = (low + high) / 2, max(float((high - low).max()), 1e-6)
+    unit = (places - middle) / extent * (1 - 2 * MARGIN) + 0.5
+    return (np.clip(unit, 0, 1) * SIDE).astype(np.uint16)
+
+
+def _load(path: Path) -> "tuple[Projection | None, int]":
+    """Return the frozen projection and the number of vectors at its fit, (None, 0) without a readable file."""
+    from pairmill.ops.whole.projection import Projection
+
+    try:
+        with np.load(path) as found:
+            parts = (found[name] for name in ("mean", "components", "sample", "places"))
+            return Projection(*parts), int(found["n"])
+    except (OSError, KeyError, ValueError, BadZipFile):
+        return None, 0
