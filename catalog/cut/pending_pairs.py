@@ -13,8 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import REPLACED, stale_rows
-from pairmill.catalog.pending.worklist import items_by_shard, payload_paths
+from pairmill.catalog.pending.worklist import REPLACED, items_by_shard, payload_paths, stale_rows
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score
 

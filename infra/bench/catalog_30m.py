@@ -28,8 +28,13 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
-from pairmill.catalog.pending.worklist import pending_images, pending_sentences
+from pairmill.catalog.pending.worklist import (
+    pending_fusion,
+    pending_images,
+    pending_in_wave,
+    pending_sentences,
+    pending_similarity,
+)
 from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.explain.why import resolve, scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairmill.catalog.pending.answer_cache import captions_by_other_pictures, same_request_scorers, with_cached_captions
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_in_wave
+from pairmill.catalog.pending.worklist import pending_in_wave
 from pairmill.catalog.queries.captioned import by_status
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS

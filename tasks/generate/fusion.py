@@ -9,7 +9,7 @@ from pairmill.catalog.cut.late_cut import judge
 from pairmill.catalog.pending.answer_cache import same_request_scorers
 from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_fusion
+from pairmill.catalog.pending.worklist import pending_fusion
 from pairmill.catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.pending.word_counts import Vocabulary
+from pairmill.catalog.pending.worklist import pending_in_wave
 from pairmill.catalog.recipe.parts_of_texts import Tags
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, TAGS

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pairmill.catalog.cut.pending_pairs import pending_candidates, pending_texts_of_wave
 from pairmill.catalog.pending.chosen_captions import chosen_tables
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_text_similarity
+from pairmill.catalog.pending.worklist import pending_text_similarity
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING

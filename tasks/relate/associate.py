@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from pairmill.catalog.pending import index_ranges, training
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_similarity
 from pairmill.catalog.pending.training import SENTENCES
+from pairmill.catalog.pending.worklist import pending_similarity
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip

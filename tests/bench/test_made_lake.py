@@ -11,8 +11,7 @@ from infra.bench.made_lake import fill, plan_30m
 from pairmill.catalog.cut import late_cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
-from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.pending.worklist import pending_fusion, pending_images, pending_in_wave, pending_similarity
 from pairmill.catalog.terms.score import Stage
 
 N = 2_000

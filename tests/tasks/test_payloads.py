@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_in_wave
-from pairmill.catalog.pending.worklist import sorted_by_payload
+from pairmill.catalog.pending.worklist import pending_in_wave, sorted_by_payload
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.ids import content_id
 from pairmill.flows.run.run_start import session

@@ -10,7 +10,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.answer_cache import split_by_cached_answer
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.pending_texts import pending_fusion
+from pairmill.catalog.pending.worklist import pending_fusion
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.write import lease
