@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.api.pair_dataset import PairDataset
-from pairmill.flows.run import nothing_to_do
-from pairmill.flows.run.run_recipe import Curated, curate_anew, last_result
+from pairmill.flows.run.run_recipe import curate_anew, last_result, request_run
 from pairmill.flows.run.settings import Compute, load_recipe, with_resolved_paths
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 if TYPE_CHECKING:  # torch, 3 s
     from pairmill.flows.preflight.preflight import Preflight
     from pairmill.tasks.run.session import Session
+
+Places = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def load(name_or_path: str | os.PathLike[str], models: str = "recipe") -> Recipe
 
 def run(
     recipe: Recipe | str,
-    sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    sources: Places = (),
     lake: str | os.PathLike[str] = "lake",
     compute: Compute | None = None,
     progress: ShowProgress = not_shown,
@@ -70,11 +71,15 @@ def run(
         PairmillError: A setting, model or source is not usable; the message names the remedy. LeaseHeld if another
             process writes to the lake.
     """
-    read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
-    places = [sources] if isinstance(sources, str | os.PathLike) else sources
-    place, placement = os.fspath(lake), compute or Compute()  # pyright: ignore[reportCallIssue]
-    request = nothing_to_do.request(read, [os.fspath(each) for each in places], placement, [], retry)
-    found = last_result(request, place) or _curate(request, place, placement, progress)
+    read, places, placement = _read(recipe, sources, compute)
+    request, place = request_run(read, places, placement, [], retry), os.fspath(lake)
+
+    def begin(session: "Session") -> None:
+        session.progress = progress
+
+    found = last_result(request, place)
+    if found is None:
+        found = curate_anew(request, place, placement, [], lambda step, session: step(session), begin)
     outcome = found.outcome
     version = open_lake(place).dataset(str(outcome.dataset))
     return RunResult(version, found.notes, found.is_new, outcome.report, tuple(outcome.demo_weights))
@@ -82,7 +87,7 @@ def run(
 
 def preflight(
     recipe: Recipe | str,
-    sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    sources: Places = (),
     lake: str | os.PathLike[str] = "lake",
     compute: Compute | None = None,
     sample: int = 5000,
@@ -103,14 +108,12 @@ def preflight(
     """
     from pairmill.flows.preflight.preflight import preflight as forecast
 
+    read, places, placement = _read(recipe, sources, compute)
+    return forecast(read, places, os.fspath(lake), placement, sample, progress)
+
+
+def _read(recipe: Recipe | str, sources: Places, compute: Compute | None) -> tuple[Recipe, list[str], Compute]:
+    """Return what a caller gave in the forms of a run."""
     read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
-    placement = compute or Compute()  # pyright: ignore[reportCallIssue]
-    return forecast(read, [os.fspath(each) for each in places], os.fspath(lake), placement, sample, progress)
-
-
-def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: ShowProgress) -> Curated:
-    def begin(session: "Session") -> None:
-        session.progress = progress
-
-    return curate_anew(request, lake, compute, [], lambda step, session: step(session), begin)
+    return read, [os.fspath(each) for each in places], compute or Compute()  # pyright: ignore[reportCallIssue]

@@ -13,13 +13,13 @@ from pairmill.catalog.queries.explain.why import Facts as Facts
 from pairmill.catalog.queries.explain.why import Scope as Scope
 from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
 from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
-from pairmill.catalog.queries.figures.token_usage import StepUsage as StepUsage
+from pairmill.catalog.queries.figures.lake_status import StepUsage as StepUsage
 from pairmill.catalog.queries.gallery.gallery_query import FACETS as FACETS
 from pairmill.catalog.queries.gallery.gallery_query import Choice as Choice
+from pairmill.catalog.queries.gallery.gallery_query import Concept as Concept
 from pairmill.catalog.queries.gallery.gallery_query import Gallery as Gallery
 from pairmill.catalog.queries.gallery.gallery_query import GalleryPage as GalleryPage
 from pairmill.catalog.queries.gallery.gallery_query import ImageSet as ImageSet
-from pairmill.catalog.queries.gallery.gallery_query import NamedCluster as NamedCluster
 from pairmill.catalog.queries.gallery.gallery_query import SortOrder as SortOrder
 from pairmill.catalog.queries.gallery.gallery_views import RuleView as RuleView
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors as ImageVectors
@@ -31,4 +31,3 @@ from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
 from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
 from pairmill.tasks.recut import CutTrial as CutTrial
-from pairmill.tasks.release.gallery.concepts import Concept as Concept

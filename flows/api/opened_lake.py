@@ -16,30 +16,7 @@ from pairmill.flows.api.question import Rows, question
 if TYPE_CHECKING:
     from pairmill.catalog.lake.lake import Lake
     from pairmill.catalog.write.import_scores import ImportedScores
-    from pairmill.flows.api.answer_types import (
-        Concept,
-        CutTrial,
-        Dataset,
-        Difference,
-        Explanation,
-        FaultCount,
-        Forgettable,
-        FunnelStep,
-        Gallery,
-        ImageSet,
-        ImageVectors,
-        JudgedSample,
-        JudgedThreshold,
-        LakeStatus,
-        NamedCluster,
-        PicturePage,
-        PublishedVersion,
-        Relation,
-        RuleView,
-        Scope,
-        VersionDiff,
-        VersionJudging,
-    )
+    from pairmill.flows.api import answer_types as answers
     from pairmill.flows.api.pair_dataset import PairDataset
     from pairmill.tasks.release.export.export import Captions, Exported
     from pairmill.tasks.release.export.export_forms import Format
@@ -53,7 +30,7 @@ class OpenLake:
     """
 
     lake: "Lake"
-    _scopes: "dict[str, Scope]" = field(default_factory=dict, init=False, repr=False, compare=False)
+    _scopes: "dict[str, answers.Scope]" = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<lake {self.lake.uri}: {', '.join(map(str, self.datasets())) or 'no dataset yet'}>"
@@ -68,7 +45,7 @@ class OpenLake:
         """Close the lake."""
         self.lake.close()
 
-    def sql(self, query: str) -> "Relation":
+    def sql(self, query: str) -> "answers.Relation":
         """Return the result of a SELECT as a DuckDB relation: ``.df()``, ``.arrow()``, ``.pl()``, ``.fetchall()``.
 
         It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
@@ -120,21 +97,21 @@ class OpenLake:
         return current_snapshot(self.lake.query)
 
     @question("status", "pairmill status --lake lake")
-    def status(self) -> "LakeStatus":
+    def status(self) -> "answers.LakeStatus":
         """Show row counts, the newest versions, the process that writes, and the last runs with their tokens."""
         from pairmill.catalog.queries.figures.lake_status import lake_status
 
         return lake_status(self.lake)
 
     @question("datasets", "pairmill datasets --format csv")
-    def versions(self) -> "list[PublishedVersion]":
+    def versions(self) -> "list[answers.PublishedVersion]":
         """List the published versions of all datasets."""
         from pairmill.catalog.queries import datasets
 
         return [datasets.published_version(self.lake, each) for each in datasets.published(self.lake)]
 
     @question("quarantine", "pairmill quarantine")
-    def quarantine(self) -> "list[FaultCount]":
+    def quarantine(self) -> "list[answers.FaultCount]":
         """Count the items that failed, by reason, stage and source."""
         from pairmill.catalog.pending.quarantine import fault_counts
 
@@ -153,7 +130,7 @@ class OpenLake:
         return by_status(self.lake, scorer)
 
     @question("why", "pairmill why https://example.org/fox.jpg")
-    def why(self, item: str, dataset: str = "") -> "Explanation":
+    def why(self, item: str, dataset: str = "") -> "answers.Explanation":
         """Show an item's origin, its scores, and the rule that dropped it.
 
         Args:
@@ -170,14 +147,14 @@ class OpenLake:
             found = find_item(self.lake, item)
             return explain(self.lake, found, self._scope(dataset_about(self.lake, found, dataset)))
 
-    def picture(self, image_id: str, dataset: str = "") -> "PicturePage | None":
+    def picture(self, image_id: str, dataset: str = "") -> "answers.PicturePage | None":
         """Explain an image by a version, or by the newest rows, with its document; None if the lake lacks it."""
         from pairmill.catalog.queries.explain.explanation import picture_page
 
         return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
 
     @question()
-    def funnel(self, dataset: str) -> "list[FunnelStep]":
+    def funnel(self, dataset: str) -> "list[answers.FunnelStep]":
         """Return how many pictures and sentences each rule of a version got and dropped, in order."""
         return self.dataset(dataset).funnel()
 
@@ -192,7 +169,7 @@ class OpenLake:
         return sample_pairs(self.lake, self._version(dataset), n)
 
     @question("diff", "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'")
-    def diff(self, before: str, after: str) -> "VersionDiff":
+    def diff(self, before: str, after: str) -> "answers.VersionDiff":
         """Compare two dataset versions: pairs gained and lost by cause and group, drift of values.
 
         Args:
@@ -209,50 +186,44 @@ class OpenLake:
 
         return report_content(self.lake, self._version(dataset))
 
-    def differences(self, before: str, after: str, images: int = 12) -> "tuple[Difference, ...]":
+    def differences(self, before: str, after: str, images: int = 12) -> "tuple[answers.Difference, ...]":
         """Return the pairs gained, lost and changed by cause, with some ``images`` of each."""
         from pairmill.catalog.queries.compare.version_diff import differences
 
         return differences(self.lake, self._version(before), self._version(after), images)
 
-    def differing(self, before: str, after: str, kind: str, cause: str) -> "ImageSet":
+    def differing(self, before: str, after: str, kind: str, cause: str) -> "answers.ImageSet":
         """Return all images of one kind and cause of `differences`, to restrict a gallery by."""
         from pairmill.catalog.queries.compare.version_diff import changed_ids
         from pairmill.catalog.queries.gallery.gallery_query import ImageSet
 
         return ImageSet(changed_ids(self.lake, self._version(before), self._version(after), kind, cause), "image_id")
 
-    @question("clusters", "pairmill clusters 30m@3 --most 50", tool=False)
-    def clusters(self, dataset: str, most: int = 30) -> "list[NamedCluster]":
-        """Name the largest clusters of a version, with sizes before and after the cap.
+    @question("concepts", "pairmill concepts 30m@3 --names classes.txt", tool=False)
+    def concepts(self, dataset: str, names: Sequence[str] = (), most: int = 30) -> "list[answers.Concept]":
+        """Count the pictures of a version's concepts, and show what drops the rest.
+
+        Concepts are the given names, by CLIP and by text; without names the largest clusters, named by their telling
+        words, with sizes before and after the cap. Names load the version's CLIP, which embeds them.
 
         Args:
             dataset: The version, or the newest of a name.
-            most: How many, largest first.
-        """
-        with self.gallery(dataset) as gallery:
-            return gallery.named_clusters(most)
-
-    @question("concepts", "pairmill concepts classes.txt --dataset 30m@3", options=("dataset",), tool=False)
-    def concepts(self, dataset: str, names: Sequence[str]) -> "list[Concept]":
-        """Count pairs of each name of a list, by CLIP and by text, and show what drops the rest.
-
-        Loads the version's CLIP to embed the names.
-
-        Args:
-            dataset: The version to count in.
             names: Class names, one a line.
+            most: How many clusters, largest first.
 
         Raises:
             PairmillError: The CLIP is not there, or there is a single name.
         """
+        if not names:
+            with self.gallery(dataset) as gallery:
+                return gallery.named_clusters(most)
         from pairmill.flows.api.picture_words import version_clip
         from pairmill.tasks.release.gallery.concepts import concepts
 
         version = self._version(dataset)
         return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
 
-    def rules(self, dataset: str) -> "list[RuleView]":
+    def rules(self, dataset: str) -> "list[answers.RuleView]":
         """Return each rule of a version with a histogram of what it compares, and the items beside its thresholds."""
         from pairmill.catalog.queries.figures.report import plan_of
         from pairmill.catalog.queries.gallery.gallery_views import rule_views
@@ -267,7 +238,7 @@ class OpenLake:
         with self.gallery(dataset) as gallery:
             return beside_predicate(gallery, kind, rule, keep)
 
-    def try_recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "CutTrial":
+    def try_recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "answers.CutTrial":
         """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.
 
         The arguments and errors are those of `recut`.
@@ -279,7 +250,7 @@ class OpenLake:
     @question("calibrate", "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%", tool=False)
     def calibrate(
         self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
-    ) -> "JudgedThreshold":
+    ) -> "answers.JudgedThreshold":
         """Choose a rule's threshold from people's judgements, with a bound on the share of wrong pairs.
 
         The judgements are those of `pairmill browse`, and of files given to `pairmill calibrate`.
@@ -297,14 +268,14 @@ class OpenLake:
         with self.judging(dataset) as judging:
             return judging.calibrate(rule, wrong, confidence, candidates)
 
-    def judged_samples(self) -> "tuple[JudgedSample, ...]":
+    def judged_samples(self) -> "tuple[answers.JudgedSample, ...]":
         """Return every drawn sample with its judgements, the newest first."""
         from pairmill.catalog.queries.judge.judged_samples import judged_samples
 
         return judged_samples(self.lake)
 
     @contextmanager
-    def judging(self, dataset: str) -> "Iterator[VersionJudging]":
+    def judging(self, dataset: str) -> "Iterator[answers.VersionJudging]":
         """Draw samples of a version's rules, and read or write what people judge of them, within the ``with``."""
         from pairmill.catalog.queries.judge.judging import VersionJudging
 
@@ -319,13 +290,13 @@ class OpenLake:
 
         return last_commit(self.lake)
 
-    def picture_vectors(self, dataset: str = "") -> "ImageVectors | None":
+    def picture_vectors(self, dataset: str = "") -> "answers.ImageVectors | None":
         """Return the CLIP vectors of a version's pictures, or of all, mapped from a file; None if there are none."""
         from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 
         return image_vectors(self.lake, self._version(dataset) if dataset else None)
 
-    def gallery(self, dataset: str = "") -> "Gallery":
+    def gallery(self, dataset: str = "") -> "answers.Gallery":
         """Open the gallery of a version, or of the whole lake: a file of a row per image, built if it is missing."""
         from pairmill.catalog.queries.gallery.gallery_file import gallery_file
         from pairmill.catalog.queries.gallery.gallery_query import Gallery
@@ -371,13 +342,10 @@ class OpenLake:
         from pairmill.catalog.write.import_scores import import_scores
         from pairmill.catalog.write.lease import writing
 
-        with (
-            create_or_open(self.lake.uri) as lake,
-            writing(lake, uuid.uuid4().hex, f"import scores {name}") as writer,
-        ):
+        with create_or_open(self.lake.uri) as lake, writing(lake, uuid.uuid4().hex, f"import scores {name}") as writer:
             return import_scores(writer, Path(file), name, key, column or name)
 
-    def forget(self, digest: str) -> "Forgettable":
+    def forget(self, digest: str) -> "answers.Forgettable":
         """Remove the scores of one scorer for good; `scorers` has the digests, of which a beginning is enough.
 
         Returns:
@@ -411,13 +379,13 @@ class OpenLake:
         """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
         return self.dataset(dataset).export(to, format, captions, text, shuffle)
 
-    def _version(self, spec: str) -> "Dataset":
+    def _version(self, spec: str) -> "answers.Dataset":
         """Return the version that ``spec`` names. Raises PairmillError if there is none."""
         from pairmill.catalog.queries import datasets
 
         return datasets.find(self.lake, spec)
 
-    def _scope(self, version: "Dataset | None") -> "Scope":
+    def _scope(self, version: "answers.Dataset | None") -> "answers.Scope":
         """Return the rows of a version, which never change; those of the lake are looked up each time."""
         from pairmill.catalog.queries.explain.why import scope_of
 

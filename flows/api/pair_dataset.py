@@ -72,10 +72,7 @@ class PairDataset:
         return vectors_of(self.lake, self.version, image_ids)
 
     def torch(
-        self,
-        text: str | Sequence[str] = "random",
-        seed: int = 0,
-        transform: Callable[[Any], Any] | None = None,
+        self, text: str | Sequence[str] = "random", seed: int = 0, transform: Callable[[Any], Any] | None = None
     ) -> "TrainingPairs":
         """Return the pairs as a torch IterableDataset, shuffled, and divided among ranks and workers.
 

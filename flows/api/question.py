@@ -27,7 +27,6 @@ class Question:
         ask: The method.
         command: Name of its command, '' for none of its own.
         example: A command line.
-        options: Required arguments that the command takes as options.
         is_tool: Whether agents may ask it: it loads no model and makes no file.
         not_for_agents: Arguments that agents do not get.
     """
@@ -35,7 +34,6 @@ class Question:
     ask: Callable[..., Any]
     command: str
     example: str
-    options: Sequence[str]
     is_tool: bool
     not_for_agents: Sequence[str]
 
@@ -63,16 +61,12 @@ class Question:
 
 
 def question(
-    command: str = "",
-    example: str = "",
-    options: Sequence[str] = (),
-    tool: bool = True,
-    not_for_agents: Sequence[str] = (),
+    command: str = "", example: str = "", tool: bool = True, not_for_agents: Sequence[str] = ()
 ) -> Callable[[Method], Method]:
     """Mark a method as a question; the arguments are those of `Question`."""
 
     def mark(method: Method) -> Method:
-        found = Question(method, command, example, options, tool, not_for_agents)
+        found = Question(method, command, example, tool, not_for_agents)
         setattr(method, "question", found)  # noqa: B010 (a function has no such attribute for a type checker)
         return method
 
@@ -88,7 +82,7 @@ def answer_type(of: Question) -> Any:
     """Return the type of a question's answer. Imports the rooms that make the answers, 1 s."""
     from pairmill.flows.api import answer_types
 
-    return get_type_hints(of.ask, {**vars(answer_types), "Rows": Rows})["return"]
+    return get_type_hints(of.ask, {"answers": answer_types, "Rows": Rows})["return"]
 
 
 def answer_schema(of: Question) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import association_audit, pair_sample, report
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
 from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
-from pairmill.catalog.queries.figures.token_usage import by_step
+from pairmill.catalog.queries.figures.lake_status import by_step
 from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_file import temporary_gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Choice, Gallery

@@ -24,14 +24,14 @@ PRINTERS = {
     "why": "why_text:print_explanation",
 }
 NO_ROWS = {
-    "clusters": "no clusters: the version's recipe has no cap, or no picture has a vector.",
+    "concepts": "no clusters: the version's recipe has no cap, or no picture has a vector.",
     "datasets": "no dataset yet; make one with `pairmill run RECIPE`.",
     "quarantine": "nothing is in quarantine.",
 }
 LEGENDS = {
-    "concepts": "pictures: kept, by CLIP; texts: pairs that name it; dropped: by CLIP, most by this rule "
-    "(dropped_by_rule).\nalone: of these, the ones that fail no other rule; half of them come back if the rule's "
-    "threshold is `looser`."
+    "concepts": "pictures: kept, by CLIP or of the cluster; texts: pairs that name it; dropped: of the same, most by "
+    "this rule (dropped_by_rule).\nalone: of these, the ones that fail no other rule; half of them come back if the "
+    "rule's threshold is `looser`. before: pictures of the cluster that reach the cap."
 }
 SHOWN = 100  # rows of a table
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -50,7 +50,7 @@ def ask(args: Namespace) -> int:
 def answer(args: Namespace, lake: OpenLake) -> Any:
     """Return the answer to the command's question, with the arguments of the command line."""
     given = {each.name: getattr(args, each.name) for each in args.question.parameters}
-    if "names" in given:
+    if given.get("names"):
         given["names"] = name_list(given["names"])
     return args.question.ask(lake, **given)
 

@@ -251,13 +251,13 @@ def _asking(asked: Question, of: Command) -> Command:
 
 
 def _argument(of: inspect.Parameter, asked: Question) -> Option:
-    """Return an argument of a method: required ones are positional, unless they are among the question's options."""
+    """Return an argument of a method: required ones are positional."""
     about, is_required = asked.help_of(of.name), of.default is of.empty
     about = about[:1].lower() + about[1:].rstrip(".").replace("%", "%%")
     if of.annotation is bool:
         return Option(f"--{of.name.replace('_', '-')}", about)
     metavar, parse = VALUES.get(of.name, (of.name.upper(), str))
-    name = of.name if is_required and of.name not in asked.options else f"--{of.name}"
+    name = of.name if is_required else f"--{of.name}"
     return Option(name, about, metavar, parse, None if is_required else of.default, is_required=is_required)
 
 

@@ -2,7 +2,6 @@
 
 import json
 from argparse import Namespace
-from math import inf
 
 from rich.console import Console
 
@@ -72,4 +71,4 @@ def _print(found: Preflight, screen: Console) -> None:
 
 def _ends(found: Range, form: str) -> str:
     """Format the ends of an interval."""
-    return f"{format(found.low, form)} … {'?' if found.high == inf else format(found.high, form)}"
+    return f"{format(found.low, form)} … {format(found.high, form)}"

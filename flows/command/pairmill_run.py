@@ -15,12 +15,18 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, print_notes, shown, table
-from pairmill.flows.run import nothing_to_do
 from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.model_size import AN_EXAMPLE
 from pairmill.flows.run.progress_text import unit_of
 from pairmill.flows.run.run_inputs import inputs_digest
-from pairmill.flows.run.run_recipe import Curated, curate_anew, last_result
+from pairmill.flows.run.run_recipe import (
+    Curated,
+    RunRequest,
+    curate_anew,
+    last_result,
+    notes_if_nothing_is_pending,
+    request_run,
+)
 from pairmill.flows.run.settings import Compute, load_recipe, notes_on
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ def run(args: Namespace) -> int:
     if args.dry_run:
         return _dry_run(recipe, args, screen)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
-    request = nothing_to_do.request(recipe, args.source, compute, notes, args.retry)
+    request = request_run(recipe, args.source, compute, notes, args.retry)
     found = last_result(request, args.lake)
     if found is not None:
         warn_of_demo(screen, found.outcome.demo_weights)
@@ -49,9 +55,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _curate(
-    request: nothing_to_do.RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console
-) -> Curated:
+def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console) -> Curated:
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
         from pairmill.catalog.lake.literals import work_without_pandas
@@ -87,7 +91,7 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
         if not exists:
             create_or_open(f"{folder}/lake").close()
         with create_or_open(args.lake if exists else f"{folder}/lake", read_only=True) as lake:
-            notes = nothing_to_do.notes_if_nothing_is_pending(lake, recipe, inputs_digest(recipe, sources))
+            notes = notes_if_nothing_is_pending(lake, recipe, inputs_digest(recipe, sources))
             found, notes = _survey(lake, recipe, sources) if notes is None else ([], notes)
     title = f"\npending for recipe {recipe.name}"
     pending = table(title, ["step"], ["pending"], ["", ""])

@@ -12,7 +12,7 @@ from pairmill.catalog.terms.secrets import has_secret, without_secrets
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.settings import load_recipe, resolve_source
-from pairmill.flows.with_prefect import alerts, heartbeats
+from pairmill.flows.with_prefect.alerts import install_alerts, watch_heartbeats
 from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
 from pairmill.flows.with_prefect.served import check_no_work_pool, deployments, maintain_nightly, serving
@@ -42,8 +42,8 @@ def up(args: Namespace) -> int:
 
         with get_client(sync_client=True) as client:
             check_no_work_pool(client, api)
-            heartbeats.watch(client)
-            for name in alerts.install(client):
+            watch_heartbeats(client)
+            for name in install_alerts(client):
                 say(f"installed the alert '{name}'")
             lake = str(Path(args.lake).expanduser().absolute())
             with serving(client, api, lake) as child:

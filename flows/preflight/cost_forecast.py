@@ -1,13 +1,21 @@
-"""Forecast the hours, GPU-hours, disk, memory and money of a run from what its sample took on this machine."""
+"""Measure what each step of a sample takes on this machine; forecast hours, disk, memory and money of the whole run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import hypot
+from threading import Event, Thread
+from typing import Any
 
-from pairmill.flows.preflight.measured_run import Item, Measured
+from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.preflight.yield_forecast import YieldForecast
 from pairmill.ops.whole.cluster_sample import Range, ratio_range
+from pairmill.tasks.run.place.progress import Observer
+from pairmill.tasks.run.session import Session
 
 # The steps that work at the pictures which duplicates leave; all others work at what the units hold.
 AFTER_COPIES = frozenset({"caption", "tag", "fuse", "score_pairs"})
@@ -15,6 +23,71 @@ AFTER_COPIES = frozenset({"caption", "tag", "fuse", "score_pairs"})
 BYTES_A_PICTURE = 126
 # Steps in this process (training, grouping) grow with a power of the pictures between these two.
 POWER = 1.3
+EVERY_SECONDS = 1.0  # between two looks at the memory
+
+
+@dataclass(frozen=True)
+class Item:
+    """One finished work item: its rows, the seconds of its worker, GPUs of the worker, and what its tokens cost."""
+
+    rows: int
+    seconds: float
+    gpus: float
+    cost: float
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Seconds of its worker, times the worker's GPUs."""
+        return self.gpus * self.seconds
+
+
+@dataclass
+class Measured(Observer):
+    """What the steps of a run took.
+
+    Attributes:
+        items: The finished items by step.
+        seconds: Seconds by the clock by step, items included.
+        memory: The most bytes that this process and its workers had at once (proportional set size).
+    """
+
+    items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    memory: int = 0
+    _step: str = ""
+
+    def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
+        """Note a finished item. Its partitions all have the seconds of the whole item."""
+        if manifests:
+            cost = sum(each.usage.cost for each in manifests if each.usage)
+            rows = max(each.rows for each in manifests)
+            self.items[self._step].append(Item(rows, max(each.seconds for each in manifests), gpus, cost))
+
+    def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
+        """Run one step and note its seconds."""
+        self._step = step.__name__
+        began = time.monotonic()
+        try:
+            return step(session)
+        finally:
+            self.seconds[self._step] += time.monotonic() - began
+
+    @contextmanager
+    def watching_memory(self) -> Iterator[None]:
+        """Note the memory every second, until the block ends."""
+        ended = Event()
+
+        def watch() -> None:
+            while not ended.wait(EVERY_SECONDS):
+                self.memory = max(self.memory, _memory())
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
 
 
 @dataclass(frozen=True)
@@ -51,67 +124,57 @@ def forecast_cost(
         workers: The most workers at once.
         is_priced: Whether any model has a price.
     """
-    whole = ("rows", "seconds", "gpus", "cost")
-    sums = dict.fromkeys(whole, Range(0.0, 0.0, 0.0))
+    sums: dict[str, Range] = dict.fromkeys(("seconds", "gpu_seconds", "cost"), Range(0.0, 0.0, 0.0))
     clock = Range(0.0, 0.0, 0.0)
-    wider = _relative(found.pictures)
+    pictures = found.pictures
+    most = pictures.high / max(pictures.value, 1.0)
     for step, seconds in measured.seconds.items():
         items = measured.items.get(step, [])
         grown = found.after_copies if step in AFTER_COPIES else 1 / share
-        work = _grown(items, "seconds", grown, wider)
-        sums["seconds"] = _sum(sums["seconds"], work)
-        sums["gpus"] = _sum(sums["gpus"], _grown([i for i in items if i.gpus], "gpu_seconds", grown, wider))
-        sums["cost"] = _sum(sums["cost"], _grown(items, "cost", grown, wider))
-        at_once = min(workers, max(1, len(items)))
-        busy = sum(each.seconds for each in items) / at_once
-        own = max(0.0, seconds - busy)
+        work = {what: _grown(items, what, grown, pictures) for what in sums}
+        sums = {what: sums[what] + work[what] for what in sums}
+        own = max(0.0, seconds - sum(each.seconds for each in items) / min(workers, max(1, len(items))))
         if items:  # the rest of the step is its start: processes and models
-            clock = _sum(clock, work.times(1 / workers), Range(own, own, own * min(grown, 2.0)))
+            clock += work["seconds"].times(1 / workers) + Range(own, own, own * min(grown, 2.0))
         else:
-            clock = _sum(clock, Range(own, own * grown, own * grown**POWER))
-    pictures = found.pictures
+            clock += Range(own, own * grown, own * grown**POWER)
     stored, others = (n / share for n in written)
     # A file of few rows is mostly footer, and the whole has fuller files, not so many more: hence the lower end.
     least_others = written[1] + (others - written[1]) / 4
     bytes_stored = found.n_bytes.times(stored / max(found.n_bytes.value, 1.0))
-    disk = Range(bytes_stored.low + least_others, stored + others, bytes_stored.high + others * wider[2])
-    memory = Range(
-        *(measured.memory + BYTES_A_PICTURE * each for each in (pictures.low, pictures.value, pictures.high))
-    )
+    memory = measured.memory
     return CostForecast(
-        clock.times(1 / 3600),
-        sums["seconds"].times(1 / 3600),
-        sums["gpus"].times(1 / 3600),
-        disk.times(1e-9),
-        memory.times(1e-9),
-        sums["cost"] if is_priced else None,
+        hours=clock.times(1 / 3600),
+        worker_hours=sums["seconds"].times(1 / 3600),
+        gpu_hours=sums["gpu_seconds"].times(1 / 3600),
+        gigabytes=(bytes_stored + Range(least_others, others, others * most)).times(1e-9),
+        memory=(pictures.times(BYTES_A_PICTURE) + Range(memory, memory, memory)).times(1e-9),
+        money=sums["cost"] if is_priced else None,
     )
 
 
-def _relative(pictures: Range) -> tuple[float, float, float]:
-    """Return the ends of the range of all pictures, as multiples of its value."""
-    value = max(pictures.value, 1.0)
-    return pictures.low / value, 1.0, min(pictures.high, 1e18) / value
-
-
-def _grown(items: list[Item], what: str, grown: float, wider: tuple[float, float, float]) -> Range:
-    """Return the sum over ``grown`` times the items: their rate varies between items, their number between units."""
+def _grown(items: list[Item], what: str, grown: float, pictures: Range) -> Range:
+    """Return the sum over ``grown`` times the items: their rate varies between items, their number as ``pictures``."""
+    items = [each for each in items if what != "gpu_seconds" or each.gpus]
     rows = sum(each.rows for each in items)
-    if not rows:
+    rate = ratio_range([(getattr(each, what), each.rows) for each in items]) if rows else Range(0.0, 0.0, 0.0)
+    if not rate.value:
         return Range(0.0, 0.0, 0.0)
-    rate = ratio_range([(_of(each, what), each.rows) for each in items])
-    n = rows * grown
-    below = ((1 - rate.low / rate.value) ** 2 + (1 - wider[0]) ** 2) ** 0.5 if rate.value else 0.0
-    above = ((rate.high / rate.value - 1) ** 2 + (wider[2] - 1) ** 2) ** 0.5 if rate.value else 0.0
-    value = rate.value * n
-    return Range(value * (1 - below), value, value * (1 + above)).within(0.0, inf)
+    value, n = rate.value * rows * grown, max(pictures.value, 1.0)
+    below = hypot(1 - rate.low / rate.value, 1 - pictures.low / n)
+    above = hypot(rate.high / rate.value - 1, pictures.high / n - 1)
+    return Range(max(0.0, value * (1 - below)), value, value * (1 + above))
 
 
-def _of(item: Item, what: str) -> float:
-    """Return the seconds, GPU-seconds or cost of an item."""
-    return item.gpus * item.seconds if what == "gpu_seconds" else getattr(item, what)
+def _memory() -> int:
+    """Return the bytes of this process and its descendants; pages that they share count once."""
+    import psutil
 
-
-def _sum(*parts: Range) -> Range:
-    """Return the sum of ranges whose errors may go together, so that their widths add up."""
-    return Range(*(sum(ends) for ends in zip(*((p.low, p.value, p.high) for p in parts), strict=True)))
+    own, total = psutil.Process(), 0
+    for process in (own, *own.children(recursive=True)):
+        try:
+            found = process.memory_full_info()
+            total += getattr(found, "pss", 0) or found.rss
+        except psutil.Error:  # it has ended meanwhile
+            continue
+    return total

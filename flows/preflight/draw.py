@@ -1,7 +1,7 @@
-"""Draw the units of a preflight so that they have about so many pictures."""
+"""Draw the units of a preflight so that they have about so many pictures, and read this sample of a source."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
@@ -10,10 +10,12 @@ from pairmill.catalog.pending import contents
 from pairmill.catalog.queries.losses.unit_outcomes import pictures_by_source
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
 from pairmill.flows.run.run_start import session_on
 from pairmill.flows.run.settings import Compute
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Unit
 from pairmill.ops.read.source import Source, SourceError, open_source, row_of
 from pairmill.tasks.collect.ingest import first_readers, ingest, reader_names
 from pairmill.tasks.collect.listing import listed
@@ -23,6 +25,46 @@ PILOT_UNITS = 32
 PILOT_BYTES = 256_000_000
 # With fewer units in the sample, documents stand for units: a variance between three units says little.
 FEWEST_UNITS = 10
+
+
+@dataclass(frozen=True)
+class UnitSample:
+    """The units drawn from one source.
+
+    Attributes:
+        units: Their addresses.
+        of: New units of the source.
+        documents: Share of each unit's documents that is read, above 0 and at most 1.
+        seed: Chooses these documents.
+    """
+
+    units: frozenset[str]
+    of: int
+    documents: float = 1.0
+    seed: str = ""
+
+
+@dataclass
+class SampledSource(Source):
+    """A source of which only a sample is listed and read. The ids of its documents are those of the whole source."""
+
+    sample: UnitSample = field(default_factory=lambda: UnitSample(frozenset(), 0))
+
+    def listed(self) -> Iterator[Unit | Fault]:
+        """List the units of the sample, and no file that is no document."""
+        units = self.sample.units
+        return (each for each in super().listed() if isinstance(each, Unit) and each.uri in units)
+
+    def read(self, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a unit's faults, and the documents of the sample."""
+        for found in super().read(unit):
+            if isinstance(found, Fault) or self._is_drawn(found.uri):
+                yield found
+
+    def _is_drawn(self, uri: str) -> bool:
+        """Return whether a document is drawn, by the hash of its address relative to the source."""
+        share, address = self.sample.documents, uri.removeprefix(self.uri)
+        return share >= 1 or int(text_id(address, self.sample.seed)[:13], 16) < share * 16**13
 
 
 @dataclass(frozen=True)
@@ -49,7 +91,7 @@ class Sampling:
 
     def of(self, source: Source) -> Source:
         """Return the sample of a source."""
-        return sample_of(source, self.samples[source.uri])
+        return SampledSource(source.uri, source.tree, source.formats, self.samples[source.uri])
 
     @property
     def units(self) -> int:
@@ -134,8 +176,6 @@ def _pilot(drawn: Drawn) -> int:
 
 def scaled(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe for a sample: as many clusters as leave each its size."""
-    changes: dict[str, object] = {}
-    for name in ("association", "duplicates", "balance"):
-        section = getattr(recipe, name)
-        changes[name] = section.model_copy(update={"clusters": max(1, round(section.clusters * share))})
-    return recipe.model_copy(update=changes)
+    sections = {name: getattr(recipe, name) for name in ("association", "duplicates", "balance")}
+    scaled = {name: {"clusters": max(1, round(each.clusters * share))} for name, each in sections.items()}
+    return recipe.model_copy(update={name: each.model_copy(update=scaled[name]) for name, each in sections.items()})

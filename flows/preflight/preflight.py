@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,25 +12,24 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.datasets import FunnelStep
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep
 from pairmill.catalog.queries.losses.unit_outcomes import (
     UnitOutcomes,
-    capped_clusters,
     known_contents,
     n_documents,
     similar_units,
     unit_outcomes,
     written_bytes,
 )
-from pairmill.catalog.recipe.plan import Plan, quantities
+from pairmill.catalog.recipe.plan import Plan, compile_plan, quantities
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.preflight.cost_forecast import CostForecast, forecast_cost
+from pairmill.flows.preflight.cost_forecast import CostForecast, Measured, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scaled
-from pairmill.flows.preflight.measured_run import Measured
-from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
+from pairmill.flows.preflight.yield_forecast import YieldForecast, forecast_yield
 from pairmill.flows.run.run_start import checked_run, session_on
 from pairmill.flows.run.settings import Compute
+from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 MOST_PICTURES = 5000
@@ -93,87 +92,73 @@ def preflight(
     """
     with TemporaryDirectory(prefix="pairmill-preflight-") as place:
         folder = Path(place)
-        exists = Path(lake).expanduser().exists()
-        if not exists:
-            create_or_open(folder / "none").close()
-        with create_or_open(lake if exists else folder / "none", read_only=True) as known:
+        is_new = not Path(lake).expanduser().exists()
+        with create_or_open(folder / "none") if is_new else create_or_open(lake, read_only=True) as known:
             uris, checked = checked_run(recipe, sources, compute)
             sampling = draw(known, uris, checked, compute, folder, most)
-            return _run(scaled(recipe, sampling.share), uris, known, sampling, compute, folder, progress)
+            checked = identity.with_scorers(compile_plan(scaled(recipe, sampling.share)))
+            measured = Measured()
+            with create_or_open(folder / "sample") as sample:
+                with session_on(sample, checked, compute, "preflight", uris) as session, measured.watching_memory():
+                    session.sampled, session.progress = sampling.of, progress
+                    session.observe(measured)
+                    made = curate_steps(session, measured.run_step)
+                dataset = datasets.find(sample, f"{made.name}@{made.version}")
+                return _forecast(dataset, sample, known, session.plan, sampling, measured, compute)
 
 
-def _run(
-    recipe: Recipe,
-    uris: tuple[str, ...],
-    known: Lake,
-    sampling: Sampling,
-    compute: Compute,
-    folder: Path,
-    progress: ShowProgress,
+def _forecast(
+    dataset: Dataset, lake: Lake, known: Lake, plan: Plan, sampling: Sampling, measured: Measured, compute: Compute
 ) -> Preflight:
-    """Run the sample, and return the forecast."""
-    measured = Measured()
-    _, checked = checked_run(recipe, uris, compute)
-    with create_or_open(folder / "sample") as lake:
-        with session_on(lake, checked, compute, "preflight", uris) as session, measured.watching_memory():
-            session.sampled, session.progress = sampling.of, progress
-            session.observe(measured)
-            made = curate_steps(session, measured.run_step)
-        dataset = datasets.find(lake, f"{made.name}@{made.version}")
-        steps = datasets.funnel(lake, dataset)
-        found = unit_outcomes(lake, dataset, session.plan.scorer("image_groups"), sampling.by_document)
-        both = frozenset(known_contents(known, lake, recipe.duplicates.phash))
-        n_units = _n_units(lake, found, sampling)
-        similar = _similar(lake, session.plan, found, sampling)
-        rules = [step.rule for step in steps if step.kind == "image"]
-        clusters = capped_clusters(lake, dataset, session.plan.scorer("balance_clusters"))
-        sample = CountedSample(found, rules, n_units, sampling.share, both, similar, clusters)
-        yields = forecast_yield(sample)
-        workers = compute.placement().n_workers
-        is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
-        costs = forecast_cost(measured, yields, sampling.share, written_bytes(lake), workers, is_priced)
-        sentences = tuple(step for step in steps if step.kind == "sentence")
+    """Return the forecast by the version that the sample made in ``lake``."""
+    recipe, share = plan.recipe, sampling.share
+    steps = datasets.funnel(lake, dataset)
+    found = unit_outcomes(lake, dataset, plan.scorer("image_groups"), sampling.by_document)
+    both = frozenset(known_contents(known, lake, recipe.duplicates.phash))
+    # Some units, or documents in their place, have no picture.
+    n_units = max(len(found.units), n_documents(lake) if sampling.by_document else sampling.units)
+    rules = [step.rule for step in steps if step.kind == "image"]
+    similar = _similar(lake, plan, found, sampling.by_document)
+    yields = forecast_yield(found, rules, n_units, share, both, similar, recipe.seed)
+    is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
+    costs = forecast_cost(measured, yields, share, written_bytes(lake), compute.placement().n_workers, is_priced)
     return Preflight(
-        recipe.name, sampling.units, sampling.of_units, len(found.unit), sampling.share, sampling.by_document, yields,
-        costs, sentences, _notes(sampling, costs, yields, len(both), list(similar)),
-    )  # fmt: skip
+        recipe=recipe.name,
+        units=sampling.units,
+        of_units=sampling.of_units,
+        pictures=len(found.unit),
+        share=share,
+        by_document=sampling.by_document,
+        yields=yields,
+        costs=costs,
+        sentences=tuple(step for step in steps if step.kind == "sentence"),
+        notes=tuple(_notes(sampling, costs, yields, len(both), list(similar))),
+    )
 
 
-def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, sampling: Sampling) -> dict[str, np.ndarray]:
-    """Return for each rule with a lower bound on a similarity to sentences: the units with such a sentence."""
-    by_rule = {}
-    for check in plan.image_checks:
-        for each in quantities(check, {}):
-            if each.over in SIMILARITIES and not each.under and each.low is not None:
-                matches = plan.scorer("matches")
-                by_rule[check.name] = similar_units(lake, found, matches, each.low, sampling.by_document)
-    return by_rule
-
-
-def _n_units(lake: Lake, found: UnitOutcomes, sampling: Sampling) -> int:
-    """Return how many units, or documents in their place, the sample has, with those that have no picture."""
-    return max(len(found.units), n_documents(lake) if sampling.by_document else sampling.units)
+def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, by_document: bool) -> dict[str, np.ndarray]:
+    """Return for each rule with a lower bound on a similarity to sentences: in how many units a picture has one."""
+    return {
+        check.name: similar_units(lake, found, plan.scorer("matches"), each.low, by_document)
+        for check in plan.image_checks
+        for each in quantities(check, {})
+        if each.over in SIMILARITIES and not each.under and each.low is not None
+    }
 
 
 def _notes(
     sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """Say how the forecast handles what depends on the size, and what it does not know."""
-    notes = [f"hours, memory: measured on this machine; nothing is assumed. {_gpus(costs)}"]
+    gpus = "Models ran on GPUs." if costs.gpu_hours.value else "No model ran on a GPU, so GPU-hours are 0 here."
+    yield f"hours, memory: measured on this machine; nothing is assumed. {gpus}"
     if sampling.share < 1:
-        notes.append(CLUSTERS_NOTE)
-        notes += [RETRIEVAL_NOTE.format(", ".join(similar))] if similar else []
+        yield CLUSTERS_NOTE
+    if sampling.share < 1 and similar:
+        yield RETRIEVAL_NOTE.format(", ".join(similar))
     if n_known:
-        notes.append(f"{n_known:,} contents of the sample are in the lake already: their pictures give no new pair")
+        yield f"{n_known:,} contents of the sample are in the lake already: their pictures give no new pair"
     if sampling.by_document:
-        notes.append(
-            "few units: documents stand for units, so that pictures of one unit count as less alike than they are"
-        )
+        yield "few units: documents stand for units, so that pictures of one unit count as less alike than they are"
     if not yields.pairs.value:
-        notes.append("no picture of the sample is kept: captions and fused texts were not measured")
-    return tuple(notes)
-
-
-def _gpus(costs: CostForecast) -> str:
-    """Say whether GPUs were measured."""
-    return "Models ran on GPUs." if costs.gpu_hours.value else "No model ran on a GPU, so GPU-hours are 0 here."
+        yield "no picture of the sample is kept: captions and fused texts were not measured"

@@ -1,26 +1,37 @@
-"""Forecast from a sample how many pictures each step of the cut drops.
+"""Forecast from a sample of units how many pictures each step of the cut drops in the whole source.
 
-A rule's drops grow with the units. Duplicates do not, and are estimated from the repeats of contents between units
-(`ops.whole.repeats`). A rule that asks for a similar sentence drops a smaller share of more pictures, because there are
-more sentences to choose from; that share is estimated from the number of units in which a picture has one. The steps
-after these drop the share that they drop in the sample, of what is left. A cap's drops come from the sizes of clusters,
-of which the sample has few, so that they vary as much as these do.
+Each step drops the share that it drops in the sample, of what reaches it. Two shares change with the size: that of
+duplicates grows, for a sample of a tenth of the units has a hundredth of the pairs of copies; that of a rule on the
+most similar sentence falls, for there are more sentences to choose from. The change is measured from halves of the
+sample to all of it, and goes on by the same factor with each doubling up to the source. The factor of duplicates is 2
+if copies come in pairs from different units, 1 if all copies are within their units. How far a share falls is
+uncertain: its interval reaches from the sample's share to that of a fall through twice as many doublings.
+
+An interval is by a bootstrap over units. A count in a resample gets a pseudo-count from Exp(1), so that a rule that
+dropped nothing in the sample has an interval too: its upper end is 3.0 pictures of the sample, as for a Poisson count.
+
+The forecast is wrong, and its interval too narrow, where
+
+- the sample has few units, some ten: they do not show how much units vary;
+- copies are in units that lie far apart, such as two crawls of one site, and the sample has few of both;
+- a cap drops: its share depends on the sizes of clusters, of which the sample has few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from math import log2
 
 import numpy as np
 
 from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
-from pairmill.ops.whole.cluster_sample import Range, counted, jackknife
-from pairmill.ops.whole.repeats import repeats, repeats_range, still_none
+from pairmill.ops.whole.cluster_sample import Range, interval, resampled_totals
 
 COPIES = ("exact_duplicate", "duplicate")
-CAP = "balance"
 IN_LAKE = "in_the_lake"
+SPLITS = 16  # of the sample's units into halves
 
 
 @dataclass(frozen=True)
@@ -51,194 +62,75 @@ class YieldForecast:
         return (last.n_in.value - last.dropped.value) / left if left else 1.0
 
 
-class CountedSample:
-    """The outcomes of a sample, counted by unit.
+def forecast_yield(
+    found: UnitOutcomes,
+    rules: Sequence[str],
+    n_units: int,
+    share: float,
+    known: frozenset[str] = frozenset(),
+    similar: Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+) -> YieldForecast:
+    """Return the forecast of a sample.
 
     Args:
-        found: What became of the pictures.
+        found: What became of its pictures.
         rules: The steps of the cut on images, in order.
-        n_units: Units of the sample.
-        share: Share of all units.
+        n_units: Units of the sample, with those that have no picture.
+        share: Share of the source in the sample, above 0 and at most 1.
         known: Contents that the lake has already: their pictures are dropped before all steps.
-        similar: For each rule that asks for a similar sentence, in how many units a picture has one, int (n,). Of
-            the pictures that such a rule drops in the sample, some find a sentence in the whole.
-        clusters: For each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
+        similar: For each rule on the most similar sentence, in how many units a picture has one that passes, float64
+            (n,); inf if its own unit has one, which is in each half that has the picture.
+        seed: Chooses halves and resamples.
     """
-
-    def __init__(
-        self,
-        found: UnitOutcomes,
-        rules: Sequence[str],
-        n_units: int,
-        share: float,
-        known: frozenset[str] = frozenset(),
-        similar: Mapping[str, np.ndarray] | None = None,
-        clusters: np.ndarray | None = None,
-    ) -> None:
-        self.rules = [*([IN_LAKE] if known else []), *rules]
-        self.n_units, self.share = n_units, share
-        self._unit = found.unit
-        fates = found.dropped_by
-        if known:
-            fates = np.where(np.isin(found.content, list(known)), IN_LAKE, fates)
-        self.counts = np.zeros((n_units, len(self.rules) + 2))  # each rule, the kept, bytes
-        for place, rule in enumerate([*self.rules, ""]):
-            np.add.at(self.counts[:, place], found.unit, fates == rule)
-        np.add.at(self.counts[:, -1], found.unit, found.n_bytes)
-        self._early = self.rules.index(COPIES[0])
-        alive = ~np.isin(fates, self.rules[: self._early])
-        self._alive = alive
-        self._similar = {
-            rule: (self.rules.index(rule), ~np.isin(fates, self.rules[: self.rules.index(rule)]), seen)
-            for rule, seen in (similar or {}).items()
-        }
-        self._clusters = np.zeros((0, 2)) if clusters is None else clusters
-        self._keys = [np.unique(keys, return_inverse=True)[1] for keys in (found.content, found.group)]
-
-    @property
-    def similar_rules(self) -> list[str]:
-        """The rules that ask for a similar sentence."""
-        return list(self._similar)
-
-    @property
-    def totals(self) -> np.ndarray:
-        """What the sample has of each rule, the kept ones and bytes, float64 (rules + 2,)."""
-        return self.counts.sum(axis=0)
-
-    def estimates(self, weights: np.ndarray) -> np.ndarray:
-        """Return the forecast of all pictures, each rule's drops, the pairs, and bytes, float64 (rules + 3,)."""
-        share = self.share * (weights > 0).mean()
-        sums = weights @ self.counts / self.share
-        drops, left, grown = self._early_drops(sums, weights, share)
-        exact, both = (self._copies(place, weights, share) * grown for place in range(2))
-        later = _later(sums[self._early + 2 : -1], left - both)
-        return np.array([sums[:-1].sum(), *drops, exact, both - exact, *later, sums[-1]])
-
-    def _early_drops(self, sums: np.ndarray, weights: np.ndarray, share: float) -> tuple[list[float], float, float]:
-        """Return the drops of the rules before duplicates, the pictures left, and these as multiples of the linear.
-
-        ``weights`` all 0 stand for a whole that has no more similar sentences than the sample.
-        """
-        places = {place: (reach, seen) for place, reach, seen in self._similar.values()}
-        drops, left, grown = [], float(sums[:-1].sum()), 1.0
-        for place, linear in enumerate(sums[: self._early].tolist()):
-            dropped = linear * grown
-            passed = left - dropped
-            if place in places and weights.any():
-                reach, seen = places[place]
-                dropped *= still_none(seen[reach & (weights[self._unit] > 0)], share)
-            grown *= (left - dropped) / passed if passed > 0 else 1.0
-            left -= dropped
-            drops.append(dropped)
-        return drops, left, grown
-
-    def capped_error(self) -> float:
-        """Return the half interval of the cap's drops relative to them, 0 to 1, as far as clusters differ in size.
-
-        The sample has few clusters, so their sizes are uncertain. 0 if the cap drops nothing in the sample.
-        """
-        reach, dropped = self._clusters.T
-        if not dropped.any():
-            return 0.0
-        (found,) = jackknife(lambda weights: np.array([weights @ dropped / (weights @ reach)]), len(reach), self.share)
-        return min(1.0, (found.high - found.value) / found.value)
-
-    def after_copies(self, copies: float, is_linear: bool = False) -> float:
-        """Return the pairs that are left if ``copies`` pictures are dropped as duplicates.
-
-        ``is_linear``: as if the whole had no more similar sentences than the sample.
-        """
-        sums, weights = self.totals / self.share, np.full(self.n_units, 0.0 if is_linear else 1.0)
-        _, left, grown = self._early_drops(sums, weights, self.share)
-        return float(_later(sums[self._early + 2 : -1], left - copies * grown)[-1])
-
-    def copies_range(self, place: int) -> tuple[float, float]:
-        """Return the limits of the dropped copies: exact ones (0), or both kinds (1)."""
-        within, seen = self._incidences(place, np.ones(self.n_units))
-        low, high = repeats_range(seen, self.share)
-        within_low, within_high = counted(within, self.share)
-        return low + within_low, high + within_high
-
-    def _copies(self, place: int, weights: np.ndarray, share: float) -> float:
-        """Return how many pictures are not the first of their content (0) or group (1)."""
-        within, seen = self._incidences(place, weights)
-        return within / share + repeats(seen, share)
-
-    def _incidences(self, place: int, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the copies within single units, and for each key in how many units it is."""
-        chosen = self._alive & (weights[self._unit] > 0)
-        pairs = np.unique(np.stack([self._keys[place][chosen], self._unit[chosen]], axis=1), axis=0)
-        _, seen = np.unique(pairs[:, 0], return_counts=True)
-        return float(chosen.sum() - len(pairs)), seen
-
-
-def _later(shares: np.ndarray, left: float) -> np.ndarray:
-    """Divide ``left`` pictures among the later steps and the kept ones as the sample does."""
-    total = shares.sum()
-    return shares / total * max(left, 0.0) if total else np.zeros(len(shares))
-
-
-def forecast_yield(sample: CountedSample) -> YieldForecast:
-    """Return the forecast of a sample. An interval is never narrower than that of as rare independent pictures."""
-    found = jackknife(sample.estimates, sample.n_units, sample.share)
-    pictures, n_bytes = found[0].within(0, np.inf), found[-1].within(0, np.inf)
-    drops = [each.within(0, max(each.value, pictures.high)) for each in found[1:-2]]
-    totals = sample.totals
-    exact = sample.rules.index(COPIES[0])
-    limits = [sample.copies_range(place) for place in range(2)]
-    for place, drop in enumerate(drops):
-        n = totals[place]
-        if place not in (exact, exact + 1):
-            factor = drop.value / (n / sample.share) if n else 1.0
-            low, high = counted(n, sample.share)
-            drops[place] = drop.widened(low * factor, high * factor)
-    near = sample.totals[exact + 1]
-    drops[exact] = drops[exact].widened(*limits[0])
-    drops[exact + 1] = drops[exact + 1].widened(
-        max(near, limits[1][0] - limits[0][1]), max(limits[1][1] - limits[0][0], 0.0)
+    fates = np.where(np.isin(found.content, list(known)), IN_LAKE, found.dropped_by)
+    steps = [*([IN_LAKE] if known else []), *rules, ""]  # '' is that of the kept pictures
+    early = list(takewhile(lambda rule: rule not in COPIES, steps))
+    in_halves: dict[str, np.ndarray] = dict(
+        zip(COPIES, _copies_in_halves(found, ~np.isin(fates, early), seed), strict=True)
     )
-    raised = {sample.rules.index(rule) for rule in sample.similar_rules}
-    drops = [
-        drop.widened(drop.low, totals[place] / sample.share) if place in raised else drop.within(totals[place], np.inf)
-        for place, drop in enumerate(drops)
-    ]
-    few = _of_few_clusters(sample, found)
-    if few:
-        place = sample.rules.index(CAP)
-        drops[place] = _beside(drops[place], few).within(totals[place], np.inf)
-    pairs = _beside(_pairs(sample, found[-2], limits[1]), few).within(0, np.inf)
-    return YieldForecast(pictures, _steps(sample, pictures, drops), pairs, n_bytes)
+    for rule, n_similar in (similar or {}).items():
+        in_halves[rule] = 0.5**n_similar * ~np.isin(fates, steps[: steps.index(rule)])
+    columns = [*(fates == rule for rule in steps), *in_halves.values(), found.n_bytes]
+    counts = np.stack([np.bincount(found.unit, column, len(found.units)) for column in columns], axis=1)
+    totals = resampled_totals(counts, n_units, share, seed)
+    rng = np.random.default_rng(seed + 1)
+    pseudo = (1 - share) * rng.exponential(size=(len(totals), len(steps)))
+    pseudo[0] = 0.0
+
+    drops, halves = totals[:, : len(steps)], dict(zip(in_halves, totals[:, len(steps) : -1].T, strict=True))
+    pictures = left = drops.sum(axis=1) / share
+    forecast = []
+    for place, rule in enumerate(steps[:-1]):
+        reach, growth = drops[:, place:].sum(axis=1), np.ones(len(drops))
+        if rule in halves:
+            half = halves[rule] + pseudo[:, place] * (0.5 if rule in COPIES else 1.0)
+            by_doubling = (drops[:, place] + pseudo[:, place]) / np.maximum(half, 1e-9)
+            doublings = np.full(len(half), log2(1 / share))
+            if rule not in COPIES:
+                doublings[1:] *= rng.uniform(0, 2, len(half) - 1)
+            growth = np.minimum(by_doubling, 2.0) ** doublings
+        by_picture = growth * left / np.maximum(reach, 1e-9)  # pictures of the source for one of the sample
+        gone = np.minimum(left, drops[:, place] * by_picture)
+        shown = interval(np.minimum(left, gone + growth * pseudo[:, place] / share))
+        forecast.append(StepForecast(rule, interval(left), shown, int(reach[0]), int(drops[0, place])))
+        left = left - gone
+    pairs = interval(left + pseudo[:, -1] / share)
+    return YieldForecast(interval(pictures), tuple(forecast), pairs, interval(totals[:, -1] / share))
 
 
-def _of_few_clusters(sample: CountedSample, found: Sequence[Range]) -> float:
-    """Return `capped_error` in pictures of the whole; 0 for a recipe without a cap."""
-    return sample.capped_error() * found[1 + sample.rules.index(CAP)].value if CAP in sample.rules else 0.0
+def _copies_in_halves(found: UnitOutcomes, alive: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of SPLITS in which a picture is a copy in its half of the units: of a content, of a group alone.
 
-
-def _beside(of_units: Range, half: float) -> Range:
-    """Return the range with an independent error of half interval ``half`` added, as the root of the squares' sum."""
-    low, high = (float(np.hypot(each - of_units.value, half)) for each in (of_units.low, of_units.high))
-    return Range(of_units.value - low, of_units.value, of_units.value + high)
-
-
-def _pairs(sample: CountedSample, found: Range, copies: tuple[float, float]) -> Range:
-    """Return the range of the pairs: the variance between units, and with it that of the duplicates."""
-    most, least = (sample.after_copies(each) for each in copies)
-    low, high = counted(sample.totals[-2], sample.share)
-    if sample.similar_rules:
-        least = min(least, sample.after_copies((copies[0] + copies[1]) / 2, is_linear=True))
-    below = np.hypot(found.value - found.low, max(0.0, found.value - least))
-    above = np.hypot(found.high - found.value, max(0.0, most - found.value))
-    widened = Range(found.value - below, found.value, found.value + above)
-    factor = found.value / max(1.0, sample.totals[-2] / sample.share)
-    return widened.widened(low * factor, high * factor).within(0, np.inf)
-
-
-def _steps(sample: CountedSample, pictures: Range, drops: Sequence[Range]) -> tuple[StepForecast, ...]:
-    """Return the steps with the pictures that reach each: those of the step before without its drops."""
-    steps, left = [], pictures
-    sample_left = int(sample.totals[:-1].sum())
-    for rule, dropped, n in zip(sample.rules, drops, sample.totals[:-2].astype(int).tolist(), strict=True):
-        steps.append(StepForecast(rule, left, dropped, sample_left, n))
-        left, sample_left = left.times(max(0.0, 1 - dropped.value / max(left.value, 1e-9))), sample_left - n
-    return tuple(steps)
+    Pictures that are not ``alive``, bool (n,), are no copies. Both results are float64 (n,).
+    """
+    rng, unit = np.random.default_rng(seed), found.unit[alive]
+    keys = [np.unique(each[alive], return_inverse=True)[1] for each in (found.content, found.group)]
+    exact, both = np.zeros(len(alive)), np.zeros(len(alive))
+    for _ in range(SPLITS):
+        half = rng.permutation(len(found.units))[unit] % 2
+        for codes, copies in zip(keys, (exact, both), strict=True):
+            is_copy = np.ones(len(codes))
+            is_copy[np.unique(2 * codes + half, return_index=True)[1]] = 0
+            copies[alive] += is_copy / SPLITS
+    return exact, both - exact

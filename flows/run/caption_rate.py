@@ -28,7 +28,7 @@ class CaptionRate:
     def __init__(self, session: Session, then: ShowProgress, say: Say, every: float) -> None:
         self._session, self._then, self._say, self._every = session, then, say, every
         self._asked, self._took = 0.0, 0.0
-        self._begun: _Begun | None = None
+        self._begun: tuple[float, Spent, int] | None = None  # time, committed work and pending images at the start
 
     def __call__(self, progress: Progress) -> None:
         """Forward the progress of a step, and report the rate if it is due."""
@@ -36,14 +36,14 @@ class CaptionRate:
         if progress.step != f"caption {self._session.recipe.captioners[0].name}":
             return
         if progress.is_begin or self._begun is None:
-            before = self._spent()
-            self._begun = _Begun(time.monotonic(), before, count_uncaptioned(self._session.lake, self._scorer))
+            self._begun = (time.monotonic(), self._spent(), count_uncaptioned(self._session.lake, self._scorer))
         elif progress.is_end or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
             self._asked = time.monotonic()
             now = self._spent()
             self._took = time.monotonic() - self._asked
-            if now.pictures > self._begun.before.pictures:
-                self._say(*figures(self._begun.before, now, self._begun.pending, time.monotonic() - self._begun.at))
+            began, before, pending = self._begun
+            if now.pictures > before.pictures:
+                self._say(*figures(before, now, pending, time.monotonic() - began))
 
     @property
     def _scorer(self) -> str:
@@ -53,13 +53,6 @@ class CaptionRate:
     def _spent(self) -> Spent:
         """Read the images, tokens and seconds that this run has committed."""
         return spent(self._session.lake, self._session.writer.run_id, self._scorer)
-
-
-class _Begun:
-    """The state at the start of a step: time, committed work so far, and number of pending images."""
-
-    def __init__(self, at: float, before: Spent, pending: int) -> None:
-        self.at, self.before, self.pending = at, before, pending
 
 
 def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:

@@ -23,14 +23,12 @@ class CaptionOutcome:
     Attributes:
         captions: The first captions, rows of `captioned.first_captions`.
         left: Number of images without a caption.
-        lake: The lake's folder or lake.yaml.
         strip: Path of the HTML strip with images and captions, '' without captions.
         is_demo: Whether the small shipped captioner made them.
     """
 
     captions: list[dict[str, Any]]
     left: int
-    lake: str
     strip: str
     is_demo: bool
 
@@ -88,4 +86,4 @@ def caption_outcome(session: Session) -> CaptionOutcome:
     path = make_reports_folder(lake.uri) / f"captions-{scorer[:12]}.html"
     is_demo = captioned.has_demo_weights(lake, scorer)
     strip = write_strip(lake, session.recipe, found, str(path), is_demo) if found else ""
-    return CaptionOutcome(found, captioned.count_uncaptioned(lake, scorer), lake.uri, strip, is_demo)
+    return CaptionOutcome(found, captioned.count_uncaptioned(lake, scorer), strip, is_demo)

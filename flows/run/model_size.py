@@ -31,8 +31,7 @@ class ModelSize(BaseModel):
         "any.",
     )
     replicas: Replicas | Annotated[list[Replicas], Field(min_length=2, max_length=2)] | None = Field(
-        None,
-        description="Number of processes: a number, or [least, most]. Empty: as many as fit.",
+        None, description="Number of processes: a number, or [least, most]. Empty: as many as fit."
     )
     feeders: Annotated[int, Field(ge=0, le=MOST_FEEDERS)] | None = Field(
         None,
@@ -137,25 +136,18 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
 
 
 def check_sizes(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
-    """Raise PairmillError for a size of a model that no part of the plan uses, or a cost limit without prices."""
-    _check_names(models, plan)
-    if most:
-        _check_prices(models, plan)
+    """Raise PairmillError for a size of a model that is neither in the recipe nor run by one of its scores.
 
-
-def _check_names(models: dict[str, ModelSize], plan: Plan) -> None:
-    """Raise PairmillError for a model in ``models`` that is neither in the recipe nor run by one of its scores."""
+    Also for a limit of cost, ``most`` > 0, with a model behind endpoints that has no price.
+    """
     recipe = plan.recipe
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
     for name in models:
         if name not in known:
             remedy = did_you_mean(name, known) or f"name one of {', '.join(known)}."
             raise PairmillError(f"--model (compute.models): recipe '{recipe.name}' has no model '{name}'; {remedy}")
-
-
-def _check_prices(models: dict[str, ModelSize], plan: Plan) -> None:
-    """Raise PairmillError for a model behind endpoints without a price."""
-    recipe = plan.recipe
+    if not most:
+        return
     fuser = [recipe.fuse.model] if recipe.fuse else []
     for name in dict.fromkeys([*(each.model for each in recipe.captioners), *fuser]):
         size = models.get(name, ModelSize.model_validate({}))
@@ -167,14 +159,8 @@ def _check_prices(models: dict[str, ModelSize], plan: Plan) -> None:
             )
 
 
-EXAMPLES = {
-    "gpus": "0.25 or 1",
-    "replicas": "4 or 1-8",
-    "feeders": "4",
-    "connections": "64",
-    "prompt_price": "0.15",
-    "answer_price": "0.6",
-}
+EXAMPLES = {"gpus": "0.25 or 1", "replicas": "4 or 1-8", "feeders": "4", "connections": "64", "prompt_price": "0.15",
+            "answer_price": "0.6"}  # fmt: skip
 
 
 def _read(key: str, value: str) -> str | float | int | list[int]:

@@ -1,17 +1,53 @@
-"""Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead."""
+"""Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead.
 
+A run reads its request (recipe, sources, settings), its inputs (`flows.run.run_inputs`) and the lake
+(`catalog.write.finished`). If any of them is unknown, the run runs. The check only reads: it takes no lease, adds no
+row to ``runs`` and no snapshot, and works on a read-only disk.
+"""
+
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.run import nothing_to_do
+from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write import finished
 from pairmill.flows.run.outcome import Outcome, outcome_in
-from pairmill.flows.run.settings import Compute
+from pairmill.flows.run.run_inputs import inputs_digest
 
-if TYPE_CHECKING:  # torch, 3 s: a run with nothing to do does not import it
+if TYPE_CHECKING:  # torch, 3 s: a run with nothing to do imports none of them
+    from pairmill.catalog.cut.publication import Published
+    from pairmill.catalog.lake.lake import Lake
     from pairmill.flows.curate import RunStep
+    from pairmill.flows.run.settings import Compute
     from pairmill.tasks.run.session import Session
+
+# Limits decide whether a run completes, and metrics who watches it; not what a completed run did.
+LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
+          "quarantine_alert", "metrics"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run's request, to compare with completed runs.
+
+    Attributes:
+        recipe: The recipe.
+        sources: The sources of the command line.
+        digest: Digest of recipe, sources, settings and notes.
+        inputs: Digest of the inputs before the run began, '' if unknown or if the run retries items.
+        retry: Quarantine reason whose items are tried again, '' for none.
+    """
+
+    recipe: Recipe
+    sources: tuple[str, ...]
+    digest: str
+    inputs: str
+    retry: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,16 +65,56 @@ class Curated:
     is_new: bool
 
 
-def last_result(request: nothing_to_do.RunRequest, lake: str) -> Curated | None:
-    """Return the result of the last completed run if nothing that it read has changed since, else None."""
-    found = nothing_to_do.cached_result(request, lake)
-    return Curated(*found, is_new=False) if found else None
+def request_run(
+    recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str], retry: str = ""
+) -> RunRequest:
+    """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
+    digest = _digest([recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)])
+    inputs = "" if retry else inputs_digest(recipe, sources)
+    return RunRequest(recipe, tuple(sources), digest, inputs, retry)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def pending_digest(recipe: Recipe) -> str:
+    """Return the request digest of `pairmill run --dry-run`: would a run of the recipe, on any machine, find work?"""
+    return _digest(["pending", recipe.record()])
+
+
+def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, inputs: str) -> tuple[str, ...] | None:
+    """Return the lasting notes of the recipe's last run if that run left no work; None if work may be pending.
+
+    The sources are compared by their places, not by how they were written. Workers and machine are not compared.
+    """
+    found = finished.load(lake, pending_digest(recipe)) if inputs else None
+    return found.notes if found and found.inputs == inputs else None
+
+
+def last_result(wanted: RunRequest, uri: str) -> Curated | None:
+    """Return the result of the last completed run if nothing that it read has changed since; None if the run must run.
+
+    Errors give None: the run itself reports them.
+    """
+    if not wanted.inputs:
+        return None
+    try:
+        if not finished.is_cached(uri, wanted.digest):
+            return None
+        with create_or_open(uri, read_only=True) as lake:
+            found = finished.load(lake, wanted.digest)
+            if found is None or found.inputs != wanted.inputs:
+                return None
+            return Curated(outcome_in(lake, f"{found.dataset}@{found.version}"), list(found.notes), is_new=False)
+    except (PairmillError, *OPENING_ERRORS):
+        return None
 
 
 def curate_anew(
-    request: nothing_to_do.RunRequest,
+    request: RunRequest,
     lake: str,
-    compute: Compute,
+    compute: "Compute",
     notes: Sequence[str],
     run_step: "RunStep",
     begin: Callable[["Session"], None],
@@ -57,14 +133,23 @@ def curate_anew(
     found: list[Any] = []  # the published dataset, for the callback
 
     def completed(ended: "Session") -> None:
-        nothing_to_do.store(request, ended, found[0])
+        store(request, ended, found[0])
 
     uris, checked = checked_run(request.recipe, request.sources, compute, lake, request.retry)
     with create_or_open(lake) as opened:
-        with session_on(opened, checked, compute, "curate", uris, completed) as session:
+        with session_on(opened, checked, compute, "curate", uris, completed=completed) as session:
             session.notes += notes
             begin(session)
             found.append(curate_steps(session, run_step, request.retry))
         published = found[0]
         shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)
+
+
+def store(wanted: RunRequest, session: "Session", published: "Published") -> None:
+    """Cache the result of a completed run, unless an input has changed since the run began."""
+    if wanted.inputs and wanted.inputs == inputs_digest(wanted.recipe, wanted.sources):
+        result = (wanted.inputs, published.name, published.version, session.lasting_notes)
+        digests = (wanted.digest, pending_digest(wanted.recipe))
+        with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
+            finished.save(session.writer, *(finished.Finished(digest, *result) for digest in digests))

@@ -26,13 +26,6 @@ from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.session import Session
 
-WITHOUT_MODELS = ("maintain",)  # flows that load no model, so a machine needs no weights for them
-
-
-def _nothing_follows(session: Session) -> None:
-    """Do nothing after completion."""
-    return None
-
 
 @contextmanager
 def session(
@@ -41,15 +34,14 @@ def session(
     lake: str,
     compute: Compute,
     flow: str = "curate",
-    completed: Callable[[Session], None] = _nothing_follows,
     run_id: str = "",
     retry: str = "",
     needs_source: bool = True,
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
-    ``completed`` is called once the run is recorded as completed, while the lease is still held. ``run_id`` is for a
-    flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for `checked_run`.
+    ``run_id`` is for a flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for
+    `checked_run`.
 
     Raises:
         PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
@@ -60,17 +52,12 @@ def session(
         from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
 
         check_nodes(compute.ray_address, lake, uris, checked[0].recipe)
-    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed, run_id) as session:
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, run_id) as session:
         yield session
 
 
 def checked_run(
-    recipe: Recipe,
-    sources: Sequence[str],
-    compute: Compute,
-    lake: str = "",
-    retry: str = "",
-    needs_source: bool = True,
+    recipe: Recipe, sources: Sequence[str], compute: Compute, lake: str = "", retry: str = "", needs_source: bool = True
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
 
@@ -116,16 +103,17 @@ def session_on(
     compute: Compute,
     flow: str,
     uris: tuple[str, ...] = (),
-    completed: Callable[[Session], None] = _nothing_follows,
     run_id: str = "",
+    completed: Callable[[Session], None] | None = None,
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded.
 
-    ``checked`` is the result of ``identity.with_scorers``. Raises LeaseHeld if another process writes to the lake.
+    ``checked`` is the result of ``identity.with_scorers``. ``completed`` is called once the run is recorded as
+    completed, while the lease is still held. Raises LeaseHeld if another process writes to the lake.
     """
     plan, known = with_imported(lake, checked[0]), checked[1]
-    specs = _specs_loaded(plan, flow)
-    fork_server.preload(specs)
+    loads_models = flow != "maintain"  # so a machine needs no weights to maintain a lake
+    fork_server.preload(identity.model_specs(plan) if loads_models else [])
     run_id = run_id or current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
     wait = 60 * compute.wait_minutes
@@ -135,7 +123,8 @@ def session_on(
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
         session.spending.limits = compute.limits()
-        session.demo_weights = _demo_weights(checked, flow)
+        if loads_models:
+            session.demo_weights = identity.demo_weights(plan.recipe, known)
         session.register_later(known)
         register_judgements(writer.lake)
         if json_log.is_asked():
@@ -143,7 +132,8 @@ def session_on(
         recorded = runs.recorded(lake, run_id, flow, plan.recipe, shown)
         with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
             yield session
-        completed(session)
+        if completed:
+            completed(session)
 
 
 def _metrics(session: Session, flow: str, address: str) -> AbstractContextManager[None]:
@@ -153,17 +143,6 @@ def _metrics(session: Session, flow: str, address: str) -> AbstractContextManage
     from pairmill.flows.run.metrics import served
 
     return served(session, flow, address)
-
-
-def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
-    """Return which of the small shipped models a flow uses."""
-    plan, known = checked
-    return () if flow in WITHOUT_MODELS else identity.demo_weights(plan.recipe, known)
-
-
-def _specs_loaded(plan: Plan, flow: str) -> list[str]:
-    """List the specs of the models that the workers of a flow load."""
-    return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
 
 
 def current_run_id() -> str:

@@ -27,6 +27,8 @@ def _network(text: str) -> str:
 
 
 Network = Annotated[str, AfterValidator(_network)]
+Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+WeekOfMinutes = Annotated[float, Field(ge=0, le=7 * 24 * 60)]
 
 
 def _listen_address(text: str) -> str:
@@ -62,37 +64,25 @@ class Compute(BaseModel):
     models: dict[str, ModelSize] = Field(
         {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
     )
-    max_cost: float = Field(
-        0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="What a run may spend on generated texts, by its models' prices; 0 is any sum.",
+    max_cost: Limit = Field(
+        0.0, description="What a run may spend on generated texts, by its models' prices; 0 is any sum."
     )
-    max_hours: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="Hours after which the run stops, at a commit; 0 is any time."
-    )
-    max_gpu_hours: float = Field(
+    max_hours: Limit = Field(0.0, description="Hours after which the run stops, at a commit; 0 is any time.")
+    max_gpu_hours: Limit = Field(
         0.0,
-        ge=0,
-        allow_inf_nan=False,
         description="Hours of work on GPUs, times a worker's GPUs, after which the run stops, at a commit; 0 is any.",
     )
     max_rows: int = Field(
         0, ge=0, description="Rows over all tables after which the run stops, at a commit; 0 is any number."
     )
-    max_gigabytes: float = Field(
-        0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any.",
+    max_gigabytes: Limit = Field(
+        0.0, description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any."
     )
     quarantine_alert: float = Field(
         0.1, ge=0, le=1, description="Share of what a run reads that may be in quarantine without an alert in Prefect."
     )
-    stall_minutes: float = Field(
+    stall_minutes: WeekOfMinutes = Field(
         60.0,
-        ge=0,
-        le=7 * 24 * 60,
         description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
         "the third time it fails. 0 is never.",
     )
@@ -101,11 +91,8 @@ class Compute(BaseModel):
         description="Port, or HOST:PORT, at which the run serves metrics to Prometheus; a port alone is loopback's. "
         "Empty serves none.",
     )
-    wait_minutes: float = Field(
-        0.0,
-        ge=0,
-        le=7 * 24 * 60,
-        description="Minutes to wait while another run writes to the lake; then this run is refused.",
+    wait_minutes: WeekOfMinutes = Field(
+        0.0, description="Minutes to wait while another run writes to the lake; then this run is refused."
     )
     allow_addresses: list[Network] = Field(
         [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."

@@ -1,8 +1,9 @@
-"""Make Prefect send alerts about our runs through a block of its user: a webhook, Slack, mail and others.
+"""Make Prefect act on events of our runs: send alerts, and mark a run as crashed whose process is gone.
 
-Whoever wants alerts creates a block named BLOCK in Prefect's interface, of any type that sends notifications. A run
-that was refused, and one that a person cancelled, alarm nobody. Prefect's own events carry what is needed, but for the
-share of quarantined items and for stalls, for which the run emits QUARANTINED and STALLED.
+Whoever wants alerts creates a block named BLOCK in Prefect's interface, of any type that sends notifications: a
+webhook, Slack, mail and others. A run that was refused, and one that a person cancelled, alarm nobody. Prefect's own
+events carry what is needed, but for the share of quarantined items and for stalls, for which the run emits QUARANTINED
+and STALLED. Runs of others on a shared server are left alone.
 """
 
 import json
@@ -11,11 +12,18 @@ from datetime import timedelta
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.events.actions import CallWebhook, SendNotification
+from prefect.client.schemas.objects import StateType
+from prefect.events import emit_event
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
 
-from pairmill.flows.with_prefect.heartbeats import TAG
+from pairmill.tasks.run.place.progress import Observer
 
+TAG = "pairmill"  # tag of every deployment in prefect.yaml; its runs inherit it
+OURS = ResourceSpecification({"prefect.resource.id": [f"prefect.tag.{TAG}"]})
+HEARTBEAT_SECONDS = 30
+NO_HEARTBEAT = "pairmill: a run without a heartbeat has crashed"
+GONE = "Its process was gone: three heartbeats were missed. Run it again; what was finished is committed."
 BLOCK = "pairmill-alerts"
 WEBHOOK = "webhook"
 QUARANTINED, STALLED = "pairmill.run.quarantined", "pairmill.run.stalled"
@@ -34,42 +42,61 @@ _OF_RUN = (
 )
 
 
-def install(client: SyncPrefectClient) -> list[str]:
-    """Create or update one automation for each of ALERTS if the server has the block; return their new names.
+def install_alerts(client: SyncPrefectClient) -> list[str]:
+    """Create or update one automation for each of ALERTS if the server has the block; return their new names."""
+    block = next((each for each in client.read_block_documents(limit=200) if each.name == BLOCK), None)
+    wanted = [_alert(about, *sent, block) for about, sent in ALERTS.items()] if block else []
+    return [each.name for each in wanted if _install(client, each)]
 
-    Automations that the user switched off stay off. Without the block nothing is created.
+
+def watch_heartbeats(client: SyncPrefectClient) -> None:
+    """Create or update the automation that marks an unfinished run as crashed after three missed heartbeats.
+
+    It is for runs whose process and the serving one were killed, so that neither can report it.
     """
-    block = _block(client)
-    if block is None:
-        return []
-    new = []
-    for about, (event, sentence) in ALERTS.items():
-        wanted = _automation(about, event, sentence, block)
-        found = client.read_automations_by_name(wanted.name)
-        if not found:
-            client.create_automation(wanted)
-            new.append(wanted.name)
-        for each in found:
-            if each.actions != wanted.actions:
-                client.update_automation(each.id, wanted.model_copy(update={"enabled": each.enabled}))
-    return new
+    ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+    trigger = EventTrigger(
+        after={"prefect.flow-run.heartbeat"},
+        expect={"prefect.flow-run.heartbeat", *ends},
+        match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
+        match_related=OURS,
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=timedelta(seconds=3 * HEARTBEAT_SECONDS),
+    )
+    action = ChangeFlowRunState(name="Crashed", state=StateType.CRASHED, message=GONE, force=False)
+    _install(client, AutomationCore(name=NO_HEARTBEAT, trigger=trigger, actions=[action]))
+
+
+class StallAlerts(Observer):
+    """Emit STALLED, with the report of workers and items, whenever the watchdog ended workers of the current run."""
+
+    def stalled(self, step: str, report: str) -> None:
+        """Emit the event."""
+        emit_event(STALLED, {"prefect.resource.id": f"pairmill.step.{step}"}, payload={"report": f"{step}: {report}"})
 
 
 def report_quarantine(share: float, most: float, dataset: str) -> None:
     """Emit QUARANTINED if ``share`` of what the current run read is in quarantine, and only ``most`` may be."""
     if share > most:
-        from prefect.events import emit_event
-
         about = {"prefect.resource.id": f"pairmill.dataset.{dataset}"}
         emit_event(QUARANTINED, about, payload={"share": round(share, 4), "most": most})
 
 
-def _block(client: SyncPrefectClient) -> Any:
-    """Return the user's block named BLOCK, None if there is none."""
-    return next((each for each in client.read_block_documents(limit=200) if each.name == BLOCK), None)
+def _install(client: SyncPrefectClient, wanted: AutomationCore) -> bool:
+    """Create an automation, and return whether it is new; else update it. One that is switched off stays off."""
+    found = client.read_automations_by_name(wanted.name)
+    if not found:
+        client.create_automation(wanted)
+    for each in found:
+        is_same_trigger = getattr(each.trigger, "match_related", None) == getattr(wanted.trigger, "match_related", None)
+        if not is_same_trigger or each.actions != wanted.actions:
+            client.update_automation(each.id, wanted.model_copy(update={"enabled": each.enabled}))
+    return not found
 
 
-def _automation(about: str, event: str, sentence: str, block: Any) -> AutomationCore:
+def _alert(about: str, event: str, sentence: str, block: Any) -> AutomationCore:
     """Build the automation that sends one alert for each run with our tag."""
     if block.block_type.slug == WEBHOOK:
         fixed = f'"alert": {json.dumps(about)}, "text": {json.dumps(sentence)}'
@@ -82,10 +109,6 @@ def _automation(about: str, event: str, sentence: str, block: Any) -> Automation
             "{{ flow_run|ui_url }}",
         )
     trigger = EventTrigger(
-        expect={event},
-        match_related=ResourceSpecification({"prefect.resource.id": [f"prefect.tag.{TAG}"]}),
-        posture=Posture.Reactive,
-        threshold=1,
-        within=timedelta(0),
+        expect={event}, match_related=OURS, posture=Posture.Reactive, threshold=1, within=timedelta(0)
     )
     return AutomationCore(name=f"pairmill: a run {about}", trigger=trigger, actions=[action])

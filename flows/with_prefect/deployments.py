@@ -88,16 +88,18 @@ def curate(
     """
     try:
         name_run(about := Path(recipe).stem)
-        texts = {key: yaml_text(value) for key, value in overrides.items()}
+        # A value of the form as the YAML text of a recipe override.
+        texts = {key: value if isinstance(value, str) else str(value).lower() for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
         place = lake or default_lake()
-        if not approve_thresholds:
-            return _curated(about, chosen, notes, sources, place, compute, retry)
-        from pairmill.flows.with_prefect.gate import through_gate
+        answer = ""
+        if approve_thresholds:
+            from pairmill.flows.with_prefect.gate import through_gate
 
-        chosen, answer = through_gate(chosen, sources, place, compute, approve_hours, retry)
-        return _curated(about, chosen, notes, sources, place, compute, answer=str(answer))
+            chosen, given = through_gate(chosen, sources, place, compute, approve_hours, retry)
+            answer, retry = str(given), ""  # the gate's pass has retried
+        return _curated(about, chosen, notes, sources, place, compute, retry, answer)
     except Exception as error:
         return ended_early(error)
 
@@ -122,14 +124,7 @@ def ended_early(error: Exception) -> State:
 
 
 def _curated(
-    about: str,
-    recipe: Any,
-    notes: list[str],
-    sources: list[str],
-    lake: str,
-    compute: Compute,
-    retry: str = "",
-    answer: str = "",
+    about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
 ) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
 
@@ -145,15 +140,14 @@ def _curated(
     from pairmill.flows.run.first_captions import FirstCaptions
     from pairmill.flows.run.outcome import outcome
     from pairmill.flows.run.run_start import session
-    from pairmill.flows.with_prefect.alerts import report_quarantine
+    from pairmill.flows.with_prefect.alerts import StallAlerts, report_quarantine
     from pairmill.flows.with_prefect.artifacts import (
         ProgressArtifacts,
         RateArtifact,
         create_artifacts,
         create_first_captions,
     )
-    from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
-    from pairmill.flows.with_prefect.stall_alerts import StallAlerts
+    from pairmill.flows.with_prefect.step_as_task import GrowingFunnel
 
     with session(recipe, sources, lake, compute, retry=retry) as opened:
         if line := demo_note(opened.demo_weights):
@@ -179,8 +173,3 @@ def _curated(
     name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")
-
-
-def yaml_text(value: Setting) -> str:
-    """Convert a value of the form to the YAML text of a recipe override."""
-    return value if isinstance(value, str) else str(value).lower()

@@ -1,7 +1,13 @@
-"""Pause a curate run at its gate: show what lies beside each threshold, and wait for a person's answer in a form."""
+"""Pause a curate run at its gate before texts are generated, and wait for a person's answer in a form.
+
+It shows what lies nearest each threshold. The gate's pass is a run of its own, which ends before the question, so that
+nobody waits with the lake's lease. The pass after the answer finds all of its work done, unless a changed threshold
+lets more items in.
+"""
 
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,25 +18,20 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from pydantic import Field
 
-from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.recipe import Recipe, changed
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
+from pairmill.catalog.write import lease, runs
 from pairmill.flows.curate import measure_steps
 from pairmill.flows.run.first_captions import caption_first
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute
-from pairmill.flows.run.threshold_gate import (
-    FLOW,
-    Answer,
-    BesideThresholds,
-    beside_thresholds,
-    now,
-    record,
-    with_changes,
-)
+from pairmill.flows.run.threshold_gate import BesideThresholds, beside_thresholds
 from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, browse_link, code, create_first_captions, plain
 from pairmill.flows.with_prefect.step_as_task import as_task
 
+FLOW = "curate up to the gate"
 POLL_SECONDS = 5
 
 
@@ -44,6 +45,22 @@ class Thresholds(RunInput):
     )
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A person's answer: who, when, whether the run may go on, and the settings of rules that they changed."""
+
+    by: str
+    at: datetime
+    approved: bool
+    changes: dict[str, str]
+
+    def __str__(self) -> str:
+        verdict = "approved" if self.approved else "declined"
+        with_changes = ", ".join(f"{key} = {value}" for key, value in self.changes.items())
+        changes = f", changed: {with_changes}" if with_changes else ""
+        return f"thresholds {verdict} by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC{changes}"
+
+
 def through_gate(
     recipe: Recipe, sources: list[str], lake: str, compute: Compute, hours: int, retry: str
 ) -> tuple[Recipe, Answer]:
@@ -52,7 +69,8 @@ def through_gate(
     What is quarantined for the reason ``retry`` is tried again first, if it is not ''. A recipe that only captions has
     no threshold before its captions: its first ones are shown.
 
-    Nothing holds the lake's lease meanwhile. Raises NotApproved if a person declines, or answers not within ``hours``.
+    Raises NotApproved if a person declines, or answers not within ``hours``, and LeaseHeld if another run writes to the
+    lake when the answer is to be recorded.
     """
     with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex, retry=retry) as opened:
         opened.progress = bars = ProgressArtifacts()
@@ -63,15 +81,18 @@ def through_gate(
             create_first_captions(caption_first(opened, as_task))
         else:
             said = "What lies nearest each threshold"
-            create_markdown_artifact(values_beside(shown), key="thresholds", description=said)
+            create_markdown_artifact(_values_beside(shown), key="thresholds", description=said)
     began = time.monotonic()
     answer, chosen = _answered(recipe, shown, hours)
     get_run_logger().info(f"{answer}; it waited {duration(time.monotonic() - began)}")
-    record(lake, shown, answer, 60 * compute.wait_minutes)
+    with create_or_open(lake) as found, lease.writing(found, shown.run_id, "gate", 60 * compute.wait_minutes):
+        runs.add_note(found, shown.run_id, str(answer))
+    if not answer.approved:
+        raise NotApproved(f"{answer}. What is made stays in the lake, and nothing more was generated; run it again.")
     return chosen, answer
 
 
-def values_beside(shown: BesideThresholds) -> str:
+def _values_beside(shown: BesideThresholds) -> str:
     """Return Markdown with the values on both sides of each threshold, how to change it, and where the pictures are."""
     lines = ["# Beside the thresholds", f"The rules so far keep {shown.kept:,} of {shown.images:,} pictures.", ""]
     lines += [f"- The pictures: {code(shown.page)}"]
@@ -95,7 +116,11 @@ def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answ
         try:
             if not answer.by:
                 raise BadRecipe("`by` is empty: say who answers.")
-            return answer, with_changes(recipe, answer.changes) if answer.approved else recipe
+            if not answer.approved:
+                return answer, recipe
+            if other := next((key for key in answer.changes if not key.startswith(("images.", "sentences."))), ""):
+                raise BadRecipe(f"'{other}' is no rule: name its setting as in images.short_side.keep.")
+            return answer, changed(recipe, answer.changes)
         except BadRecipe as error:
             trouble = str(error)
 
@@ -117,4 +142,4 @@ def _asked(recipe: Recipe, shown: BesideThresholds, end: datetime, trouble: str)
         found: Any = pause_flow_run(wait_for_input=form, timeout=max(1, int(left)), poll_interval=POLL_SECONDS)
     except FlowPauseTimeout:
         raise NotApproved("nobody answered at the gate in time; run it again, what is measured stays.") from None
-    return Answer(found.by.strip(), now(), found.approve, dict(found.changes))
+    return Answer(found.by.strip(), datetime.now(UTC), found.approve, dict(found.changes))

@@ -1,4 +1,4 @@
-"""Define the export and check flows that Prefect deploys, with their forms. Keep this module cheap to import."""
+"""Define the export, check and maintain flows that Prefect deploys. Keep this module cheap to import."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,9 +39,27 @@ def export(
         grow: Use one folder for all versions of the recipe: the rows of a later version go into further files.
         wait_minutes: How long to wait for a run that writes to the lake.
     """
+    from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.api.opened_lake import OpenLake
+    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
+    from pairmill.tasks.release.export.export import export as write
+    from pairmill.tasks.run.place.progress import Progress
+
     try:
         name_run(f"export {dataset}")
-        return _exported(dataset, to, lake or default_lake(), format, captions, text, grow, wait_minutes)
+        check_is_lake(place := lake or default_lake())
+        with create_or_open(place) as opened:
+            found, bars = OpenLake(opened).dataset(dataset).version, ProgressArtifacts()
+
+            def show(done: int, total: int) -> None:
+                bars(Progress(f"export {found}", done, total, "pairs"))
+
+            waits = 60.0 * wait_minutes
+            made = write(opened, found.name, found.version, to, format, waits, show, captions, text, grow=grow)
+        name_by_result(f"export {dataset}", f"export {found}")
+        size = f"{made.rows:,} pairs in {made.files:,} files, {made.bytes / 1e6:,.1f} MB"
+        return Completed(message=visible(f"{made.uri}: {size}"))
     except Exception as error:
         return ended_early(error)
 
@@ -55,59 +73,58 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
         deep: Also read every picture and compare its hash.
         repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
     """
-    try:
-        place = lake or default_lake()
-        name_run(f"check {Path(place).name}")
-        return _checked(place, deep, repair)
-    except Exception as error:
-        return ended_early(error)
-
-
-def _exported(
-    name: str,
-    to: str,
-    lake: str,
-    format: Literal["webdataset", "parquet", "texts"],
-    captions: Literal["chosen", "all"],
-    text: str,
-    grow: bool,
-    wait_minutes: int,
-) -> State:
-    """Write the export; return Completed with its size."""
-    from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-    from pairmill.catalog.terms.controls import visible
-    from pairmill.flows.api.opened_lake import OpenLake
-    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
-    from pairmill.tasks.release.export.export import export as write
-    from pairmill.tasks.run.place.progress import Progress
-
-    check_is_lake(lake)
-    with create_or_open(lake) as opened:
-        dataset, bars = OpenLake(opened).dataset(name).version, ProgressArtifacts()
-
-        def show(done: int, total: int) -> None:
-            bars(Progress(f"export {dataset}", done, total, "pairs"))
-
-        waits = 60.0 * wait_minutes
-        found = write(opened, dataset.name, dataset.version, to, format, waits, show, captions, text, grow=grow)
-    name_by_result(f"export {name}", f"export {dataset}")
-    size = f"{found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
-    return Completed(message=visible(f"{found.uri}: {size}"))
-
-
-def _checked(lake: str, deep: bool, repair: bool) -> State:
-    """Check the lake, with a line of the log for each damage; return Completed, or Failed with what is damaged."""
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.check import check_steps, repairable
 
     said: list[str] = []
 
     def say(line: str) -> None:
+        """Log a line for each damage, each repair and the sum."""
         said.append(visible(line))
         get_run_logger().info(visible(line))
 
-    found = check_steps(lake, deep, repair, say, get_run_logger().debug)
+    try:
+        place = lake or default_lake()
+        name_run(f"check {Path(place).name}")
+        found = check_steps(place, deep, repair, say, get_run_logger().debug)
+    except Exception as error:
+        return ended_early(error)
     if not found.damages:
         return Completed(message=said[-1])
     remedy = f"; `repair` mends {share}" if not repair and (share := repairable(found)) else ""
     return Failed(message=f"{said[-1]}{remedy}")
+
+
+@flow(name="maintain")
+def maintain(
+    lake: str = "",
+    days: Annotated[int, Field(ge=1, le=3_650)] = 7,
+    wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
+) -> State:
+    """Merge a lake's small files, expire old snapshots, remove orphans and old caches, retry passing failures.
+
+    Dataset versions and their rows stay. The run ends as Refused if another run writes to the lake all the time.
+
+    Args:
+        lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
+        days: DuckLake's snapshots of this many days are kept.
+        wait_minutes: How long each step waits for a run that writes to the lake.
+    """
+    from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.maintain import Limits, maintain_steps
+
+    said: list[str] = []
+    try:
+        place = lake or default_lake()
+        name_run(f"maintain {Path(place).name}")
+        if not Path(place).expanduser().exists():  # `pairmill up` schedules the maintenance before the first run
+            return Completed(name="Skipped", message=f"there is no lake at '{place}' yet")
+        check_is_lake(place)
+        with create_or_open(place) as opened:
+            for line in maintain_steps(opened, Limits(days=days, wait_seconds=60.0 * wait_minutes)):
+                get_run_logger().info(visible(line))
+                said.append(line)
+    except Exception as error:
+        return ended_early(error)
+    return Completed(message="; ".join(said))

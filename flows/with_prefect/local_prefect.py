@@ -8,7 +8,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
@@ -59,7 +58,15 @@ def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, lis
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings  # 1.3 s
 
     if configured := get_current_settings().api.url:
-        _check_configured(configured, port)
+        if port:
+            raise PairmillError(
+                f"--port is for a new server, but PREFECT_API_URL names {configured}. Leave out --port, or {UNSET}."
+            )
+        if not answers(configured):
+            raise PairmillError(
+                f"Prefect's server at {configured} does not answer. Check PREFECT_API_URL, or {UNSET} to have one "
+                "started here."
+            )
         say(f"using the Prefect server at {configured}")
         yield configured, []
         return
@@ -79,18 +86,6 @@ def known_server() -> str:
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url or _noted()
-
-
-def _check_configured(api: str, port: int) -> None:
-    """Raise PairmillError if the configured server does not answer, or ``port`` asks for another one."""
-    if port:
-        raise PairmillError(
-            f"--port is for a new server, but PREFECT_API_URL names {api}. Leave out --port, or {UNSET}."
-        )
-    if not answers(api):
-        raise PairmillError(
-            f"Prefect's server at {api} does not answer. Check PREFECT_API_URL, or {UNSET} to have one started here."
-        )
 
 
 def _listener(port: int) -> Listener:
@@ -123,24 +118,22 @@ def _started(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str
     If another program takes the port while the server starts (a second `pairmill up`), and the user did not choose the
     port, use any free port.
     """
-    while True:
-        command = ["prefect", "server", "start", "--host", listener.host, "--port", str(listener.port)]
-        child = start("prefect server", command, {"PREFECT_API_URL": listener.api}, logs(), ROOT)
-        try:
-            say(f"starting Prefect's server at {listener.api}, with its log in {child.log}")
-            say(_database_step())
-            began = time.monotonic()
-            wait_for(child, partial(_serves, child, listener), UP_SECONDS)
-            say(f"the server answers after {time.monotonic() - began:.0f} s")
-            return child, listener.api
-        except BaseException as error:
-            stop(child)
-            was_taken = isinstance(error, PairmillError) and free_port(listener.port, listener.host) != listener.port
-            if not was_taken:
-                raise
-            if listener.is_chosen:
-                raise _taken(listener) from None
-            listener = Listener(listener.host, free_port(0, listener.host), False)
+    command = ["prefect", "server", "start", "--host", listener.host, "--port", str(listener.port)]
+    child = start("prefect server", command, {"PREFECT_API_URL": listener.api}, logs(), ROOT)
+    try:
+        say(f"starting Prefect's server at {listener.api}, with its log in {child.log}")
+        say(_database_step())
+        began = time.monotonic()
+        wait_for(child, lambda: listens(child, listener.port) and answers(listener.api), UP_SECONDS)
+        say(f"the server answers after {time.monotonic() - began:.0f} s")
+        return child, listener.api
+    except BaseException as error:
+        stop(child)
+        if not isinstance(error, PairmillError) or (free := free_port(listener.port, listener.host)) == listener.port:
+            raise
+        if listener.is_chosen:
+            raise _taken(listener) from None
+    return _started(Listener(listener.host, free, False), say)
 
 
 def _database_step() -> str:
@@ -152,11 +145,6 @@ def _database_step() -> str:
     if not kind.startswith("sqlite"):
         return "it migrates its configured database"
     return f"it {'migrates' if Path(file).exists() else 'creates'} its database {file}"
-
-
-def _serves(child: Child, listener: Listener) -> bool:
-    """Return whether this child listens on the port and its API answers."""
-    return listens(child, listener.port) and answers(listener.api)
 
 
 def answers(api: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -39,33 +38,21 @@ class Child:
         return "\n".join([f"the end of {self.log}:", *lines])
 
 
-def start(
-    name: str,
-    command: Sequence[str],
-    environment: dict[str, str],
-    folder: Path,
-    cwd: Path,
-    program: Sequence[str] = (sys.executable, "-m"),
-) -> Child:
-    """Start ``program command`` in its own session, so that Ctrl-C in a terminal reaches only this process."""
+def start(name: str, command: Sequence[str], environment: dict[str, str], folder: Path, cwd: Path) -> Child:
+    """Start a Python module with arguments in a session of its own, which Ctrl-C in a terminal does not reach."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name.replace(' ', '-')}.log"
     with open(log, "wb") as output:
-        process = _popen([*program, *command], environment, output, cwd)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            env={**os.environ, **environment},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     return Child(name, process, log)
-
-
-def _popen(command: Sequence[str], environment: dict[str, str], output: IO[bytes], cwd: Path) -> subprocess.Popen:
-    """Start a process with added environment variables and its output in a file."""
-    return subprocess.Popen(
-        command,
-        env={**os.environ, **environment},
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
 
 
 def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
@@ -83,7 +70,7 @@ def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
 
 def listens(child: Child, port: int) -> bool:
     """Return whether the child or a descendant listens on this port; another program could answer there."""
-    for process in [child.process.pid, *(each.pid for each in _descendants(child.process.pid))]:
+    for process in [child.process.pid, *(each.pid for each in _descendants(child))]:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             for each in psutil.Process(process).net_connections("tcp"):
                 if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port:
@@ -97,25 +84,19 @@ def stop(child: Child) -> None:
     This order lets a flow run close its lake and report its end while its parent listens. A second Ctrl-C is ignored.
     """
     with _signals_ignored():
-        _stop(child)
-
-
-def _stop(child: Child) -> None:
-    """Terminate direct children, kill the remaining family, then terminate the child itself."""
-    family = _descendants(child.process.pid)
-    direct = [each for each in family if _parent(each) == child.process.pid]
-    for process in direct:
-        _signal(process, signal.SIGTERM)
-    psutil.wait_procs(direct, timeout=GRACE_SECONDS)
-    for process in family:
-        _signal(process, signal.SIGKILL)
-    if child.process.poll() is None:
-        child.process.terminate()
-    try:
-        child.process.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.process.kill()
-        child.process.wait()
+        family, direct = _descendants(child), _descendants(child, recursive=False)
+        for process in direct:
+            _signal(process, signal.SIGTERM)
+        psutil.wait_procs(direct, timeout=GRACE_SECONDS)
+        for process in family:
+            _signal(process, signal.SIGKILL)
+        if child.process.poll() is None:
+            child.process.terminate()
+        try:
+            child.process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
 
 
 @contextmanager
@@ -135,19 +116,12 @@ def _signals_ignored() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _descendants(pid: int) -> list[psutil.Process]:
-    """List all living descendants of a process."""
+def _descendants(child: Child, recursive: bool = True) -> list[psutil.Process]:
+    """List all living descendants of a child, or its own children alone."""
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return psutil.Process(child.process.pid).children(recursive=recursive)
     except psutil.NoSuchProcess:
         return []
-
-
-def _parent(process: psutil.Process) -> int:
-    """Return a process's parent id, -1 if the process has gone."""
-    with suppress(psutil.NoSuchProcess):
-        return process.ppid()
-    return -1
 
 
 def _signal(process: psutil.Process, number: int) -> None:

@@ -107,12 +107,7 @@ def _to_serve(settings: dict[str, Any]) -> "RunnerDeployment":
     return made
 
 
-def _serve() -> None:
-    """Register the deployments, and start their runs until this process is terminated."""
+if __name__ == "__main__":
     from prefect import serve
 
     serve(*map(_to_serve, deployments().values()), pause_on_shutdown=False, print_starting_message=False)
-
-
-if __name__ == "__main__":
-    _serve()

@@ -1,18 +1,28 @@
-"""Run a step as a Prefect task, which Prefect shows and retries."""
+"""Run a step as a Prefect task, which Prefect shows and retries; show what it did, and the funnel as it grows."""
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
-from pairmill.catalog.write.runs import last_commit
+from pairmill.catalog.cut.publication import image_funnel
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.generated import without_unset_thresholds
+from pairmill.catalog.write.runs import last_commit, partitions_since
+from pairmill.flows.run.progress_text import duration, unit_of
 from pairmill.flows.user_error import user_message
-from pairmill.flows.with_prefect.step_text import added_since, step_text
+from pairmill.flows.with_prefect.artifacts import create_funnel, unless_refused
+from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.run.session import Session
+
+# What a step that reads sources adds. The rows of other steps have their own unit, and need no count of a table.
+CONTENT = ("documents", "images", "sentences", "links")
+FAILED = "quarantine"
 
 
 def as_task(step: Callable[[Session], Any], session: Session) -> Any:
@@ -62,3 +72,52 @@ def _may_pass(task: Any, run: Any, state: Any) -> bool:
     """Return whether a retry may succeed: False for an error that the user must fix."""
     error = state.result(raise_on_failure=False)
     return not (isinstance(error, BaseException) and user_message(error) is not None)
+
+
+def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
+    """Count the shards and the rows of CONTENT and FAILED that the run committed after ``commit``, without zeros."""
+    found = partitions_since(lake, run_id, commit)
+    counts = Counter({"shards": len({shard for _, shard, _ in found})})
+    for name, _, rows in found:
+        counts[name] += rows
+    return {name: counts[name] for name in ("shards", *CONTENT, FAILED) if counts[name]}
+
+
+def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, str], int], seconds: float) -> str:
+    """Format one step.
+
+    Args:
+        step: The step's name.
+        added: Shards and rows by table, as of `added_since`.
+        worked: Rows by stage and unit. A stage without a unit is left out. It is named where there are several.
+        seconds: What the step took.
+    """
+    stages = {stage: f"{n:,} {unit_of(n, unit)}" for (stage, unit), n in worked.items() if n and unit}
+    counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items() if name != FAILED}
+    one = len(stages) == 1
+    said = [*counts.values(), *(text if one else f"{stage} {text}" for stage, text in stages.items())]
+    said += [f"{added[FAILED]:,} in quarantine"] if added.get(FAILED) else []
+    took = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+    return f"{step}: {', '.join([*dict.fromkeys(said), took])}" if said else f"{step}: nothing was pending"
+
+
+class GrowingFunnel:
+    """Runs steps as Prefect tasks, and shows the funnel after each cut of `next_wave` that changed it.
+
+    The cut is the wave's own, so that the funnel costs one query and a request; sentences are counted at the end only,
+    which takes as long as publishing. A text that is not made yet counts as passing.
+    """
+
+    def __init__(self) -> None:
+        self._shown: list[tuple] = []
+
+    def __call__(self, step: Callable[[Session], Any], session: Session) -> Any:
+        """Run a step; return its result."""
+        result = as_task(step, session)
+        if step is next_wave:
+            rows = [("image", *row) for row in image_funnel(session.lake, without_unset_thresholds(session.plan))]
+            if rows != self._shown:
+                with unless_refused("the funnel so far"):
+                    create_funnel(session.recipe.name, rows, f"What each rule of {session.recipe.name} dropped so far")
+                self._shown = rows
+        return result

@@ -22,7 +22,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.losses.unit_outcomes import written_bytes
 from pairmill.catalog.recipe.recipe import Recipe, validated
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.preflight.measured_run import Measured
+from pairmill.flows.preflight.cost_forecast import Measured
 from pairmill.flows.preflight.preflight import Preflight, preflight
 from pairmill.flows.run.run_start import checked_run, session_on
 from pairmill.flows.run.settings import Compute

@@ -20,14 +20,12 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from pairmill.flows.with_prefect import alerts
-from pairmill.flows.with_prefect.heartbeats import TAG
 
 RUNS = f"""
 import sys
 from prefect import flow, tags, task
 from prefect.states import Cancelled, Completed, Crashed, Failed
-from pairmill.flows.with_prefect.alerts import report_quarantine
-from pairmill.flows.with_prefect.stall_alerts import StallAlerts
+from pairmill.flows.with_prefect.alerts import StallAlerts, report_quarantine
 
 @flow
 def ended(n):
@@ -44,7 +42,7 @@ states = [Failed(message='no "source"'), Crashed(message="gone"), Cancelled(name
           Completed(name="Quarantined", message="40 %"), Completed(name="Stalled", message="went on"),
           Completed(message="done"), Cancelled(name="Refused", message="held"), Cancelled(message="by a person")]
 for mine in (True, False):
-    with tags(*(["{TAG}"] if mine else ["others"])):
+    with tags(*(["{alerts.TAG}"] if mine else ["others"])):
         for n, state in enumerate(states):
             name = f"{{'ours' if mine else 'theirs'}} {{state.name}}"
             ended.with_options(flow_run_name=name)(n, return_state=True)
@@ -83,10 +81,10 @@ def client(prefect_api: str) -> Iterator[SyncPrefectClient]:
 @pytest.mark.slow  # 40 s: a Prefect server, and runs that end in each way
 @pytest.mark.timeout(600)
 def test_each_alert_arrives_for_our_runs_and_for_no_other(client: SyncPrefectClient, tmp_path: Path) -> None:
-    assert alerts.install(client) == []  # nobody wants alerts
+    assert alerts.install_alerts(client) == []  # nobody wants alerts
     with receiver() as (url, bodies):
         Webhook(url=url, allow_private_urls=True).save(alerts.BLOCK, overwrite=True)  # pyright: ignore[reportArgumentType]
-        assert len(alerts.install(client)) == len(alerts.ALERTS) and alerts.install(client) == []
+        assert len(alerts.install_alerts(client)) == len(alerts.ALERTS) and alerts.install_alerts(client) == []
         time.sleep(5)  # the server's triggers load new automations
         environment = os.environ | {"PREFECT_API_URL": str(client.api_url), "PREFECT_HOME": str(tmp_path)}
         done = subprocess.run(

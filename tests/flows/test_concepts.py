@@ -1,4 +1,4 @@
-"""`pairmill concepts`: counts, the guilty rule and the looser threshold, on pictures whose vectors are planted."""
+"""`pairmill concepts`: names counted, with the guilty rule, on planted vectors; clusters against the lake's tables."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
+from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.text.noun_phrases import NamedWords
 from pairmill.tasks.release.gallery.concepts import concepts
@@ -18,6 +19,11 @@ from tests.worlds.line import rows
 NAMES = ["fox", "wine glass", "train"]
 SHOWN = "('0x' || left(i.sha256, 6))::INTEGER % 3"  # the planted concept of a picture
 STRICT = "best_similarity >= {}"
+# Images that reach the cap, by the clusters of its scorer.
+REACHED = """SELECT c.cluster, count(*), count(*) FILTER (dropped_by IN ('', 'balance', 'max_uses')),
+    count(*) FILTER (dropped_by = '') FROM decisions d JOIN images i ON i.image_id = d.item_id
+    JOIN clusters c ON c.key = i.sha256 WHERE d.dataset = 'demo' AND version = {}
+    AND c.scorer = (SELECT digest FROM scorers WHERE name = 'balance_clusters') GROUP BY ALL"""
 
 
 def planted(lake: Path) -> None:
@@ -76,13 +82,13 @@ def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
     curated: Path, tell: Tell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "names.txt").write_text("peacock\n\ncrab\npeacock\n")
-    place = ("--dataset", "demo@1", "--lake", str(curated), "--format", "json")
-    told = json.loads(tell("concepts", str(tmp_path / "names.txt"), *place))
+    asked = ("concepts", "demo@1", "--names", str(tmp_path / "names.txt"), "--lake", str(curated))
+    told = json.loads(tell(*asked, "--format", "json"))
     assert [row["name"] for row in told] == ["peacock", "crab"] and sum(row["pictures"] for row in told) > 0
     texts = "lower(concat_ws(' ', text1, text2, text3))"
     sql = f"SELECT count(*) FROM pairs WHERE version = 1 AND regexp_matches({texts}, '\\bpeacocks?\\b')"
     assert told[0]["texts"] == rows(curated, sql)[0][0]
-    table = tell("concepts", str(tmp_path / "names.txt"), *place[:-2])
+    table = tell(*asked)
     assert "NULL" not in table and "half of them come back if the rule's threshold is `looser`" in table
     with pm.open(curated) as lake, pytest.raises(PairmillError, match="two names or more"):
         lake.concepts("demo", ["crab"])
@@ -91,7 +97,7 @@ def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
 def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy: Path, tell: Tell, tmp_path: Path):
     names, lake = tmp_path / "names.txt", ("--lake", str(curated_copy))
     names.write_text("peacock\ncrab\ncat\n")
-    counted = json.loads(tell("concepts", str(names), "--dataset", "demo@1", "--format", "json", *lake))
+    counted = json.loads(tell("concepts", "demo@1", "--names", str(names), "--format", "json", *lake))
     to = ("--to", str(tmp_path / "out"), "--format", "texts", "--concepts", str(names))
     tell("export", "demo@1", *to, *lake)
     gaps = json.loads((tmp_path / "out" / ".croissant.json").read_text())["rai:dataBiases"]
@@ -100,3 +106,22 @@ def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy
     for row in counted:
         assert any(line.startswith(f"{row['name']}: {row['pictures']} pictures kept, {row['dropped']} dropped")
                    for line in gaps)  # fmt: skip
+
+
+def test_sizes_are_those_of_the_decisions_before_and_after_the_cap(curated_copy: Path, tell: Tell):
+    with pm.open(curated_copy) as lake:
+        lake.recut("demo@1", {"balance.cap": 2})
+        found = lake.concepts("demo@2")
+    truth = {row[0]: row[1:] for row in rows(curated_copy, REACHED.format(2))}
+    assert {each.cluster: (each.pictures + each.dropped, each.before, each.pictures) for each in found} == truth
+    assert any(each.pictures < each.before for each in found) and max(each.pictures for each in found) <= 2
+    assert [each.before for each in found] == sorted((each.before for each in found), reverse=True)
+    assert any(each.rule == "balance" and 0 < each.dropped_by_rule <= each.dropped for each in found)
+    names = {each.cluster: each.name for each in found}
+    texts = dict(rows(curated_copy, "SELECT image_id, concat_ws(' ', text1, array_to_string(tags, ' ')) FROM pairs "
+                                    "WHERE version = 2"))  # fmt: skip
+    assert all(each.example in texts for each in found if each.pictures) and any(names.values())
+    place = ("concepts", "demo@2", "--lake", str(curated_copy))
+    told = json.loads(tell(*place, "--format", "json", "--most", "1"))
+    assert [Concept(**row) for row in told] == found[:1]
+    assert str(found[0].before) in tell(*place)

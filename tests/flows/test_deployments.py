@@ -12,8 +12,7 @@ from prefect.utilities.schema_tools.validation import validate
 
 from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
-from pairmill.flows.with_prefect.lake_deployments import check, export
-from pairmill.flows.with_prefect.maintain_deployment import maintain
+from pairmill.flows.with_prefect.lake_deployments import check, export, maintain
 from pairmill.flows.with_prefect.served import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())

@@ -20,7 +20,7 @@ def test_each_flow_does_its_work_and_has_a_name_that_says_it_unless_its_user_nam
     recipe: dict[str, Any] = {"recipe": "demo", "overrides": settings}
     compute = {"compute": {"workers": 2}}
     asked = [
-        (f"{HERE}.maintain_deployment.maintain", nowhere, ""),
+        (f"{HERE}.lake_deployments.maintain", nowhere, ""),
         (f"{HERE}.lake_deployments.check", lake, "of mine"),
         (f"{HERE}.lake_deployments.export", lake | {"dataset": "demo", "to": str(tmp_path / "out")}, "beta4-orionis"),
         (f"{HERE}.deployments.curate", lake | compute | recipe | {"retry": "missing"}, "monday-night"),

@@ -13,7 +13,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from pairmill.flows.with_prefect import heartbeats
+from pairmill.flows.with_prefect import alerts
 
 RUN = """
 import os, sys, time
@@ -54,10 +54,10 @@ def states(client: SyncPrefectClient) -> dict[str, str]:
 def test_a_killed_run_of_ours_becomes_crashed_and_others_of_the_same_server_are_left_alone(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(heartbeats, "EVERY_SECONDS", 4)
-    heartbeats.watch(client)
+    monkeypatch.setattr(alerts, "HEARTBEAT_SECONDS", 4)
+    alerts.watch_heartbeats(client)
     kill_a_run(client, tmp_path, "theirs", "nightly")
-    kill_a_run(client, tmp_path, "ours", heartbeats.TAG)
+    kill_a_run(client, tmp_path, "ours", alerts.TAG)
     deadline = time.monotonic() + 180
     while states(client)["ours"] == "Running" and time.monotonic() < deadline:
         time.sleep(1)
@@ -67,12 +67,12 @@ def test_a_killed_run_of_ours_becomes_crashed_and_others_of_the_same_server_are_
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_older_automation_that_watches_everybody_is_brought_up_to_date(client: SyncPrefectClient):
-    heartbeats.watch(client)
-    (found,) = client.read_automations_by_name(heartbeats.NAME)
+    alerts.watch_heartbeats(client)
+    (found,) = client.read_automations_by_name(alerts.NO_HEARTBEAT)
     greedy = found.trigger.model_copy(update={"match_related": {}})
     client.update_automation(found.id, AutomationCore(name=found.name, trigger=greedy, actions=found.actions))
-    heartbeats.watch(client)
-    heartbeats.watch(client)
-    (after,) = client.read_automations_by_name(heartbeats.NAME)
+    alerts.watch_heartbeats(client)
+    alerts.watch_heartbeats(client)
+    (after,) = client.read_automations_by_name(alerts.NO_HEARTBEAT)
     assert after.id == found.id and after.enabled
     assert getattr(after.trigger, "match_related") == getattr(found.trigger, "match_related")  # noqa: B009

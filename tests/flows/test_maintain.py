@@ -23,7 +23,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.sweep import sweep
 from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
-from pairmill.flows.with_prefect.maintain_deployment import maintain
+from pairmill.flows.with_prefect.lake_deployments import maintain
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import opened_new
@@ -127,7 +127,7 @@ def test_free_pages_of_a_catalog_are_returned_and_the_lake_stays_sealed(
 def test_a_maintenance_beside_a_run_is_refused_by_name(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("deployments", "maintain_deployment"):
+    for module in ("deployments", "lake_deployments"):
         name = f"pairmill.flows.with_prefect.{module}.get_run_logger"
         monkeypatch.setattr(name, lambda: logging.getLogger("test"))
     with create_or_open(tmp_path / "lake") as other, lease.writing(lake, "run-1", "curate 30m"):

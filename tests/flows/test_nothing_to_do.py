@@ -21,7 +21,7 @@ from pairmill.catalog.write.finished import Finished, save
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.catalog.write.version_names import drop_version, name_version
-from pairmill.flows.run import nothing_to_do, run_inputs
+from pairmill.flows.run import run_inputs, run_recipe
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats
 from tests.worlds.installed import declaring
@@ -42,12 +42,12 @@ class Given:
 
     def question(self, compute: Compute | None = None, notes: tuple[str, ...] = (), **settings: str):
         recipe = load_recipe("demo", self.settings | {key.replace("__", "."): each for key, each in settings.items()})
-        return nothing_to_do.request(recipe, [str(self.pages)], compute or Compute.model_validate({}), notes)
+        return run_recipe.request_run(recipe, [str(self.pages)], compute or Compute.model_validate({}), notes)
 
     def is_answered(self, compute: Compute | None = None, notes: tuple[str, ...] = (), **settings: str) -> bool:
         """Whether a run is answered; then, and no other time, `run --dry-run` knows that nothing is pending, to which
         workers and notes do not matter."""
-        answered = nothing_to_do.cached_result(self.question(compute, notes, **settings), str(self.lake)) is not None
+        answered = run_recipe.last_result(self.question(compute, notes, **settings), str(self.lake)) is not None
         if compute is None and not notes:
             assert self.is_known_to_dry_run(**settings) == answered
         return answered
@@ -56,7 +56,7 @@ class Given:
         try:
             with create_or_open(self.lake, read_only=True) as lake:
                 asked = self.question(**settings)
-                return nothing_to_do.notes_if_nothing_is_pending(lake, asked.recipe, asked.inputs) is not None
+                return run_recipe.notes_if_nothing_is_pending(lake, asked.recipe, asked.inputs) is not None
         except (PairmillError, *OPENING_ERRORS):
             return False
 
@@ -76,7 +76,7 @@ def given(curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, 
     own_pages = shutil.copytree(pages, tmp_path / "pages")
     made = Given(copied(curated, tmp_path / "lake"), own_pages, model, code, settings | own)
     asked = made.question()
-    ways = (asked.digest, nothing_to_do.pending_digest(asked.recipe))
+    ways = (asked.digest, run_recipe.pending_digest(asked.recipe))
     found = [Finished(way, asked.inputs, "demo", 1, ("a note",)) for way in ways]
     made.write(lambda lake, writer: save(writer, *found))
     return made
@@ -87,9 +87,9 @@ def a_page(given: Given) -> Path:
 
 
 def test_what_did_not_change_is_answered_with_the_outcome_and_the_notes_that_last(given: Given):
-    found = nothing_to_do.cached_result(given.question(), str(given.lake))
+    found = run_recipe.last_result(given.question(), str(given.lake))
     assert found is not None
-    assert (str(found[0].dataset), found[1]) == ("demo@1", ["a note"])
+    assert (str(found.outcome.dataset), found.notes) == ("demo@1", ["a note"])
 
 
 ASKED = {
@@ -111,7 +111,7 @@ def test_another_question_is_run(given: Given, what: str):
 @pytest.mark.parametrize("source", ["s3://bucket/prefix", "https://host.example/list.parquet", "${PAGES}", "nowhere"])
 def test_a_source_without_stamps_is_run(given: Given, source: str):
     assert (
-        nothing_to_do.request(load_recipe("demo", given.settings), [source], Compute.model_validate({}), ()).inputs
+        run_recipe.request_run(load_recipe("demo", given.settings), [source], Compute.model_validate({}), ()).inputs
         == ""
     )
 
@@ -254,8 +254,8 @@ def test_a_run_is_not_remembered_when_its_source_changed_meanwhile(given: Given)
     shutil.copy(a_page(given), a_page(given).with_name("new.html"))
     session: Any = SimpleNamespace(writer=None, lasting_notes=())  # a writer that is asked for anything would fail
     published: Any = SimpleNamespace(name="demo", version=1)
-    nothing_to_do.store(asked, session, published)
-    assert nothing_to_do.cached_result(asked, str(given.lake)) is None
+    run_recipe.store(asked, session, published)
+    assert run_recipe.last_result(asked, str(given.lake)) is None
 
 
 def test_of_many_questions_the_newest_are_kept(given: Given, monkeypatch):
@@ -263,7 +263,7 @@ def test_of_many_questions_the_newest_are_kept(given: Given, monkeypatch):
     asked = [given.question(balance__cap=cap) for cap in ("5", "6", "7")]
     for each in asked:
         given.write(lambda _, writer, each=each: save(writer, Finished(each.digest, each.inputs, "demo", 1)))
-    assert [nothing_to_do.cached_result(each, str(given.lake)) is not None for each in asked] == [False, True, True]
+    assert [run_recipe.last_result(each, str(given.lake)) is not None for each in asked] == [False, True, True]
 
 
 def run(lake: Path, pages: Path, settings: dict[str, str]) -> str:

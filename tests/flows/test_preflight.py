@@ -10,12 +10,10 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
 from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
-from pairmill.flows.preflight.draw import Drawn, Sampling, scaled, sized
-from pairmill.flows.preflight.sampled_source import UnitSample, sample_of
-from pairmill.flows.preflight.yield_forecast import CountedSample, YieldForecast, forecast_yield
+from pairmill.flows.preflight.draw import Drawn, Sampling, UnitSample, scaled, sized
+from pairmill.flows.preflight.yield_forecast import YieldForecast, forecast_yield
 from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.read.source import open_source, row_of
-from pairmill.ops.whole.repeats import still_none
 from pairmill.tasks.collect.listing import listed
 from tests.worlds.commands import Tell
 from tests.worlds.generated import world
@@ -66,45 +64,19 @@ def part(whole: UnitOutcomes, drawn: np.ndarray) -> UnitOutcomes:
 
 def forecast(whole: UnitOutcomes, share: float, seed: int) -> YieldForecast:
     drawn = np.random.default_rng(seed).permutation(UNITS)[: round(share * UNITS)]
-    return forecast_yield(CountedSample(part(whole, drawn), RULES, len(drawn), share))
+    return forecast_yield(part(whole, drawn), RULES, len(drawn), share)
 
 
 def test_what_comes_lies_inside_for_each_rule_and_the_pairs():
     inside = dict.fromkeys([*RULES, "pairs", "pictures"], 0)
-    for seed in range(20):
+    for seed in range(50):
         whole = outcomes(seed)
         found = forecast(whole, 0.2, seed)
         came = {rule: (whole.dropped_by == rule).sum() for rule in RULES}
         ranges = {each.rule: each.dropped for each in found.steps} | {"pairs": found.pairs, "pictures": found.pictures}
         for name, n in (came | {"pairs": (whole.dropped_by == "").sum(), "pictures": len(whole.unit)}).items():
             inside[name] += ranges[name].low <= n <= ranges[name].high
-    assert min(inside.values()) >= 16, inside
-
-
-def test_what_a_cap_drops_varies_as_the_sizes_of_the_few_clusters_of_a_sample():
-    inside, narrower = 0, 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        sizes = rng.gamma(4, 10, 60).astype(int) + 1  # of the whole's clusters, of which the sample has 12
-        reach, dropped = sizes[:12], np.maximum(0, sizes[:12] - 35)
-        fate = np.concatenate(
-            [np.repeat(["", "balance"], [n - over, over]) for n, over in zip(reach, dropped, strict=True)]
-        )
-        content = np.arange(len(fate)).astype(str)
-        unit = rng.permutation(len(fate)) // 4
-        names = tuple(map(str, range(unit.max() + 1)))
-        sample = UnitOutcomes(names, unit, fate, content, content, np.full(len(fate), 1000))
-        rules = ["exact_duplicate", "duplicate", "no_text", "balance"]
-        clusters = np.stack([reach, dropped], axis=1).astype(float)
-        found, without = (
-            forecast_yield(CountedSample(sample, rules, len(names), 0.2, clusters=each)) for each in (clusters, None)
-        )
-        came = np.maximum(0, sizes - 35).sum() / sizes.sum() * len(fate) / 0.2
-        drop, plain = found.steps[-1].dropped, without.steps[-1].dropped
-        inside += drop.low <= came <= drop.high
-        narrower += plain.high - plain.low < drop.high - drop.low
-        assert found.pairs.high - found.pairs.low > without.pairs.high - without.pairs.low
-    assert inside >= 16 and narrower == 20
+    assert min(inside.values()) >= 40, inside
 
 
 def test_a_sample_of_all_units_is_no_forecast_but_a_count():
@@ -118,7 +90,7 @@ def test_a_sample_of_all_units_is_no_forecast_but_a_count():
 def test_pictures_that_the_lake_has_give_no_pair():
     whole = outcomes(4)
     known = frozenset(whole.content[::2].tolist())
-    found = forecast_yield(CountedSample(whole, RULES, UNITS, 1.0, known))
+    found = forecast_yield(whole, RULES, UNITS, 1.0, known)
     assert (
         found.steps[0].rule == "in_the_lake"
         and found.steps[0].dropped.value == np.isin(whole.content, list(known)).sum()
@@ -138,9 +110,9 @@ def test_units_are_drawn_for_so_many_pictures_and_parts_of_few_large_ones():
 def test_a_sampled_source_reads_its_units_and_a_share_of_their_documents():
     source = open_source(str(world(seed=12, documents=4)))
     units = [unit.uri for unit in source.units()]
-    some = sample_of(source, UnitSample(frozenset(units[:2]), len(units)))
+    some = Sampling({source.uri: UnitSample(frozenset(units[:2]), len(units))}).of(source)
     assert [unit.uri for unit in some.units()] == units[:2] and some.uri == source.uri
-    none = sample_of(source, UnitSample(frozenset(units), len(units), 1e-9))
+    none = Sampling({source.uri: UnitSample(frozenset(units), len(units), 1e-9)}).of(source)
     assert [found for unit in none.units() for found in none.read(unit)] == []
 
 
@@ -154,19 +126,27 @@ def test_the_same_files_in_another_folder_give_the_same_sample(tmp_path: Path):
             contents.list_units(lake, map(row_of, listed(source)), {}, {})
             n, units = contents.drawn_units(lake, source.uri, "7", 3)
             drawn.append([uri.removeprefix(source.uri) for uri, _ in units])
-            half = sample_of(source, UnitSample(frozenset(uri for uri, _ in units), n, 0.5, "7"))
+            sample = UnitSample(frozenset(uri for uri, _ in units), n, 0.5, "7")
+            half = Sampling({source.uri: sample}).of(source)
             read.append({found.uri.removeprefix(source.uri) for unit in half.units() for found in half.read(unit)})
     assert drawn[0] == drawn[1] and len(drawn[0]) == 3
     assert read[0] == read[1] and 0 < len(read[0]) < 3
 
 
-def test_items_with_none_become_fewer_in_the_whole_as_from_a_part_of_the_sample_to_all_of_it():
+def test_a_rule_on_the_most_similar_sentence_drops_a_smaller_share_of_the_whole():
     rng = np.random.default_rng(5)
     whole = rng.negative_binomial(0.6, 0.15, 5_000)  # some pictures have many similar sentences, most have few
-    sample = rng.binomial(whole, 0.3)
-    came = (whole == 0).sum() / (sample == 0).sum()
-    assert still_none(sample, 0.3) == pytest.approx(came, abs=0.2) and came < 0.7  # linear would be 1
-    assert still_none(np.zeros(9, int), 0.3) == still_none(sample, 1.0) == 1.0
+    seen = rng.binomial(whole, 0.3)
+    names = np.arange(len(seen)).astype(str)
+    fate = np.where(seen == 0, "alike", "")
+    sample = UnitOutcomes(tuple(names), np.arange(len(seen)), fate, names, names, np.full(len(seen), 1000))
+    found, linear = (
+        forecast_yield(sample, ["alike"], len(seen), 0.3, similar=each) for each in ({"alike": seen}, None)
+    )
+    came = (whole == 0).sum() / 0.3
+    assert found.steps[0].dropped.value == pytest.approx(came, rel=0.2) and came < 0.7 * linear.steps[0].dropped.value
+    assert found.steps[0].dropped.low < came < found.steps[0].dropped.high
+    assert found.pairs.value > linear.pairs.high
 
 
 def test_clusters_keep_their_size_in_the_sample():

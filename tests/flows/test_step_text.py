@@ -2,7 +2,7 @@
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write.runs import last_commit
-from pairmill.flows.with_prefect.step_text import added_since, step_text
+from pairmill.flows.with_prefect.step_as_task import added_since, step_text
 from tests.worlds.line import curated_lake, rows
 
 

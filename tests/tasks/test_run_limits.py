@@ -14,7 +14,7 @@ from pairmill.catalog.terms.error import BudgetSpent
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.command.cli import main
-from pairmill.flows.run import nothing_to_do
+from pairmill.flows.run import run_recipe
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.run.place.run_limits import RunLimits, Spending
 from pairmill.tasks.run.pool.process import LOG
@@ -48,7 +48,7 @@ def test_without_limits_a_run_goes_on() -> None:
 
 def test_a_limit_is_no_part_of_a_completed_runs_request() -> None:
     compute = Compute(max_rows=7, max_hours=2.0, wait_minutes=5.0)  # pyright: ignore[reportCallIssue]
-    asked = [nothing_to_do.request(load_recipe("demo"), ["x"], each, []).digest for each in (compute, Compute())]  # pyright: ignore[reportCallIssue]
+    asked = [run_recipe.request_run(load_recipe("demo"), ["x"], each, []).digest for each in (compute, Compute())]  # pyright: ignore[reportCallIssue]
     assert asked[0] == asked[1]
 
 

@@ -1,5 +1,6 @@
 """Read how many wrong texts the rules on pairs of a version accept, with exact intervals (Clopper and Pearson 1934)."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
 
@@ -79,14 +80,8 @@ def labels_needed(wrong: int, share: float, confidence: float) -> int:
 
     For 5 % at 90 %: 45 without a wrong one, 77 with one, 105 with two. MOST_LABELS if even that many are too few.
     """
-    low, high = wrong + 1, MOST_LABELS
-    while low < high:
-        middle = (low + high) // 2
-        if upper_bound(wrong, middle, confidence) <= share:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    labels = range(wrong + 1, MOST_LABELS)
+    return labels.start + bisect_left(labels, True, key=lambda n: upper_bound(wrong, n, confidence) <= share)
 
 
 def _at_most(wrong: int, labels: int, share: float) -> float:

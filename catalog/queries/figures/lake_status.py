@@ -1,6 +1,5 @@
-"""Describe a lake at one moment: its rows, datasets, writer and last runs."""
+"""Describe a lake at one moment: its rows, datasets, writer, and last runs with the tokens of their steps."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pairmill.catalog.lake import schema
@@ -8,12 +7,34 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.queries.datasets import PublishedVersion, newest_of_each, published_version
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
-from pairmill.catalog.queries.figures.token_usage import StepUsage, by_step
 from pairmill.catalog.write import runs
 
 COUNTED = ("documents", "images", "sentences", "quarantine")
 RUNS = 5
 READS = 5  # of the lake's state, while runs begin and end
+
+
+@dataclass(frozen=True)
+class StepUsage:
+    """Token usage of one step of one run.
+
+    ``seconds`` are summed over replicas. ``cost`` uses the prices configured for the run, 0 without prices.
+    """
+
+    run_id: str
+    step: str
+    rows: int
+    seconds: float
+    prompt_tokens: int
+    tokens: int
+    discarded_tokens: int
+    retries: int
+    cost: float
+
+    @property
+    def tokens_a_second(self) -> float:
+        """Tokens generated per second by one replica; 0 if no time is recorded."""
+        return self.tokens / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -51,34 +72,54 @@ def lake_status(lake: Lake) -> LakeStatus:
     holder = holder_of(lake.metadata)
     for _ in range(READS):
         with lake.one_snapshot():
-            found = _status_beside(lake)
+            found = _without_writer(lake)
         before, holder = holder, holder_of(lake.metadata)
         if (before and before.token) == (holder and holder.token):
             break
-    return found(holder)
+    writer = holder if holder and not holder.is_dead() else None
+    works = writer.run_id if writer else ""
+    shown = [
+        replace(run, state="killed") if run.state == "running" and run.run_id != works else run for run in found.runs
+    ]
+    return replace(found, writer=writer, left_by=None if writer else holder, runs=shown)
 
 
-def _status_beside(lake: Lake) -> Callable[[Holder | None], LakeStatus]:
-    """Read all but the lease; the status is made with it."""
-    latest = runs.latest(lake, RUNS)
-    usage = by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else []
-    newest = newest_of_each(lake)
-    rates = {str(each): canary_rates(lake, each) for each in newest}
-    described, rows = [published_version(lake, each) for each in newest], counts(lake)
-    form = schema.version(lake).format
-
-    def with_lease(holder: Holder | None) -> LakeStatus:
-        writer = holder if holder and not holder.is_dead() else None
-        works = writer.run_id if writer else ""
-        shown = [
-            replace(run, state="killed") if run.state == "running" and run.run_id != works else run for run in latest
-        ]
-        left_by = None if writer else holder
-        return LakeStatus(lake.uri, form, rows, described, rates, writer, left_by, shown, usage)
-
-    return with_lease
+def _without_writer(lake: Lake) -> LakeStatus:
+    """Read all but the lease."""
+    latest, newest = runs.latest(lake, RUNS), newest_of_each(lake)
+    return LakeStatus(
+        lake=lake.uri,
+        format=schema.version(lake).format,
+        rows=counts(lake),
+        datasets=[published_version(lake, each) for each in newest],
+        canaries={str(each): canary_rates(lake, each) for each in newest},
+        writer=None,
+        left_by=None,
+        runs=latest,
+        usage=by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else [],
+    )
 
 
 def counts(lake: Lake) -> dict[str, int]:
     """Return table -> number of rows, for the tables COUNTED."""
     return {table: lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in COUNTED}
+
+
+def by_step(lake: Lake, upto: int | None = None, run_ids: tuple[str, ...] = ()) -> list[StepUsage]:
+    """Sum usage by run and step, in the order of their first commit.
+
+    Restricted to commits up to ``upto``, and to ``run_ids`` if any are given.
+    """
+    mine = "AND list_contains(?, u.run_id)" if run_ids else ""
+    found = lake.query(
+        f"""SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
+            sum(u.discarded_tokens), sum(u.retries), sum(u.cost)
+        FROM usage u JOIN commits c ON c."commit" = u."commit"
+        WHERE (? IS NULL OR u."commit" <= ?) {mine}
+        GROUP BY u.run_id, c.step ORDER BY min(u."commit")""",
+        (upto, upto, *([list(run_ids)] if run_ids else [])),
+    )
+    return [
+        StepUsage(run, step, int(rows), float(seconds), *(int(n) for n in counts), cost=float(cost))
+        for run, step, rows, seconds, *counts, cost in found
+    ]

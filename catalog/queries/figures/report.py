@@ -15,6 +15,8 @@ from pairmill.catalog.terms.score import Stage
 
 CLUSTERS_SHOWN = 240
 EXAMPLES = 3
+# Rows of the version's scorers that it read.
+KNOWN = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
 
 
 def plan_of(lake: Lake, dataset: Dataset) -> Plan:
@@ -23,16 +25,11 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
     tables = lake.query(sql, (dataset.scorers,))
     plan = compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
-    for place, scorer, similarity_scorer in _captioners(lake, dataset):
-        for table, digest in zip(CAPTION_TABLES, (scorer, similarity_scorer), strict=True):
+    sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
+    for place, *digests in lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version)):
+        for table, digest in zip(CAPTION_TABLES, digests, strict=True):
             plan = plan.with_scorer(plan.of_captioner(table, place), digest)
     return plan
-
-
-def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
-    """Read index and scorers of the version's captioners."""
-    sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
-    return lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version))
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
@@ -56,7 +53,12 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     At most CLUSTERS_SHOWN clusters, evenly over the ranks. The images before balance are those that only balance or a
     later step drops.
     """
-    reached = ["", *_from_balance_on(lake, dataset)]
+    from_balance_on = lake.query(
+        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
+        "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
+        (dataset.name, dataset.version) * 2,
+    )
+    reached = ["", *(rule for (rule,) in from_balance_on)]
     scorer = dataset.scorers_by_name(lake).get(SURVIVORS.clusters, "")
     clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
     rows = lake.query(
@@ -73,39 +75,26 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     return (rows[0][0] if rows else 0), [row[1:] for row in rows]
 
 
-def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the names of the balance step and of all later steps in the version's funnel."""
-    rows = lake.query(
-        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
-        "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
-        (dataset.name, dataset.version) * 2,
-    )
-    return [row[0] for row in rows]
-
-
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Count duplicate ``edges`` and their images by kind, and the ``groups``, ``members`` and ``largest`` group."""
-    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
-    key = (dataset.name, dataset.version, dataset.commit)
     edges = lake.rows(
         "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
-        f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {known}) GROUP BY kind ORDER BY kind",
-        key,
+        f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {KNOWN}) GROUP BY kind ORDER BY kind",
+        (dataset.name, dataset.version, dataset.commit),
     )
-    groups = lake.rows(
-        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM image_groups "
-        f"WHERE {known} AND commit = (SELECT max(commit) FROM image_groups WHERE {known})",
-        key * 2,
-    )
-    return {"edges": edges, **groups[0]}
+    return {"edges": edges, **_groups(lake, dataset, "image_groups")}
 
 
 def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest`` group."""
-    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
+    return _groups(lake, dataset, "sentence_groups")
+
+
+def _groups(lake: Lake, dataset: Dataset, table: str) -> dict[str, Any]:
+    """Count the groups of the newest grouping that the version read."""
     return lake.rows(
         "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
-        f"sentence_groups WHERE {known} AND commit = (SELECT max(commit) FROM sentence_groups WHERE {known})",
+        f"{table} WHERE {KNOWN} AND commit = (SELECT max(commit) FROM {table} WHERE {KNOWN})",
         (dataset.name, dataset.version, dataset.commit) * 2,
     )[0]
 
@@ -120,10 +109,8 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
         if not status or score.stage < Stage.CAPTION:
             continue
-        table = score.table
-        kind = (
-            f"'{table} by ' || captioner" if table == "captions" and len(plan.recipe.captioners) > 1 else f"'{table}'"
-        )
+        table, has_several = score.table, score.table == "captions" and len(plan.recipe.captioners) > 1
+        kind = f"'{table} by ' || captioner" if has_several else f"'{table}'"
         found += lake.rows(
             f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
             f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "

@@ -82,24 +82,36 @@ class GalleryPage:
 
 
 @dataclass(frozen=True)
-class NamedCluster:
-    """One cluster of a version.
+class Concept:
+    """What a version has of one concept: of a given name, or of a cluster. A field that is not counted is None.
 
     Attributes:
-        cluster: Its number, as in ``pairs.cluster``.
-        name: Terms that its pictures have more often than others; '' without texts.
-        images: Images of the version in it, whatever drops them.
-        before: Those that reach the cap.
-        kept: Those that the version keeps.
-        example: The kept image with the smallest id; '' without one.
+        name: The name, as it was given; of a cluster, terms that its pictures have more often than others, '' without.
+        pictures: Kept pictures that show it, by CLIP, or are in the cluster.
+        dropped: Dropped pictures of the same; those dropped before CLIP have no vector and do not count.
+        rule: The rule that dropped most of these; '' without one.
+        dropped_by_rule: Pictures that this rule dropped.
+        texts: Pairs whose real texts name it, in singular or plural.
+        alone: Pictures of ``dropped_by_rule`` that fail no other rule, where the lake knows it.
+        looser: The threshold that half of ``alone`` reach; None for a rule without a threshold.
+        back: Pictures of ``alone`` that reach ``looser``.
+        cluster: Number of the cluster, as in ``pairs.cluster``.
+        before: Pictures of the cluster that reach the cap.
+        example: The kept picture of the cluster with the smallest id; '' without one.
     """
 
-    cluster: int
     name: str
-    images: int
-    before: int
-    kept: int
-    example: str
+    pictures: int
+    dropped: int
+    rule: str = ""
+    dropped_by_rule: int = 0
+    texts: int | None = None
+    alone: int | None = None
+    looser: float | None = None
+    back: int | None = None
+    cluster: int | None = None
+    before: int | None = None
+    example: str = ""
 
 
 class Gallery:
@@ -200,18 +212,22 @@ class Gallery:
         GROUP BY cluster"""
         return {each: "" for each in clusters} | {row["cluster"]: row["name"] for row in self.rows(sql)}
 
-    def named_clusters(self, most: int) -> list[NamedCluster]:
+    def named_clusters(self, most: int) -> list[Concept]:
         """Return the ``most`` largest clusters, by the images that reach the cap."""
-        reached = "dropped_by IN ('', 'balance', 'max_uses')"
+        kept, lost = "dropped_by = ''", "dropped_by <> ''"
         rows = self.rows(
-            f"SELECT cluster, count(*) AS images, count(*) FILTER ({reached}) AS before, "
-            "count(*) FILTER (dropped_by = '') AS kept, "
-            "coalesce(min(image_id) FILTER (dropped_by = ''), '') AS example "
-            "FROM images WHERE cluster IS NOT NULL GROUP BY cluster "
-            f"ORDER BY before DESC, images DESC, cluster LIMIT {most}"
+            "WITH fates AS (SELECT cluster, dropped_by, count(*) AS n, min(image_id) AS id FROM images "
+            "WHERE cluster IS NOT NULL GROUP BY ALL) "
+            f"SELECT cluster, coalesce(sum(n) FILTER ({kept}), 0)::BIGINT AS pictures, "
+            f"coalesce(sum(n) FILTER ({lost}), 0)::BIGINT AS dropped, "
+            f"coalesce(first(dropped_by ORDER BY n DESC, dropped_by) FILTER ({lost}), '') AS rule, "
+            f"coalesce(max(n) FILTER ({lost}), 0) AS dropped_by_rule, "
+            "coalesce(sum(n) FILTER (dropped_by IN ('', 'balance', 'max_uses')), 0)::BIGINT AS before, "
+            f"coalesce(min(id) FILTER ({kept}), '') AS example "
+            f"FROM fates GROUP BY cluster ORDER BY before DESC, sum(n) DESC, cluster LIMIT {most}"
         )
         names = self.cluster_names([row["cluster"] for row in rows])
-        return [NamedCluster(name=names[row["cluster"]], **row) for row in rows]
+        return [Concept(names[row["cluster"]], **row) for row in rows]
 
     def image(self, image_id: str) -> dict[str, Any] | None:
         """Return all columns of one image, None if the gallery does not have it."""

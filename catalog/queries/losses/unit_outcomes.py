@@ -1,6 +1,8 @@
 """Count, by source unit, which pictures of a dataset version were kept and which rule dropped the others."""
 
+from collections import defaultdict
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -40,8 +42,8 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
     """
     found = lake.table(
         f"SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "
-        f'"group", i.n_bytes FROM images i JOIN {_decided(dataset)} c '
-        "ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
+        f'"group", i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {dataset.where} '
+        "AND kind = 'image') c ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
         f"LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer = {quoted(groups)}) g "
         "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
     )
@@ -51,38 +53,21 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
     return UnitOutcomes(tuple(units.tolist()), place, fates, contents, groups_of, found["n_bytes"].to_numpy())
 
 
-def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
-    """Count for each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
-
-    ``clusters`` is the digest of the scorer of the clusters.
-    """
-    rows = lake.query(
-        "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i "
-        f"JOIN {_decided(dataset)} d ON d.item_id = i.image_id "
-        f"JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c ON c.key = i.sha256 "
-        "WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster"
-    )
-    return np.array(rows, np.float64).reshape(-1, 2)
-
-
 def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
-    """Count for each picture the units with a retrieved sentence of at least this similarity, int64 (n,).
+    """Count for each picture the units with a retrieved sentence of at least this similarity, float64 (n,).
 
-    ``scorer`` is the digest of the matches.
+    It is inf if the picture's own unit has one. ``scorer`` is the digest of the matches.
     """
     rows = lake.query(
-        f"SELECT m.sha256, count(DISTINCT {_unit(by_document)}) FROM match_candidates m JOIN sentences s USING "
-        "(content) JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ? "
-        "GROUP BY ALL",
+        f"SELECT DISTINCT m.sha256, {_unit(by_document)} FROM match_candidates m JOIN sentences s USING (content) "
+        "JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ?",
         (scorer, least),
     )
-    counts = dict(rows)
-    return np.array([counts.get(content, 0) for content in found.content.tolist()], np.int64)
-
-
-def _decided(dataset: Dataset) -> str:
-    """Return SQL for a version's decisions on images."""
-    return f"(SELECT item_id, dropped_by FROM decisions WHERE {dataset.where} AND kind = 'image')"
+    units: dict[str, set[str]] = defaultdict(set)
+    for content, unit in rows:
+        units[content].add(unit)
+    pictures = zip(found.content.tolist(), found.unit.tolist(), strict=True)
+    return np.array([inf if found.units[own] in units[each] else len(units[each]) for each, own in pictures], float)
 
 
 def _unit(by_document: bool) -> str:

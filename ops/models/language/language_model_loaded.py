@@ -12,12 +12,7 @@ from transformers import GenerationConfig
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once
 from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
-from pairmill.ops.models.generate.greedy_answers import (
-    EXAMPLE_PROMPTS,
-    Answerer,
-    answer_in_parts,
-    pinned,
-)
+from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, answer_in_parts, pinned
 from pairmill.ops.models.generate.refilled_answers import RunningAnswers
 from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
 from pairmill.ops.models.generation import Generation

@@ -18,12 +18,7 @@ from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, as_bytes, n
 from pairmill.ops.models.device.device import dtype, exact_inference
 from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
-from pairmill.ops.models.generate.greedy_answers import (
-    EXAMPLE_PROMPTS,
-    Answerer,
-    answer_in_parts,
-    pinned,
-)
+from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, answer_in_parts, pinned
 from pairmill.ops.models.generate.refilled_answers import RunningAnswers
 from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
 from pairmill.ops.models.generation import Generation

@@ -229,13 +229,7 @@ def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) 
 
 
 def _interleaved_picture(
-    packed: Tree,
-    uri: str,
-    sample: Sample,
-    position: int,
-    name: str,
-    page: bytes | Fault | None,
-    said: Any,
+    packed: Tree, uri: str, sample: Sample, position: int, name: str, page: bytes | Fault | None, said: Any
 ) -> Picture:
     """Build one image of a sample from a TIFF page, a member of the archive, embedded bytes or a web address."""
     alt = clean(said.get("alt_text")) if isinstance(said, dict) else ""

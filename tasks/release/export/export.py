@@ -23,6 +23,7 @@ from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
@@ -34,7 +35,6 @@ from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Fo
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.pictures import Pictured, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
-from pairmill.tasks.release.gallery.concepts import Concept
 
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000

@@ -12,9 +12,9 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.datasets import Dataset, funnel
 from pairmill.catalog.queries.export.exports import licences, web_hosts
+from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.tasks.release.export.export_forms import PICTURE
 from pairmill.tasks.release.export.parquet_tables import IMAGE
-from pairmill.tasks.release.gallery.concepts import Concept
 
 CROISSANT = ".croissant.json"
 _MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json"}

@@ -8,6 +8,7 @@ from statistics import median_low
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
+from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, pair_texts, sample_vectors
 from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
@@ -18,33 +19,6 @@ from pairmill.ops.whole.tag_thresholds import tag_thresholds
 STRICT = 0.5  # share of runners-up that the threshold of a word refuses
 FEWEST = 100  # pictures from which thresholds are computed; below, the nearest name always counts
 VALUES = 10_000  # values remembered for each concept and rule, for the median
-
-
-@dataclass(frozen=True)
-class Concept:
-    """What a version has of one concept.
-
-    Attributes:
-        name: The name, as it was given.
-        pictures: Kept pictures that show it, by CLIP.
-        texts: Pairs whose real texts name it, in singular or plural.
-        dropped: Dropped pictures that show it, by CLIP; those dropped before CLIP have no vector and do not count.
-        rule: The rule that dropped most of these; '' without one.
-        dropped_by_rule: Pictures that this rule dropped.
-        alone: Those of them that fail no other rule, where the lake knows it.
-        looser: The threshold that half of ``alone`` reach; None for a rule without a threshold.
-        back: Pictures of ``alone`` that reach ``looser``.
-    """
-
-    name: str
-    pictures: int
-    texts: int
-    dropped: int
-    rule: str = ""
-    dropped_by_rule: int = 0
-    alone: int = 0
-    looser: float | None = None
-    back: int = 0
 
 
 def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> list[Concept]:
@@ -114,7 +88,7 @@ def _lower_bounded(check: Check) -> str:
 
 def _concept(name: str, seen: _Seen, texts: int, columns: Mapping[str, str]) -> Concept:
     """Return what was counted for one name, with the rule that drops most and a looser threshold for it."""
-    found = Concept(name, seen.kept, texts, seen.dropped.total())
+    found = Concept(name, seen.kept, seen.dropped.total(), texts=texts, alone=0, back=0)
     if not seen.dropped:
         return found
     rule, n = min(seen.dropped.items(), key=lambda item: (-item[1], item[0]))
