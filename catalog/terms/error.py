@@ -31,6 +31,14 @@ class BadQuery(PairmillError):
     """DuckDB refused the SQL: a syntax error, an unknown table or column."""
 
 
+class LeavesLake(BadQuery):
+    """SQL would read or write beside the lake. ``reason`` is the message without the option that allows it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = f"{reason}."
+        super().__init__(f"{reason}. --allow-files lets a statement read and write any file that you may.")
+
+
 class LeaseLost(PairmillError):
     """This process did not renew its lease in time, and another process took the lease over."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.table_meanings import TABLES
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import LeavesLake, PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import Question, Rows, json_value, questions_of
 
@@ -70,7 +70,8 @@ def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dic
                     return {"columns": found.columns, **_first(found.rows)}
                 return _first(found) if of.is_list else _short(found)
         except PairmillError as error:
-            raise fault(str(error)) from error
+            # An agent is not told of the option by which its user could lift the limit.
+            raise fault(error.reason if isinstance(error, LeavesLake) else str(error)) from error
 
     arguments = [each for each in of.parameters if each.name not in of.not_for_agents]
     tool.__name__, tool.__doc__ = of.command or of.ask.__name__, of.ask.__doc__

@@ -81,7 +81,7 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
     assert too_many[0] and "ask for 1 to 50 pairs" in too_many[1]
 
     for (_, call), (refused, text) in zip(attacks, answers[len(QUESTIONS) :], strict=True):
-        assert refused and "secret" not in text.replace("secret.", ""), (call, text)
+        assert refused and "secret" not in text.replace("secret.", "") and "--" not in text, (call, text)
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.iterdir()) == before
 
 

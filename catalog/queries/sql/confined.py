@@ -17,7 +17,7 @@ from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.predicate import tree_nodes
-from pairmill.catalog.terms.error import BadQuery, did_you_mean
+from pairmill.catalog.terms.error import BadQuery, LeavesLake, did_you_mean
 
 READING = frozenset([
     "range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree", "summary", "glob",
@@ -37,7 +37,6 @@ DECISIONS = "sentence_decisions"  # the view that `sql_answer.provide` creates
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
 _TABLES = '"tables"'  # how the tree names SHOW TABLES
 _CHANGE = re.compile(r"\s*(DELETE|UPDATE|INSERT|MERGE|TRUNCATE|ALTER|DROP)\b", re.IGNORECASE)
-REMEDY = "--allow-files lets a statement read and write any file that you may."
 
 
 def confine(lake: Lake) -> None:
@@ -61,10 +60,10 @@ def check_reads_only(lake: Lake, sql: str) -> dict[str, Any]:
             reads = "only a SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of one) is run here"
             if _CHANGE.match(sql):
                 raise BadQuery(f"{reads}; the lake is opened for reading, and no option lets SQL change it.")
-            raise BadQuery(f"{reads}. {REMEDY}")
+            raise LeavesLake(reads)
     for name, _ in _table_functions(tree):
         if name not in READING | LISTING:
-            raise BadQuery(f"{name}() may do more than read this lake. {REMEDY}")
+            raise LeavesLake(f"{name}() may do more than read this lake")
     return tree
 
 

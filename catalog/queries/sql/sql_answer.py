@@ -15,8 +15,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.sql.confined import DECISIONS, REMEDY, check_lake_only, check_reads_only, confine
-from pairmill.catalog.terms.error import BadQuery, PairmillError
+from pairmill.catalog.queries.sql.confined import DECISIONS, check_lake_only, check_reads_only, confine
+from pairmill.catalog.terms.error import BadQuery, LeavesLake, PairmillError
 
 # DuckDB's messages when a statement hits the confinement: for a file or an address, and for a setting or a function of
 # an extension that is not loaded (`current_setting('s3_region')`).
@@ -110,7 +110,7 @@ def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     """Convert DuckDB's error to a user error: with a remedy if one is known, else BadQuery."""
     said = in_a_line(error)
     if _REFUSED.search(said):
-        return BadQuery(f"refused: {said}. {REMEDY}")
+        return LeavesLake(f"refused: {said}")
     if absent := _ABSENT.search(said):
         return BadQuery(f"refused: it needs DuckDB's extension '{absent[1]}', which is not loaded for this lake.")
     error_with_remedy = translated(error, lake.uri)
