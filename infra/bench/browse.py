@@ -116,7 +116,6 @@ def _measure(lake: Path, given: argparse.Namespace) -> list[Row]:
         _memory(),
         _against_full_scan(stored, like),
     ]  # the full scans hold 1 GB, which a browser does not
-    search.close()
     opened.close()
     return rows + once
 
