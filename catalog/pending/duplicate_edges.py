@@ -116,7 +116,7 @@ def near_candidates(
     """Yield batches of (a, b, left, right): contents with a < b and their texts, each pair once.
 
     At least one sentence of a pair is newer than the commit ``done``. ``near`` finds pairs in a block of sorted rows
-    (`ops.whole.neighbours`). Run no other statement on the lake meanwhile.
+    (`ops.whole.hamming`). Run no other statement on the lake meanwhile.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE near_pairs (a BLOB, b BLOB)")
     n = lake.query("SELECT count(*) FROM sentence_signature WHERE scorer = ?", (scorer,))[0][0]

@@ -13,7 +13,7 @@ GROUP = "pairmill.backends"
 # Prefixes of models that generate no text.
 OTHER_PREFIXES = ("open_clip:", "spacy:")
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}:")
-_IN_PROCESS = "pairmill.ops.models.transformers_backend"
+_IN_PROCESS = "pairmill.ops.models.backends"
 _BEHIND_ENDPOINTS = "pairmill.ops.models.http.http_model"
 
 
@@ -52,7 +52,7 @@ OWN = (
         "hf:",
         captioner=f"{_IN_PROCESS}:hf_captioner",
         fuser=f"{_IN_PROCESS}:hf_fuser",
-        sees="pairmill.ops.models.vision_language.kind_of_model:is_vision_language",
+        sees="pairmill.ops.models.model_digest:is_vision_language",
         form="hf:NAME_OR_FOLDER",
         libraries=(
             "transformers.cache_utils",

@@ -67,7 +67,7 @@ BENCHMARK_VECTOR = Score(
     ),
     stage=Stage.CLIP,
     reads=("image_vector",),
-    op="pairmill.ops.models.clip.benchmark_vector:NearestVector",
+    op="pairmill.ops.models.clip.clip_scores:NearestVector",
     settings=_BENCHMARKS | _CLIP,
     model="clip",
     needs="contamination",

@@ -13,7 +13,7 @@ from pairmill.flows.api.answer_types import ImageVectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.clip.clip_tower import ClipTower, Side
+from pairmill.ops.models.clip.clip import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.whole.sign_codes import SignCodes
 from pairmill.tasks.release.gallery.vector_files import sign_codes

@@ -32,9 +32,8 @@ from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import FOUND, PictureSearch
 from pairmill.flows.pages.renderer import FOLDER
-from pairmill.ops.models.clip.clip_tower import ClipTower, Side
-from pairmill.ops.whole.scan import most_similar
-from pairmill.ops.whole.sign_codes import SignCodes
+from pairmill.ops.models.clip.clip import ClipTower, Side
+from pairmill.ops.whole.sign_codes import SignCodes, most_similar
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from pairmill.tasks.release.gallery.vector_files import sign_codes
 from tests.worlds.browsed import Pages, serving

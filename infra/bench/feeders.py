@@ -33,9 +33,9 @@ from infra.bench.feeder_processes import FeederProcesses, waited
 from infra.bench.measure import ROOT, Row, finish, parser
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip import clip_loaded
-from pairmill.ops.models.clip.picture_normalisation import normalisation
 from pairmill.ops.models.device.engine import Engine
 from pairmill.ops.models.vision_language import vlm_loaded
+from pairmill.ops.models.vision_language.picture_processor import normalisation
 
 MODELS = ROOT / "infra" / "demo" / "models"
 BATCH, PROMPT = 16, "Describe the picture in one sentence, with what is in front and what is behind."

@@ -59,7 +59,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 def load(shape: Vlm) -> Any:
     """Build the model with the captioning code; on a CPU, use the decoding steps that a GPU would capture."""
-    from pairmill.ops.models.generate.captured_decoding import Decoder
+    from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
     from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 
     patch = shape.tower.patch * shape.tower.merge

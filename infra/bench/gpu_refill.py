@@ -78,8 +78,7 @@ def apart(job: Any, pieces: list[Any]) -> tuple[float, float]:
 
     Inputs take at most 6 GB of memory: of larger ones, only the first pieces are prepared.
     """
-    from pairmill.ops.models.device.engine import Engine
-    from pairmill.ops.models.device.held_bytes import held_bytes
+    from pairmill.ops.models.device.engine import Engine, held_bytes
 
     first = job.prepare(pieces[0])
     few = pieces[: max(1, HELD // max(1, held_bytes(first)))]
@@ -180,7 +179,7 @@ class Captions:
         prompts = sentences(n, self.shape.prompt, self.shape.decoder.vocabulary)
         sizes = [self.decode.shown_size(data) for data in shown]
         self.lengths = self.loaded.lengths(prompts, sizes)
-        tower, shown_as = self.shape.tower, self.loaded.tokens.of(sizes)
+        tower, shown_as = self.shape.tower, self.loaded.picture_tokens(sizes)
         self.patches = [tokens // tower.visual_tokens * tower.patches for tokens in shown_as]  # signs are left out
         if self.name == "qwen":  # it has no tiles
             self.patches = [tokens * tower.merge**2 for tokens in shown_as]
@@ -265,7 +264,7 @@ def fuser(shape: Vlm) -> FusedTexts:
 def _step_on_cpus(answerer: Any, model: Any) -> None:
     """On a CPU, use the decoding steps that a GPU would capture, and its grouping."""
     from pairmill.ops.models.generate.batching import refill_groups
-    from pairmill.ops.models.generate.captured_decoding import Decoder as Captured
+    from pairmill.ops.models.generate.cuda_graph_decoding import Decoder as Captured
 
     if device().type == "cpu":
         answerer.decoder = Captured(model, [END], PAD)

@@ -20,7 +20,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.duplicate_edges import near_candidates
 from pairmill.ops.text.minhash import BANDS, SentenceSignature, grams, jaccard
-from pairmill.ops.whole.neighbours import near_in_order
+from pairmill.ops.whole.hamming import near_in_order
 
 JACCARD = 0.8
 COMPARED = 10_000  # number of sentences for the exact comparison, whose cost grows with the square

@@ -12,9 +12,8 @@ from infra.bench.measure import Row, cpu, finish, interleaved, parser, peak_mb, 
 from infra.demo import prose
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.ops.text.noun_phrases import NounPhrases
-from pairmill.ops.whole.grounding import grounding
 from pairmill.ops.whole.ranking import unit
-from pairmill.ops.whole.tag_thresholds import tag_thresholds
+from pairmill.ops.whole.word_vectors import grounding, tag_thresholds
 
 DIMENSIONS, DIRECTIONS = 512, 2_000
 # As in tasks/generate/vocabulary.py for 4,000 words of its own list and 4,000 mined words.

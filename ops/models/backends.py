@@ -9,18 +9,17 @@ from typing import Any
 
 from pairmill.catalog.terms.backend import Backend, backend_of, forms
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.model_digest import is_vision_language, model_digest
 from pairmill.ops.models.model_error import ModelError
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) -> Answering:
-    """Return the backend of vision-language model ``spec``.
+    """Return the backend of vision-language model ``spec``, 'hf:…' or 'http:…', or of another declared prefix.
 
-    Args:
-        spec: Model spec, 'hf:…' or 'http:…', or with the prefix of another declared backend.
-        precision: 'fp32' or 'bf16'; read by models in this process only.
-        batch_size: Rows per batch; read by models in this process only.
-        encoding: How images are encoded in requests, 'png' or 'jpeg-QUALITY'; read by models behind a server only.
+    ``precision`` ('fp32', 'bf16') and ``batch_size`` are read by models in this process only, ``encoding`` of images in
+    requests ('png', 'jpeg-QUALITY') by models behind a server only.
     """
     return _function(_backend(spec), "captioner")(spec, precision, batch_size, encoding)
 
@@ -44,6 +43,16 @@ def require_images(captioner: str, spec: str) -> None:
             f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
             "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
         )
+
+
+def hf_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel:
+    """Return a vision-language model; it needs no ``encoding``, because its images are not sent to a server."""
+    return VisionLanguageModel(spec, precision, batch_size)
+
+
+def hf_fuser(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel:
+    """Return a model that fuses texts, and sees the image too if its config says that it accepts images."""
+    return (VisionLanguageModel if is_vision_language(spec) else LanguageModel)(spec, precision, batch_size)
 
 
 @cache

@@ -12,32 +12,22 @@ import numpy as np
 class Generation:
     """One answer of a generative model.
 
-    Attributes:
-        text: The answer. With ``error`` set it is '', or the beginning of an answer that was too long.
-        n_tokens: Tokens of the answer, without the end token if the backend counts them itself.
-        finish: Why the answer ends: 'stop' (an end token), 'length' (cut by ``max_tokens``), 'content_filter',
-            'refusal', or a server's own reason.
-        seconds: The batch's time divided by its rows, or the request's own time.
-        error: '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the device on its own).
-        detail: Details of the error.
-        prompt_tokens: Tokens of the prompt, image included; 0 if the server does not report them.
-        discarded_tokens: Prompt and answer tokens of answers that were discarded and retried.
-        retries: Number of discarded answers.
-        unbelieved_prompt_tokens: Prompt tokens that a server reports beyond the possible maximum.
-        unbelieved_tokens: Answer tokens that a server reports beyond the possible maximum.
+    ``finish`` is why it ends: 'stop' (an end token), 'length' (cut by ``max_tokens``), 'content_filter', 'refusal', or
+    a server's own reason. ``error`` is '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the
+    device on its own); ``text`` is then '', or the beginning of an answer that was too long.
     """
 
     text: str
-    n_tokens: int
+    n_tokens: int  # of the answer, without the end token if the backend counts them itself
     finish: str
-    seconds: float
+    seconds: float  # the batch's time divided by its rows, or the request's own time
     error: str = ""
-    detail: str = ""
-    prompt_tokens: int = 0
-    discarded_tokens: int = 0
+    detail: str = ""  # of the error
+    prompt_tokens: int = 0  # image included; 0 if the server does not report them
+    discarded_tokens: int = 0  # prompt and answer tokens of answers that were discarded and retried
     retries: int = 0
-    unbelieved_prompt_tokens: int = 0
-    unbelieved_tokens: int = 0
+    unbelieved_prompt_tokens: int = 0  # what a server reports beyond the possible maximum
+    unbelieved_tokens: int = 0  # the same, of the answer
 
     @property
     def finished(self) -> bool:
@@ -56,7 +46,6 @@ class Stepwise(Protocol):
 
     def advance(self) -> None:
         """Run some of the device's work, unless the batch has ended."""
-        ...
 
 
 class Answering(Protocol):
@@ -89,15 +78,11 @@ class Answering(Protocol):
 
     def load(self) -> None:
         """Load the weights, or open the connection. Raises ModelError with the remedy."""
-        ...
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> Answering:
-        """Return this model with the batch size that is fastest for such images and prompts.
+        """Return this model with the batch size that is fastest for prompts like ``prompt``.
 
-        Args:
-            prompt: An example of the prompts.
-            side: Shorter side of the images in pixels.
-            max_tokens: Maximum tokens per answer.
+        Images have a shorter ``side`` in pixels, answers at most ``max_tokens`` tokens.
         """
         ...
 

@@ -25,15 +25,10 @@ AT_ONCE, RANGE_BYTES = 8, 32 * 2**20
 
 @dataclass(frozen=True)
 class S3Folder:
-    """The files of a model below an S3 prefix.
+    """The files of a model below an S3 prefix."""
 
-    Attributes:
-        uri: The prefix, 's3://BUCKET/PREFIX', without a last slash.
-        files: (relative name, bytes, etag) of each, sorted.
-    """
-
-    uri: str
-    files: tuple[tuple[str, int, str], ...]
+    uri: str  # 's3://BUCKET/PREFIX', without a last slash
+    files: tuple[tuple[str, int, str], ...]  # (relative name, bytes, etag), sorted
 
     @property
     def size(self) -> int:
@@ -51,10 +46,8 @@ class S3Folder:
 def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
     """Copy the files below ``uri`` whose names match ``patterns`` to the cache, unless it has them; return the folder.
 
-    A process lists the folder once. Of several processes one copies, and the others wait for it.
-
-    Raises:
-        ModelError: The folder is missing or empty, S3 or the disk refuses, or the model changed during the copy.
+    A process lists the folder once. Of several processes one copies, and the others wait for it. Raises ModelError if
+    the folder is missing or empty, S3 or the disk refuses, or the model changed during the copy.
     """
     found = listed(spec, uri, patterns)
     if found.copy.is_dir():

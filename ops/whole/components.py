@@ -16,18 +16,13 @@ STEPS = 20
 
 @dataclass(frozen=True)
 class SplitComponent:
-    """How one component over the size limit was split.
+    """How one component over the size limit was split."""
 
-    ``label`` is its smallest node, ``size`` its number of nodes, ``parts`` the number of parts. ``distance`` is the
-    limit on edges in the tightest part. ``dealt`` counts parts that were split in index order, because even their
-    shortest edges connect more nodes than the limit.
-    """
-
-    label: int
-    size: int
-    parts: int
-    distance: float
-    dealt: int
+    label: int  # its smallest node
+    size: int  # its number of nodes
+    parts: int  # their number
+    distance: float  # the limit on edges in the tightest part
+    dealt: int  # parts that were split in index order: even their shortest edges connect more nodes than the limit
 
 
 def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -58,10 +53,7 @@ def recut(
     parts that are still over the limit, while the other parts stay. ``distance`` (m,) is smaller for more similar
     nodes; different kinds of edges must be on one scale (each divided by its own limit). Nodes joined at the smallest
     distance of all (such as equal hashes) cannot be separated by distance: they are split in index order, ``max_group``
-    at a time.
-
-    Raises:
-        ValueError: ``max_group`` is less than 1.
+    at a time. Raises ValueError if ``max_group`` is less than 1.
     """
     if max_group < 1:
         raise ValueError(f"max_group is {max_group}; it must be at least 1")

@@ -5,12 +5,15 @@ bits apart agree in at least ``agree`` of the bands. For each choice of ``agree`
 bits of these bands, and only hashes with equal bits are compared. More bands make longer keys and smaller buckets, but
 more choices. ``agree`` grows with the number of hashes (1: 5 tables of some 13 bits at radius 4; 4: 70 tables of 32
 bits), which keeps the work near linear.
+
+`near_in_order` finds the pairs of a sort order that is given, such as that of the bands of sentences' signatures.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import comb
 from operator import or_
 
@@ -30,10 +33,8 @@ def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
 
     Equal hashes (such as of thousands of white images) are not paired with each other. One of them, the first old one
     or else the first, is paired with every new one at distance 0, and only it has edges to other hashes. Every pair of
-    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs.
-
-    Raises:
-        ValueError: ``radius`` is outside [0, 16].
+    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs. Raises
+    ValueError if ``radius`` is outside [0, 16].
     """
     hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
     if not 0 <= radius <= 16:
@@ -84,13 +85,7 @@ def _bands(free: int, radius: int, n: int) -> list[int]:
 
     most = max(1, min(6, len(places) - radius))
     bands = radius + min(range(1, most + 1), key=cost)
-    return [sum(1 << place for place in part) for part in _parts(places, bands)]
-
-
-def _parts(places: list[int], bands: int) -> list[list[int]]:
-    """Divide bit positions into ``bands`` lists of nearly equal length."""
-    ends = [round(band * len(places) / bands) for band in range(bands + 1)]
-    return [places[start:end] for start, end in pairwise(ends)]
+    return [sum(1 << int(place) for place in part) for part in np.array_split(places, bands)]
 
 
 def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: int):
@@ -113,17 +108,38 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
     bucket_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[small]
     order = order[small]
     # Copy the hashes in comparison order: reading them at their original positions would miss the cache twice a pair.
-    values = hashes[order]
-    places = np.arange(len(order))
-    step = 1
-    while len(places):  # pairs one apart in the sorted order, then two apart, up to the longest bucket
-        places = places[places + step < len(order)]
-        places = places[bucket_of[places] == bucket_of[places + step]]
-        near = places[np.bitwise_count(values[places] ^ values[places + step]) <= radius]
-        left, right = order[near], order[near + step]
-        kept = is_new[left] | is_new[right]
-        yield left[kept], right[kept]
-        step += 1
+    for left, right in _one_run(bucket_of, hashes[order], is_new[order], len(order), radius):
+        yield order[left], order[right]
+
+
+def near_in_order(
+    runs: np.ndarray, sketches: np.ndarray, is_new: np.ndarray, window: int, furthest: int, known: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the pairs of rows of one run, within ``window`` positions and ``furthest`` bits, at least one of them new.
+
+    ``runs`` is (n,) of any type, with equal values adjacent; ``sketches`` is (n,) uint64; ``is_new`` is (n,) bool.
+    Returns (left, right), int64 positions with left < right. No pair is reported among the first ``known`` rows, which
+    repeat the end of the previous block. The work is at most ``window`` times the number of rows that share a run.
+    """
+    none = np.empty(0, np.int64)
+    found = [(none, none), *_one_run(runs, sketches, is_new, window, furthest)]
+    left, right = (np.concatenate(ends) for ends in zip(*found, strict=True))
+    return left[right >= known], right[right >= known]
+
+
+def _one_run(
+    runs: np.ndarray, hashes: np.ndarray, is_new: np.ndarray, window: int, radius: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (left, right) of the pairs of one run within ``radius`` bits: one apart, then two, up to ``window``."""
+    places = np.arange(len(runs))
+    for step in range(1, window + 1):
+        places = places[places + step < len(runs)]
+        places = places[runs[places] == runs[places + step]]
+        if not len(places):
+            return
+        near = places[np.bitwise_count(hashes[places] ^ hashes[places + step]) <= radius]
+        near = near[is_new[near] | is_new[near + step]]
+        yield near, near + step
 
 
 def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairmill.ops.whole.ranking import blocks, nearest, unit
+from pairmill.ops.whole.search import top_k
 
 TRAIN_VERSION = 1  # increase when the same vectors give other centroids
 ASSIGN_VERSION = 1  # increase when a vector is assigned to other centroids
@@ -27,10 +28,7 @@ def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat
     caller sorts the rows by an id's hash, so that the choice does not depend on the order of arrival. Equal vectors may
     give equal centroids; the later ones of these get no members. Above ``flat_limit`` centroids, training has two
     levels: sqrt(k) groups, then in each group a share of the k proportional to its points (one group in memory at a
-    time), then two steps over all centroids.
-
-    Raises:
-        ValueError: ``k`` is less than 1, or there are no vectors.
+    time), then two steps over all centroids. Raises ValueError if ``k`` is less than 1, or there are no vectors.
     """
     if k < 1 or len(vectors) < 1:
         raise ValueError(f"k-means of {len(vectors)} vectors into {k} clusters; both must be at least 1")
@@ -139,8 +137,6 @@ def assign(
     probes = min(probes, len(centroids))
     found = np.empty((len(vectors), probes), dtype=np.int32)
     if router is not None:
-        from pairmill.ops.whole.search import top_k
-
         near = assign(vectors, router.heads, min(groups, len(router.heads)))
         inside, _ = top_k(vectors, near, centroids[router.members], router.offsets, probes)
         return np.where(inside >= 0, router.members[inside], -1).astype(np.int32)

@@ -30,8 +30,7 @@ def edges_within(
         threshold: The smallest cosine of a pair.
         most: The most edges from a row to later rows of its cluster.
 
-    Returns:
-        (i, j, similarity) as int64, int64, float32, with i < j, sorted.
+    Returns (i, j, similarity) as int64, int64, float32, with i < j, sorted.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)

@@ -27,7 +27,7 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
-from pairmill.ops.whole import grounding, tag_thresholds
+from pairmill.ops.whole import word_vectors
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import scalars, to_halves
 from pairmill.tasks.run.place.identity import parser, tagger, tagger_name
@@ -88,9 +88,9 @@ def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
     """Return the scorer of the words: tag settings, sample sizes, the tagger's vectors and noun counts."""
     settings: dict[str, Any] = {name: getattr(tags, name) for name in ("vocabulary", "template", "mined", "strict")}
     settings |= {"seed": plan.recipe.seed, "pictures": PICTURES, "fewest": FEWEST_SENTENCES}
-    settings |= {"candidates": CANDIDATES, "grounding": grounding.VERSION}
+    settings |= {"candidates": CANDIDATES, "grounding": word_vectors.GROUNDING_VERSION}
     made_from = (plan.scorer(IMAGES.table), *([nouns.digest] if nouns else []))
-    return Scorer("tag_words", "tag_words", tag_thresholds.VERSION, settings, "", made_from)
+    return Scorer("tag_words", "tag_words", word_vectors.THRESHOLDS_VERSION, settings, "", made_from)
 
 
 def _noun_scorer(recipe: Recipe) -> Scorer:
@@ -172,11 +172,11 @@ class TrainTagWords:
         words = [*self.tags.vocabulary, *(phrase for phrase, _ in mined)]
         vectors = self.clip.embed_texts([self.tags.template.replace("{}", word) for word in words])
         pictures = np.asarray(item.inputs["vectors"], np.float32)
-        grounded = grounding.grounding(pictures, vectors)
+        grounded = word_vectors.grounding(pictures, vectors)
         n_own = len(words) - len(mined)
         most = min(self.tags.mined, -(-len(mined) // CANDIDATES))
-        kept = np.array([*range(n_own), *grounding.best_grounded(words, grounded, n_own, most)])
-        bars = tag_thresholds.tag_thresholds(pictures, vectors[kept], self.tags.strict) if self.tags.strict else None
+        kept = np.array([*range(n_own), *word_vectors.best_grounded(words, grounded, n_own, most)])
+        bars = word_vectors.tag_thresholds(pictures, vectors[kept], self.tags.strict) if self.tags.strict else None
         sentences = [0] * n_own + [n for _, n in mined]
         rows = {
             "position": pa.array(range(len(kept)), pa.int32()),

@@ -25,7 +25,7 @@ from pairmill.catalog.terms.scores import SENTENCE_SIGNATURE
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.text import minhash
 from pairmill.ops.whole import components, hamming, semantic
-from pairmill.ops.whole.neighbours import near_in_order
+from pairmill.ops.whole.hamming import near_in_order
 from pairmill.tasks.relate.cluster import pending_ranges
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_range, to_halves

@@ -10,6 +10,7 @@ from infra.demo.render import NOTHING, draw_bare, draw_rendering, draw_sign
 from infra.demo.signs import phrases
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from tests.worlds.model_answers import generate
 
 MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
 LOW, HIGH = 0.48, 0.65  # the ends of the demo recipe's rule
@@ -37,7 +38,7 @@ def grounds(n: int) -> list[np.ndarray]:
 def captions(pictures: list[np.ndarray]) -> list[str]:
     model = VisionLanguageModel(f"hf:{MODELS / 'captioner'}")
     prompts = ["Describe the picture."] * len(pictures)
-    return [answer.text for answer in model.generate(list(pictures), prompts, 32)]
+    return [answer.text for answer in generate(model, list(pictures), prompts, 32)]
 
 
 def with_sentences(said: list[str]) -> list[str]:

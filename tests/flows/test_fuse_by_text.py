@@ -16,6 +16,7 @@ from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status
 from pairmill.tasks.run.place import identity
 from tests.worlds.line import curate, rows, work_done
+from tests.worlds.model_answers import generate_texts
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_chat import save_chat_model
 
@@ -50,7 +51,7 @@ def test_a_model_of_texts_alone_fuses_without_the_pictures(
     model = LanguageModel(by_text["models.writer"])
     for sha, prompt, text, _, n_tokens, _ in list(told.values())[:5]:
         assert prompt == seen[sha][1], "both are asked the same"
-        (alone,) = model.generate([prompt], 6)
+        (alone,) = generate_texts(model, [prompt], 6)
         assert (n_tokens, text) == (alone.n_tokens, printable(alone.text))
     assert len({row[2] for row in told.values()}) > 3
     assert not rows(curated_copy, "SELECT * FROM quarantine WHERE stage = 'fuse'")

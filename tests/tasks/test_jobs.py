@@ -35,6 +35,7 @@ from pairmill.tasks.run.items.partition import Job, Output, write_parts
 from pairmill.tasks.run.items.rows import to_blobs
 from pairmill.tasks.run.place.identity import Bound
 from tests.worlds.jobs import CAPTIONS, FUSED
+from tests.worlds.model_answers import generate_texts
 from tests.worlds.s3 import bucket, fresh_filesystem, server
 from tests.worlds.s3_fast import fill, quick
 from tests.worlds.tiny_chat import save_chat_model
@@ -121,7 +122,8 @@ def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quaranti
         {"sha256": "b", "input_digest": "e", "n_tokens": 0},
     ]
     assert fused.rows["prompt"][0].as_py() == "A dog. dog It ran."
-    assert fused.rows["synthetic_text"][0].as_py() == printable(model.generate(["A dog. dog It ran."], 6)[0].text)
+    (said,) = generate_texts(model, ["A dog. dog It ran."], 6)
+    assert fused.rows["synthetic_text"][0].as_py() == printable(said.text)
     assert fused.rows["synthetic_status"][1].as_py() == "empty"
     assert bad.rows.select(["item", "stage", "reason"]).to_pylist() == [
         {"item": "b", "stage": "fuse", "reason": "too_large"}

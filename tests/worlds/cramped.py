@@ -16,8 +16,8 @@ from pairmill.ops.models.language.perplexity import Perplexity
 
 # Op class -> (how to get its loaded model, the name of the model's forward method).
 FORWARD: dict[type, tuple[Callable[[Any], Any], str]] = {
-    EmbedImages: (lambda op: op._clip._loaded, "embed_images"),
-    EmbedSentences: (lambda op: op._clip._loaded, "embed_tokens"),
+    EmbedImages: (lambda op: op._clip.loaded, "embed_images"),
+    EmbedSentences: (lambda op: op._clip.loaded, "embed_tokens"),
     Perplexity: (lambda op: op._loaded(), "mean_losses"),
 }
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pairmill.ops.models.device.batch_size import known_batch_size, measured_batch_size
+from pairmill.ops.models.device.batch_size import known_batch_size, measured_batch_size, noise
 
 if TYPE_CHECKING:
     from pairmill.ops.models.clip.clip_loaded import LoadedClip
     from pairmill.ops.models.device.row_batches import RowBatches
+
+
+Side = Literal["text", "image"]
 
 
 @dataclass(frozen=True)
@@ -30,20 +33,14 @@ class Clip:
     version: int = 1
 
     @property
-    def dimension(self) -> int:
-        """Number of elements of a vector. Loads the model."""
-        return self._loaded.dimension
-
-    @property
     def image_size(self) -> int:
         """Side in pixels of the image tower's square input; decode images to at least this. Loads the model."""
-        return self._loaded.image_size
+        return self.loaded.image_size
 
     @property
-    def _loaded(self) -> LoadedClip:
+    def loaded(self) -> LoadedClip:
         """The model in this process, loaded on first use."""
-        # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
-        from pairmill.ops.models.clip.clip_loaded import load
+        from pairmill.ops.models.clip.clip_loaded import load  # imports torch, 3 CPU s, which a flow need not pay
 
         return load(self.spec, self.precision)
 
@@ -53,15 +50,15 @@ class Clip:
         Decode images to a shorter side of ``image_size``: the model sees no more. Raises torch.cuda.OutOfMemoryError,
         as `embed_texts` does, if a single image does not fit the device.
         """
-        return self.fetch(self.infer_images(self.prepare_images(pixels)).complete())
+        return self.fetch(self.prepare_images(pixels).launched(self.loaded.embed_images).complete())
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         """Embed sentences as (n, d) float32, in input order; truncate a sentence to the model's context."""
-        return self.fetch(self.infer_texts(self.prepare_texts(texts)).complete())
+        return self.fetch(self.prepare_texts(texts).launched(self.loaded.embed_tokens).complete())
 
     def load(self) -> None:
         """Load the weights now."""
-        _ = self._loaded
+        _ = self.loaded
 
     def fitted_batch_size(self) -> int:
         """Return the batch size at which images are embedded fastest on this GPU; on a CPU, ``batch_size``.
@@ -70,11 +67,9 @@ class Clip:
         """
 
         def run(rows: int) -> None:
-            side = self._loaded.image_size
-            # Noise: zeros run 13 % faster than pictures do.
-            pictures = [np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)] * rows
-            for _, fitted in self._loaded.prepare_pictures(pictures, rows).batches:
-                self._loaded.embed_images(fitted).cpu()  # no halving: a batch that does not fit is too large
+            side = self.loaded.image_size
+            for _, fitted in self.loaded.prepare_pictures([noise(side, side)] * rows, rows).batches:
+                self.loaded.embed_images(fitted).cpu()  # no halving: a batch that does not fit is too large
 
         return measured_batch_size(self.spec, f"{self.precision} pictures", self.batch_size, run)
 
@@ -85,29 +80,38 @@ class Clip:
         """
 
         def run(rows: int) -> None:
-            from pairmill.ops.models.clip.clip_loaded import USUAL_SENTENCE  # imports torch, as in _loaded
+            from pairmill.ops.models.clip.clip_loaded import USUAL_SENTENCE  # imports torch, as in `loaded`
 
-            self._loaded.embed_tokens(self._loaded.tokenizer([USUAL_SENTENCE] * rows)).cpu()
+            self.loaded.embed_tokens(self.loaded.tokenizer([USUAL_SENTENCE] * rows)).cpu()
 
         measured_batch_size(self.spec, f"{self.precision} sentences", self.batch_size, run)
 
     def prepare_images(self, pixels: list[np.ndarray]) -> RowBatches:
         """Resize and crop images into CPU batches (n, 3, s, s) uint8."""
-        return self._loaded.prepare_pictures(pixels, self.fitted_batch_size())
-
-    def infer_images(self, ready: RowBatches) -> RowBatches:
-        """Launch prepared image batches without waiting for the device; halve a batch that runs out of memory."""
-        return ready.launched(self._loaded.embed_images)
+        return self.loaded.prepare_pictures(pixels, self.fitted_batch_size())
 
     def prepare_texts(self, texts: list[str]) -> RowBatches:
         """Tokenize sentences on the CPU into batches of similar length."""
         rows = known_batch_size(self.spec, f"{self.precision} sentences", self.batch_size)
-        return self._loaded.prepare_sentences(texts, rows)
-
-    def infer_texts(self, ready: RowBatches) -> RowBatches:
-        """Launch prepared sentence batches without waiting for the device; halve a batch that runs out of memory."""
-        return ready.launched(self._loaded.embed_tokens)
+        return self.loaded.prepare_sentences(texts, rows)
 
     def fetch(self, running: RowBatches) -> np.ndarray:
         """Wait for the device; return vectors (n, d) float32, NaN for a row that does not fit the device on its own."""
-        return running.fetched(np.float32, self._loaded.dimension)
+        return running.fetched(np.float32, self.loaded.dimension)
+
+
+@dataclass(frozen=True)
+class ClipTower(Clip):
+    """A CLIP with one tower: ``side`` "text" only embeds sentences, "image" only pictures; vectors are the same.
+
+    A search by words needs no image tower, which takes 0.35 GB of a ViT-B-32.
+    """
+
+    side: Side = "text"
+
+    @property
+    def loaded(self) -> LoadedClip:
+        """This tower in this process, loaded on first use."""
+        from pairmill.ops.models.clip.clip_loaded import load_tower  # imports torch, as in Clip
+
+        return load_tower(self.spec, self.precision, self.side)

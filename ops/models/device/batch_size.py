@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from pairmill.catalog.terms.whole_file import cache_on_machine
 from pairmill.ops.models.device.failures import is_no_room
 
@@ -17,12 +19,8 @@ _IN_THIS_PROCESS: dict[tuple[str, ...], int] = {}
 def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[Exception], bool]) -> int:
     """Double the batch size from ``first`` until the rate stops growing or memory runs out; return the fastest size.
 
-    Returns ``first`` if even that size runs out of memory.
-
-    Args:
-        seconds_of: Run a batch of n rows and return its seconds.
-        first: The smallest size to try.
-        is_full: Return whether an error means that memory ran out. Other errors are raised.
+    ``seconds_of`` runs a batch of n rows. ``is_full`` tells whether an error means that memory ran out; others are
+    raised. Returns ``first`` if even that size runs out of memory.
     """
     best, rate, size = first, 0.0, first
     while size <= MOST:
@@ -76,6 +74,14 @@ def _second_time(run: Callable[[int], None], rows: int) -> float:
     started = time.perf_counter()
     run(rows)
     return time.perf_counter() - started
+
+
+def noise(height: int, width: int) -> np.ndarray:
+    """Make a picture (height, width, 3) uint8 of noise, the same each time.
+
+    Black pictures end a trained model's answer after a few words, and zeros run 13 % faster through a GPU.
+    """
+    return np.random.default_rng(height * 100_003 + width).integers(0, 256, (height, width, 3), np.uint8)
 
 
 def _is_size(value: Any) -> bool:

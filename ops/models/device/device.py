@@ -1,11 +1,12 @@
-"""Choose the device and number format of a model, and run it reproducibly."""
+"""Choose the device and number format of a model, load it once per process, and run it reproducibly."""
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -15,9 +16,10 @@ from pairmill.ops.models.model_error import ModelError, UnfitDevice
 from pairmill.ops.whole.ranking import multiplies_bfloat16
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# Quarantine reason and detail for a row that does not fit the device on its own.
-NO_ROOM = ("out_of_memory", "no room for it alone")
-Result = TypeVar("Result")
+Loaded = TypeVar("Loaded")
+Asked = ParamSpec("Asked")
+# Load one model at a time: two at once would need the loading memory of both.
+_LOADING = threading.RLock()
 # Whether the run gave this process a GPU. It stays so for the process's life, as the devices that it sees do.
 _HAS_GPU = False
 
@@ -37,7 +39,7 @@ def device() -> torch.device:
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
-@cache
+@functools.cache
 def _why_unusable() -> str:
     """Return why torch cannot use the first visible GPU, by a trial addition on it; '' if it can."""
     try:
@@ -81,49 +83,71 @@ def exact_inference() -> Iterator[None]:
         yield
 
 
-def run_in_parts(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, Result | None]]:
-    """Run ``rows`` (a tensor, a list or a range) as one batch; split it in halves if the GPU's memory runs out.
+def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
+    """Cache ``load`` by its arguments for the life of the process; concurrent calls wait for the first."""
+    kept: Any = functools.cache(load)
 
-    Returns:
-        The parts in order: the row indexes of each, and the result of ``run``; None for a single row that does not fit.
+    @functools.wraps(load)
+    def loaded(*asked: Asked.args, **named: Asked.kwargs) -> Loaded:
+        with _LOADING:
+            return kept(*asked, **named)
+
+    return loaded
+
+
+def load_transformers(folder: str, model_class: str, reader_class: str, kind: torch.dtype) -> tuple[Any, Any, set[str]]:
+    """Load a model of transformers, with weights as ``kind``, and its tokenizer or processor onto the CPU.
+
+    Returns the model, its reader, and the names of weights that the checkpoint lacks. Code from the model's repository
+    never runs, nor pickled code of a checkpoint. Raises any error of transformers: for a config of another kind of
+    model, a missing reader, damaged weights.
     """
+    import transformers
+    from transformers.utils.logging import disable_progress_bar
 
-    def parts(at: range) -> list[tuple[range, Result | None]]:
-        try:
-            return [(at, run(rows[at.start : at.stop]))]
-        except Exception as error:
-            if not is_no_room(error):
-                raise
-            # tensors of the failed batch are freed only outside of the handler
-        torch.cuda.empty_cache()
-        half = len(at) // 2
-        return parts(at[:half]) + parts(at[half:]) if half else [(at, None)]
-
-    return parts(range(len(rows)))
+    disable_progress_bar()  # one progress bar per worker would overwrite the run's own
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    reader = getattr(transformers, reader_class).from_pretrained(folder, **safe)
+    model, report = getattr(transformers, model_class).from_pretrained(
+        folder, dtype=kind, weights_only=True, output_loading_info=True, **safe
+    )
+    return model.eval(), reader, report["missing_keys"]
 
 
-def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
-    """Group row numbers into batches of similar length, longest first: little padding, and peak memory at the start.
+def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
+    """Move a model to the device, converting its weights to ``kind`` if that is given, and return it.
 
-    Ties keep row order, so the batches depend on the lengths alone.
+    Raises UnfitDevice with the remedy if the device has no room: before the move if the model's size shows it.
     """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    to = device()
+    if to.type == "cuda":
+        free, total = torch.cuda.mem_get_info(to)
+        share = torch.cuda.get_per_process_memory_fraction(to)
+        if reason := no_room(spec, weight_bytes(model, kind), min(free, int(share * total))):
+            raise UnfitDevice(reason)
+    try:
+        return model.to(device=to, dtype=kind) if kind is not None else model.to(to)
+    except Exception as error:
+        if not is_no_room(error):
+            raise
+        raise UnfitDevice(no_room(spec, weight_bytes(model, kind), 0)) from error
 
 
-def token_batches(lengths: list[int], tokens: int) -> list[list[int]]:
-    """Group row numbers into batches of similar length, longest first, of at most ``tokens`` tokens including padding.
+def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
+    """Return the bytes of a model's parameters and buffers, with floats counted as ``kind`` if that is given."""
+    tensors = {id(tensor): tensor for each in (model.parameters(), model.buffers()) for tensor in each}
+    return sum(
+        tensor.numel() * (kind.itemsize if kind is not None and tensor.is_floating_point() else tensor.element_size())
+        for tensor in tensors.values()
+    )
 
-    A row is padded by at most a third of its length, which costs at most 24 more batches for lengths up to 1,000
-    tokens. A row longer than ``tokens`` is a batch of its own; a row of length 0 is in no batch. Ties keep row order,
-    as in `text_batches`.
-    """
-    order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: (-lengths[row], row))
-    batches: list[list[int]] = []
-    longest = 0  # of the current batch: its rows are padded to this length
-    for row in order:
-        if not batches or (len(batches[-1]) + 1) * longest > tokens or 4 * lengths[row] < 3 * longest:
-            batches.append([])
-            longest = lengths[row]
-        batches[-1].append(row)
-    return batches
+
+def no_room(spec: str, needs: int, free: int) -> str:
+    """Return the error message for a model of ``needs`` bytes with ``free`` bytes of a GPU left; '' if it fits."""
+    if needs <= free:
+        return ""
+    return (
+        f"model '{spec}' does not fit the GPU: its weights take {needs / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are "
+        "free for it. Give it more of a card (--model NAME:gpus=1, or compute.models in Prefect), end what else uses "
+        "the card, set precision to bf16, or use a smaller model."
+    )

@@ -4,19 +4,10 @@ Decoding and resizing an image takes a CPU longer than the model takes on a devi
 other leaves its card idle most of the time. Decoding, resizing and copies release Python's global lock (GIL), so
 threads suffice; processes would have to copy each batch once more.
 
-Threads and processes were compared by infra/bench/feeders.py, while the device's thread ran transformers' ``generate``,
-and so Python, without a pause:
-
-- Preparation for a captioner: two threads prepare 183 and 146 images a second (two runs), two processes 131 and 152. A
-  card needs 25 a second for a model of 17B, 58 for a model of 7B.
-- The device's thread, beside two feeders that never pause, keeps 0.80 and 0.62 of its rate with threads, 0.88 with
-  processes.
-- Feeders pause while they are ahead, six sevenths of the time at 25 images a second. The device's thread then loses 3
-  to 7 % (2 % with processes); at 58 images a second it would lose 6 to 15 % (5 % with processes).
-
-These figures hold for the plain loop. Captured decoding waits for the card without the GIL and wakes up to 0.4 ms later
-because of the feeders, under 1 % of the 8 steps between two checks. So feeders are threads, until a card runs the plain
-loop at such rates.
+The feeders are threads. Measured by infra/bench/feeders.py beside transformers' ``generate``, two threads prepare 183
+and 146 images a second (two runs), two processes 131 and 152, where a card needs 25 for a model of 17B and 58 for one
+of 7B. At these rates the device's thread loses 3 to 15 % of its rate to threads, 2 to 5 % to processes. Captured
+decoding waits for the card without the GIL and loses under 1 %.
 """
 
 from __future__ import annotations
@@ -26,11 +17,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 from pairmill.ops.models.device.failures import is_broken
-from pairmill.ops.models.device.held_bytes import HeldBytes, held_bytes
 from pairmill.ops.models.generation import Stepwise
 
 
@@ -56,6 +46,59 @@ class EngineStages(Protocol):
     def fetch(self, running: Any, /) -> Any:
         """Wait for a launched batch and return its outputs."""
         ...
+
+
+def held_bytes(value: Any) -> int:
+    """Sum the bytes of all tensors and arrays in nested tuples, lists, dicts and dataclasses."""
+    if (size := getattr(value, "nbytes", None)) is not None:
+        return int(size)
+    if isinstance(value, dict):
+        return sum(map(held_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(held_bytes, value))
+    if is_dataclass(value):
+        return sum(held_bytes(getattr(value, field.name)) for field in fields(value))
+    return len(value) if isinstance(value, bytes) else 0
+
+
+class HeldBytes:
+    """A budget of ``most`` bytes for prepared batches; 0: no limit.
+
+    A batch's size is known only once it is prepared, so a new batch is assumed to be as large as the largest so far,
+    and the first one is prepared alone. One batch is always admitted, however large it is.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held, self._largest = most, 0, 0
+        self._preparing = self._ready = 0
+        self._changed = threading.Condition()
+
+    def reserve(self) -> None:
+        """Wait until another batch may be prepared."""
+        with self._changed:
+            self._changed.wait_for(self._has_room)
+            self._preparing += 1
+
+    def hold(self, size: int) -> None:
+        """Account for a batch that is prepared."""
+        with self._changed:
+            self._preparing -= 1
+            self._ready += 1
+            self._held += size
+            self._largest = max(self._largest, size)
+            self._changed.notify_all()
+
+    def release(self, size: int) -> None:
+        """Account for a batch whose inputs are on the device, or that has failed."""
+        with self._changed:
+            self._ready -= 1
+            self._held -= size
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        if not self._most or not (self._preparing or self._ready):
+            return True
+        return bool(self._largest) and self._held + (self._preparing + 1) * self._largest <= self._most
 
 
 class BrokenDevice(Exception):
@@ -90,10 +133,8 @@ class Engine:
 
         The caller's thread reads ``pieces``, only as far ahead as there is room.
 
-        Raises:
-            RuntimeError: The engine is closed.
-            BrokenDevice: This or another caller's piece broke the device.
-            Exception: Any error of `EngineStages` for one of these pieces.
+        Raises RuntimeError if the engine is closed, BrokenDevice if any caller's piece broke the device, and any error
+        of `EngineStages` for one of these pieces.
         """
         if not self._feeders:
             return [self._by_itself(piece) for piece in pieces]
@@ -249,17 +290,11 @@ class RemoteEngine(Engine):
 
 @dataclass
 class _Ticket:
-    """A piece on its way through an engine.
+    """A piece on its way through an engine."""
 
-    Attributes:
-        held: The piece, then its prepared inputs, then the running batch.
-        bytes: Size of its prepared inputs.
-        done: Its output or its error.
-    """
-
-    held: Any
-    bytes: int = 0
-    done: Future[Any] = field(default_factory=Future)
+    held: Any  # the piece, then its prepared inputs, then the running batch
+    bytes: int = 0  # of its prepared inputs
+    done: Future[Any] = field(default_factory=Future)  # its output or its error
 
 
 def _as_broken(error: BaseException) -> BaseException:

@@ -7,6 +7,10 @@ reads 2 bytes. The number depends on the card alone, not on the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 # Tokens whose prefill takes as long as reading the weights once.
@@ -19,6 +23,22 @@ PREFILL = 16_384
 GROUPS = 10
 # Maximum padding of a batch on a CPU, as a share of its tokens.
 MOST_PADDING = 0.05
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """The model's inputs of some rows of a batch, on the CPU, padded to the longest of them."""
+
+    rows: list[int]  # their numbers in the batch
+    inputs: dict[str, Any]
+
+
+def n_tokens(parts: Sequence[BatchPart]) -> list[int]:
+    """Count the tokens of each row of a prepared batch, without padding."""
+    counts: dict[int, int] = {}
+    for part in parts:
+        counts.update(zip(part.rows, part.inputs["attention_mask"].sum(1).tolist(), strict=True))
+    return [counts[row] for row in range(len(counts))]
 
 
 def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
@@ -42,10 +62,8 @@ def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int
 def padded_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
     """Group row numbers into the cheapest batches whose rows are all padded to the longest, for a GPU.
 
-    Args:
-        lengths: Prompt tokens of each row.
-        most: The most rows of a batch.
-        room: The most prompt tokens of a batch with its padding; 0: no limit. A longer row is a batch of its own.
+    A batch has at most ``most`` rows and ``room`` prompt tokens with its padding (0: no limit); a longer row is a batch
+    of its own.
     """
     return _cut(lengths, most, room, STEPS * WEIGHTS)
 

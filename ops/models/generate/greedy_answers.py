@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import transformers
 
 from pairmill.catalog.terms.whole_file import cache_on_machine
-from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_parts
+from pairmill.ops.models.device.device import exact_inference
 from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
 from pairmill.ops.models.device.run_notes import note
-from pairmill.ops.models.generate.batch_part import BatchPart
-from pairmill.ops.models.generate.batching import padded_batches, prefill_parts, refill_groups, similar_length_batches
-from pairmill.ops.models.generate.packed_windows import pack_windows, unpack_windows
-from pairmill.ops.models.generate.refilled_answers import RefilledSlots
-from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_captured
+from pairmill.ops.models.generate.batching import (
+    BatchPart,
+    padded_batches,
+    prefill_parts,
+    refill_groups,
+    similar_length_batches,
+)
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder, Place
+from pairmill.ops.models.generate.quick_parts import compile_parts, pack_windows, unpack_windows
+from pairmill.ops.models.generate.refilled_decoding import RefilledBatch, RefilledDecoder
+from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_capturable, why_not_captured
 from pairmill.ops.models.generation import Generation
-
-if TYPE_CHECKING:
-    from pairmill.ops.models.generate.captured_decoding import Decoder
 
 # Prompts of a trial, no two of one length.
 EXAMPLE_PROMPTS = (
@@ -31,27 +35,7 @@ EXAMPLE_PROMPTS = (
     "Which things can be seen here, and what colours do they have?",
     "Describe it.",
 )
-Ready = TypeVar("Ready")
-Place = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def answer_in_parts(
-    ready: Ready, rows: int, ask: Callable[[Ready], list[Generation]], part: Callable[[int, int], Ready]
-) -> list[Generation]:
-    """Answer a prepared batch, in halves if the device runs out of memory; a row that does not fit alone gets an error.
-
-    Args:
-        ready: The prepared batch of all rows.
-        rows: Number of rows.
-        ask: Generate the answers of a prepared batch.
-        part: Prepare the rows from its first argument to before its second again.
-    """
-
-    def answer(at: range) -> list[Generation]:
-        return ask(ready if len(at) == rows else part(at.start, at.stop))
-
-    nothing = [Generation("", 0, "length", 0.0, *NO_ROOM)]
-    return [each for _, found in run_in_parts(answer, range(rows)) for each in found or nothing]
+Found = TypeVar("Found")
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -90,12 +74,12 @@ class Answerer:
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Move the tensors to the model's device, and convert floats to the model's dtype."""
-        return {name: self._placed(value) if torch.is_tensor(value) else value for name, value in inputs.items()}
-
-    def _placed(self, value: torch.Tensor) -> torch.Tensor:
-        """Move one tensor to the model's device, and convert floats to the model's dtype."""
-        value = value.to(self.model.device, non_blocking=True)
-        return value.to(self.model.dtype) if value.is_floating_point() else value
+        found = dict(inputs)
+        for name, value in inputs.items():
+            if torch.is_tensor(value):
+                value = value.to(self.model.device, non_blocking=True)
+                found[name] = value.to(self.model.dtype) if value.is_floating_point() else value
+        return found
 
     @cached_property
     def decoder(self) -> Decoder | None:
@@ -105,9 +89,6 @@ class Answerer:
         """
         if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
             return None
-        from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
-        from pairmill.ops.models.generate.quick_parts import compile_parts
-
         compile_parts(self.model)
         decoder = Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
         if why := why_not_capturable(self.model) or self._trials(decoder):
@@ -145,12 +126,8 @@ class Answerer:
     def generate(self, parts: Sequence[BatchPart], max_tokens: int, place: Place | None = None) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.
 
-        If captured decoding fails, note it and use transformers' slower loop from then on.
-
-        Args:
-            parts: The batch's parts, which have each row once.
-            max_tokens: The most tokens of an answer.
-            place: Moves inputs to the device; by default `placed`.
+        The parts have each row once. ``place`` moves inputs to the device; by default `placed`. If captured decoding
+        fails, note it and use transformers' slower loop from then on.
         """
         place = place or self.placed
         self.slots.settle()  # they share the decoder's memory
@@ -227,13 +204,9 @@ class Answerer:
         return output[:, length:] if repeats else output
 
     def read(self, generated: torch.Tensor, tokenizer: Any, prompts: list[int], seconds: float) -> list[Generation]:
-        """Decode generated tokens to answers.
+        """Decode token ids (n, tokens) behind prompts of so many tokens, with the calling thread's own tokenizer.
 
-        Args:
-            generated: Token ids (n, tokens) after the prompts.
-            tokenizer: The calling thread's own tokenizer.
-            prompts: Number of prompt tokens of each row.
-            seconds: Time of the whole batch; each answer gets its share.
+        Each answer gets its share of the batch's ``seconds``.
         """
         rows = [self._cut(row) for row in generated.tolist()]
         texts = tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
@@ -246,6 +219,101 @@ class Answerer:
         """Cut a row at its first end token; return the tokens and the finish, 'stop' or 'length'."""
         end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
         return (tokens, "length") if end is None else (tokens[:end], "stop")
+
+
+@dataclass(frozen=True)
+class RunningAnswers:
+    """The answers of a batch that is decoded beside others."""
+
+    slots: RefilledSlots
+    batch: RefilledBatch
+    read: Callable[[RefilledBatch], list[Generation]]  # turns its tokens into answers
+    alone: Callable[[], list[Generation]]  # answers it anew, in a batch of its own
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the answers have ended, or must be made anew."""
+        return self.batch.has_ended
+
+    def advance(self) -> None:
+        """Run some steps unless the answers have ended."""
+        self.slots.attempt(self.batch.advance)
+
+    def result(self) -> list[Generation]:
+        """Wait for the answers."""
+        while not self.has_ended:
+            self.advance()
+        if not self.batch.is_lost:
+            return self.read(self.batch)
+        self.slots.settle()
+        return self.alone()
+
+
+class RefilledSlots:
+    """The slots in which an answerer's captured decoder answers many batches at once.
+
+    If the decoder fails, its running batches are answered anew, each in a batch of its own. If memory ran out, there
+    are half as many slots from then on; after any other failure there are none.
+    """
+
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+        self._most: int | None = None  # the most slots, once memory has run out
+        self._decoder: RefilledDecoder | None = None
+
+    def launch(
+        self,
+        parts: Sequence[BatchPart],
+        rows: int,
+        max_tokens: int,
+        place: Place,
+        read: Callable[[RefilledBatch], list[Generation]],
+        alone: Callable[[], list[Generation]],
+    ) -> RunningAnswers | list[Generation]:
+        """Begin a batch in one of ``rows`` slots a row; answer it ``alone`` if it cannot run beside others."""
+        rows = min(rows, self._most or rows)
+        n = max((len(part.rows) for part in parts), default=0)
+        if not 0 < n <= rows or self._answerer.decoder is None:
+            self.settle()
+            return alone()
+        if self._decoder is None or self._decoder.rows != rows:
+            self.settle()
+            self._decoder = RefilledDecoder(self._answerer.decoder, rows)
+        decoder = self._decoder
+        batch = self.attempt(lambda: decoder.launch(parts, max_tokens, place))
+        return alone() if batch is None else RunningAnswers(self, batch, read, alone)
+
+    def settle(self) -> None:
+        """Run what is in the slots to its end, so that the decoder is free for a batch of its own."""
+        if self._decoder is not None:
+            self.attempt(self._decoder.close)
+            self._decoder = None
+
+    def attempt(self, work: Callable[[], Found]) -> Found | None:
+        """Run device work; if it fails, give up the running batches and return None. Raises if the device is lost."""
+        try:
+            with exact_inference():
+                return work()
+        except Exception as error:
+            if is_broken(error):
+                raise
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: Exception) -> None:
+        """Mark the running batches as lost, and answer with half of the slots, or with none."""
+        if self._decoder is None:
+            raise error
+        rows, model = self._decoder.rows, type(self._answerer.model).__name__
+        self._decoder.abandon()
+        self._decoder = None
+        if not is_no_room(error):
+            self._answerer.give_up_capture(error)
+            return
+        if self._answerer.decoder is not None:
+            self._answerer.decoder.release()
+        self._most = max(1, rows // 2)
+        note(f"{model}: the GPU has no memory for {rows} answers at once, {self._most} are generated from now on")
 
 
 def _stacked(found: list[torch.Tensor], pad: int) -> torch.Tensor:

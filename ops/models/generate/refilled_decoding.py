@@ -8,54 +8,29 @@ through the engine by tests/ops/models/test_refill_on_a_card.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from pairmill.ops.models.device.failures import is_no_room
-from pairmill.ops.models.generate.batch_part import BatchPart
-from pairmill.ops.models.generate.decoding_buffers import Buffers, Prefilled, window_of
+from pairmill.ops.models.generate.batching import BatchPart
+from pairmill.ops.models.generate.cuda_graph_decoding import Buffers, Decoder, Place, Prefilled, window_of
 
-Place = Callable[[dict[str, Any]], dict[str, Any]]
 # Look every 4 steps which answers have ended. Each look waits for the device, 0.1 ms where a step takes 3 to 30 ms.
 LOOK = 4
 
 
-class Prefilling(Protocol):
-    """The decoder whose steps are run."""
-
-    def prefill(self, inputs: dict[str, Any], /) -> Prefilled:
-        """Run the model on whole prompts."""
-        ...
-
-    def buffers(self, rows: int, prompt: int, max_tokens: int, like: Prefilled, /) -> Buffers:
-        """Return the buffers of ``rows`` prompts and answers of these lengths."""
-        ...
-
-    def rows_that_fit(self, rows: int, prompt: int, max_tokens: int, like: Prefilled, /) -> int:
-        """Return how many rows of at most ``rows`` the device's memory has room for."""
-        ...
-
-
 @dataclass
 class RefilledBatch:
-    """A batch whose rows are decoded beside those of other batches.
-
-    Attributes:
-        decoder: The decoder that runs it.
-        found: The tokens of each row whose answer has ended, and of no other.
-        left: Number of rows that have not ended.
-        seconds: The device's time for its rows: of each step, each row's share.
-        is_lost: Whether the decoder has failed and gives no answers.
-    """
+    """A batch whose rows are decoded beside those of other batches."""
 
     decoder: RefilledDecoder
-    left: int
-    found: dict[int, list[int]] = field(default_factory=dict)
-    seconds: float = 0.0
-    is_lost: bool = False
+    left: int  # rows that have not ended
+    found: dict[int, list[int]] = field(default_factory=dict)  # tokens of each row whose answer has ended
+    seconds: float = 0.0  # the device's time for its rows: of each step, each row's share
+    is_lost: bool = False  # whether the decoder has failed and gives no answers
 
     @property
     def has_ended(self) -> bool:
@@ -74,21 +49,13 @@ class RefilledBatch:
 
 @dataclass
 class _Slot:
-    """A row in a slot.
-
-    Attributes:
-        batch: Its batch.
-        row: Its number in the batch.
-        most: The most tokens of its answer.
-        offset: Its prompt's columns, less the number of steps before it began.
-        spent: The decoder's time for one slot when it began.
-    """
+    """A row in a slot."""
 
     batch: RefilledBatch
-    row: int
-    most: int
-    offset: int
-    spent: float
+    row: int  # its number in the batch
+    most: int  # the most tokens of its answer
+    offset: int  # its prompt's columns, less the number of steps before it began
+    spent: float  # the decoder's time for one slot when it began
 
 
 class RefilledDecoder:
@@ -98,7 +65,7 @@ class RefilledDecoder:
     buffers grow to the longest prompt and answer so far.
     """
 
-    def __init__(self, decoder: Prefilling, rows: int) -> None:
+    def __init__(self, decoder: Decoder, rows: int) -> None:
         self.decoder, self.rows = decoder, rows
         self._active: dict[int, _Slot] = {}
         self._steps, self._looked, self._spent = 0, 0.0, 0.0
@@ -108,8 +75,7 @@ class RefilledDecoder:
     def launch(self, parts: Sequence[BatchPart], max_tokens: int, place: Place) -> RefilledBatch | None:
         """Begin a batch as soon as slots are free; steps of other batches run until then.
 
-        Returns:
-            The running batch; None if the device has no room to prefill it. No other batch runs then.
+        Returns None if the device has no room to prefill it. No other batch runs then.
         """
         batch = RefilledBatch(self, sum(len(part.rows) for part in parts))
         for part in parts:

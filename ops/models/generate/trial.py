@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pairmill.ops.models.generate.packed_windows import windows_apart
+from pairmill.ops.models.generate.quick_parts import windows_apart
 
 # Tokens of each answer of a trial: as many as show a wrong position or mask, which turns the second token already.
 TOKENS = 12
@@ -16,21 +16,37 @@ TRIAL_VERSION = 3
 # An end token beyond every vocabulary. With None transformers takes the one of the model's generation_config.json.
 NO_TOKEN = 2**31 - 1
 Decode = Callable[[list[dict[str, Any]], int], torch.Tensor]
+# Settings of a generation config that change the likeliest token, besides the repetition penalty.
+OTHER_RULES = (
+    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "min_length",
+    "min_new_tokens", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id",
+    "forced_eos_token_id", "exponential_decay_length_penalty", "sequence_bias", "guidance_scale", "watermarking_config",
+    "remove_invalid_values", "prompt_lookup_num_tokens",
+)  # fmt: skip
 # A token may differ where its score lies this many rounding steps below the highest: other kernels round otherwise.
 ROUNDING_STEPS = 8
+
+
+def why_not_capturable(model: Any) -> str:
+    """Return '' if a transformers model may decode over fixed buffers, else the reason why not.
+
+    Whether it does so rightly, only a trial tells (`trial`).
+    """
+    if model.config.is_encoder_decoder:
+        return f"{type(model).__name__} is an encoder and a decoder"
+    if type(model).generate.__qualname__ != "GenerationMixin.generate":  # BLIP, BLIP-2: it wraps a language model
+        return f"{type(model).__name__} has a generate method of its own"
+    rules = [name for name in OTHER_RULES if getattr(model.generation_config, name, None) not in (None, 0, 1, 1.0, [])]
+    return f"its generation_config.json has {rules[0]}" if rules else ""
 
 
 def why_not_captured(model: Any, inputs: dict[str, Any], decode: Decode) -> str:
     """Return '' if ``decode`` gives the answers that ``model.generate`` gives, else where they differ.
 
-    For ``generate`` a vision tower attends window by window, as transformers does.
-    Answers are compared up to the first token that differs. There both must be as likely, to rounding: what follows are
-    answers to other texts.
-
-    Args:
-        model: The model on its device.
-        inputs: Placed inputs of a left-padded batch whose rows have unlike lengths.
-        decode: Generate (n, tokens) from parts of a batch, to the last token whatever end token a row has.
+    ``inputs`` are those of a left-padded batch on the device whose rows have unlike lengths. ``decode`` generates
+    (n, tokens) from parts of a batch, to the last token whatever end token a row has. For ``generate`` a vision tower
+    attends window by window, as transformers does. Answers are compared up to the first token that differs. There both
+    must be as likely, to rounding: what follows are answers to other texts.
     """
     with windows_apart(model):
         told = model.generate(

@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
-from pairmill.ops.models.http.concurrency import Concurrency
-from pairmill.ops.models.http.endpoint import Endpoint
+from pairmill.ops.models.http.chat_messages import Refused, RetryableFailure
+from pairmill.ops.models.http.endpoint import Concurrency, Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
-from pairmill.ops.models.http.watch import Watch, pause
+from pairmill.ops.models.http.probe import Watch, pause
 from pairmill.ops.models.model_error import ModelError
 
 # Refuse a request after 5 strikes, while other requests succeed. After its connection broke twice, the request gets an
@@ -35,20 +34,14 @@ FAILURES_AT_FIRST, FAILURES_LATER = 8, 100
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds that a client waits.
+    """Seconds that a client waits."""
 
-    Attributes:
-        request: Longest wait for one request.
-        outage: Longest time without any answer until the run ends; overload responses count as no answer. A restarted
-            engine loads its model for some minutes.
-        second_try: Pause before the first retry.
-        probes: Pause between two probes of an endpoint.
-    """
-
-    request: float = 300.0
+    request: float = 300.0  # for one request
+    # Without any answer until the run ends; overload responses count as no answer. A restarted engine loads its model
+    # for some minutes.
     outage: float = 900.0
-    second_try: float = 0.25
-    probes: float = 600.0
+    second_try: float = 0.25  # before the first retry
+    probes: float = 600.0  # between two probes of an endpoint
 
 
 class EndpointSilent(ModelError):
@@ -58,15 +51,10 @@ class EndpointSilent(ModelError):
 class ChatClient:
     """A client of one model behind one or several endpoints.
 
-    With ``known`` answers to the probe's questions, each endpoint is probed now and then, and before it is used again
-    after an outage; an endpoint with another model ends the run. Raises ModelError if the key's variable is empty.
-
-    Args:
-        spec: The model's name and endpoints.
-        key: Name of the environment variable with the endpoints' key, '' for none.
-        connections: Maximum requests in flight per endpoint.
-        known: Expected answers to the probe's questions.
-        patience: Timeouts; by default `Patience()`.
+    ``key`` is the name of the environment variable with the endpoints' key, '' for none; raises ModelError if it is
+    empty. At most ``connections`` requests are in flight per endpoint. With ``known`` answers to the probe's questions,
+    each endpoint is probed now and then, and before it is used again after an outage; an endpoint with another model
+    ends the run.
     """
 
     def __init__(
@@ -95,17 +83,15 @@ class ChatClient:
     def submit(self, messages: bytes, max_tokens: int) -> Future[Generation]:
         """Send a request once an endpoint has room; return a future of its answer.
 
-        Blocks until there is room, so that no more requests are in flight than the endpoints process. Raises ModelError
-        if the run has ended: no endpoint accepts requests, or none answers any more.
+        Blocks until there is room. Raises ModelError if the run has ended: no endpoint accepts requests, or none
+        answers any more.
         """
         return self._run(self._admit(messages, max_tokens))
 
     def probe(self, endpoint: Endpoint) -> tuple[str, ...]:
         """Ask an endpoint the probe's questions, one after the other; return its answers.
 
-        Raises:
-            EndpointSilent: The endpoint does not answer.
-            ModelError: The endpoint would fail on every request.
+        Raises EndpointSilent if it does not answer, ModelError if it would fail on every request.
         """
         answers = self._run(self._watch.probe(endpoint))
         if isinstance(answers, RetryableFailure):

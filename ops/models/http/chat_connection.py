@@ -17,10 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http import chat_answer, chat_request
-from pairmill.ops.models.http.answer_cleaner import Cleaner
-from pairmill.ops.models.http.bounds import Bounds
-from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
+from pairmill.ops.models.http.chat_messages import Bounds, Cleaner, Refused, RetryableFailure, read, request
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.model_error import ModelError
@@ -64,9 +61,9 @@ class ChatConnection:
     async def ask(
         self, endpoint: Endpoint, messages: bytes, max_tokens: int
     ) -> Generation | RetryableFailure | Refused:
-        """Send one request to an endpoint; return the parsed response. Raises ModelError as `chat_answer.read` does."""
+        """Send one request to an endpoint; return the parsed response. Raises ModelError as `read` does."""
         limit_name, seconds = endpoint.limit_name, self._most_seconds()
-        body = chat_request.request(self.spec.name, messages, max_tokens, limit_name)
+        body = request(self.spec.name, messages, max_tokens, limit_name)
         try:
             async with (
                 self._within(seconds),
@@ -87,7 +84,7 @@ class ChatConnection:
             return RetryableFailure(self._in_a_line(error), "broken")
         endpoint.server = self._cleaner.line(headers.get("Server", ""), MOST_NAME)
         bounds = Bounds(max_tokens, len(body))
-        outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._cleaner, bounds)
+        outcome = read(status, headers, data, self.where(endpoint), self._cleaner, bounds)
         if limit_name == "max_tokens" and isinstance(outcome, Refused) and OTHER_NAME.search(outcome.said):
             endpoint.limit_name = "max_completion_tokens"  # newer models of OpenAI require this name
             return RetryableFailure("it wants the token limit by another name", "renamed")

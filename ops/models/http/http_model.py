@@ -11,7 +11,7 @@ import numpy as np
 
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.chat_client import ChatClient
-from pairmill.ops.models.http.chat_request import messages
+from pairmill.ops.models.http.chat_messages import messages
 from pairmill.ops.models.http.http_spec import parse_http
 
 # Maximum requests in flight or answered but not yet fetched: a few bytes each, so one slow request delays no other.
@@ -24,12 +24,8 @@ class HttpModel:
 
     A request that the server refuses becomes an error of its row; a refusal of all requests raises ModelError.
 
-    Attributes:
-        spec: The model's name and endpoints. Only the name is part of a scorer's identity.
-        encoding: How images are encoded in requests, 'png' or 'jpeg-QUALITY'; changes answers.
-        key: Name of the environment variable with the endpoints' key.
-        connections: Maximum concurrent requests per endpoint.
-        known: Expected answers to the probe's questions.
+    Only the model's name is part of a scorer's identity. ``encoding`` is that of images in requests, 'png' or
+    'jpeg-QUALITY'; it changes answers. ``key``, ``connections`` and ``known`` are those of `ChatClient`.
     """
 
     spec: str
@@ -49,7 +45,7 @@ class HttpModel:
 
         An unreachable endpoint shows at the first request only.
         """
-        self._client()
+        _client(self.spec, self.key, self.connections, self.known)
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> HttpModel:
         """Return this model unchanged: the server batches requests itself."""
@@ -65,19 +61,12 @@ class HttpModel:
 
     def infer(self, prepared: list[bytes], max_tokens: int) -> list[Future[Generation]]:
         """Send the requests, blocking until the endpoints have room for them."""
-        return [self._client().submit(each, max_tokens) for each in prepared]
+        client = _client(self.spec, self.key, self.connections, self.known)
+        return [client.submit(each, max_tokens) for each in prepared]
 
     def fetch(self, running: list[Future[Generation]]) -> list[Generation]:
         """Wait for the answers."""
         return [each.result() for each in running]
-
-    def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Generate one answer per row, in input order."""
-        return self.fetch(self.infer(self.prepare(pictures, prompts), max_tokens))
-
-    def _client(self) -> ChatClient:
-        """Return the process's client for these settings."""
-        return _client(self.spec, self.key, self.connections, self.known)
 
 
 def http_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> HttpModel:

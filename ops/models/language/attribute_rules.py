@@ -111,6 +111,19 @@ class AttributeRules:
         return _written(states[at], (rule for rule in self.fitting[states[at]] if rule.matches(states, at)))
 
 
+class Word(NamedTuple):
+    """A token of a parse: Universal ``pos``, Penn ``tag``, ClearNLP ``label``, and the index ``head`` of its head.
+
+    A root is its own head.
+    """
+
+    pos: str
+    tag: str
+    label: str
+    head: int
+    text: str
+
+
 def _written(state: State, rules: Iterable[AttributeRule]) -> Attributes:
     """Apply the writes of ``rules`` in order to a token in ``state``."""
     found = {"POS": "", "TAG": state.tag, "DEP": state.dep}
@@ -122,10 +135,9 @@ def _written(state: State, rules: Iterable[AttributeRule]) -> Attributes:
 def compile_rules(patterns: Iterable[Mapping[str, Any]]) -> AttributeRules:
     """Compile the ``patterns`` of spaCy's attribute ruler, in the ruler's order.
 
-    Raises:
-        Unsupported: A rule that writes POS, TAG or DEP reads another attribute than TAG, DEP, LOWER and IS_SPACE, or
-            uses another operator than equality, IN and NOT_IN; or any rule writes an attribute that could change how
-            later texts are parsed.
+    Raises Unsupported if a rule that writes POS, TAG or DEP reads another attribute than TAG, DEP, LOWER and IS_SPACE,
+    or uses another operator than equality, IN and NOT_IN; or if any rule writes an attribute that could change how
+    later texts are parsed.
     """
     rules: list[AttributeRule] = []
     for each in patterns:

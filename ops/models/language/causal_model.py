@@ -6,41 +6,27 @@ from typing import Any
 
 import torch
 
-from pairmill.ops.models.device.device import exact_inference
-from pairmill.ops.models.device.loading import placed
+from pairmill.ops.models.device.device import exact_inference, load_transformers, placed
+from pairmill.ops.models.device.failures import first_line
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
 
 
 def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
     """Load the model of ``spec`` onto the device, with weights as ``kind``, and its tokenizer; return both.
 
-    Code from the model's repository never runs, and checkpoints are loaded with ``weights_only``: no pickled code
-    either.
-
-    Raises:
-        ModelError: The model is missing, damaged, incomplete or no causal language model. The message names ``example``
-            as a model that works.
+    Raises ModelError if it is missing, damaged, incomplete or no causal language model; the message names ``example``
+    as one that works.
     """
     folder = transformers_folder(spec, "language models")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # one progress bar per worker would overwrite the run's own
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=kind, local_files_only=True, trust_remote_code=False, weights_only=True,
-            output_loading_info=True,
-        )  # fmt: skip
+        model, tokenizer, missing = load_transformers(folder, "AutoModelForCausalLM", "AutoTokenizer", kind)
     except Exception as error:  # a config of another model kind, a missing tokenizer, damaged weights
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise ModelError(
-            f"model '{spec}' does not load as a causal language model: {reason}; check its config, tokenizer and "
-            f"weights, or name one such as {example}"
+            f"model '{spec}' does not load as a causal language model: {first_line(error)}; check its config, "
+            f"tokenizer and weights, or name one such as {example}"
         ) from error
-    model, report = loaded
-    model = placed(model.eval(), spec)
-    if why := _why_not_causal(model, tokenizer, report["missing_keys"]):
+    model = placed(model, spec)
+    if why := _why_not_causal(model, tokenizer, missing):
         raise ModelError(f"model '{spec}' is no causal language model: {why}; name one such as {example}")
     return model, tokenizer
 

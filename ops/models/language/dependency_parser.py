@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairmill.ops.models.language.word import Word
+from pairmill.ops.models.language.attribute_rules import Word
 from pairmill.ops.models.model_digest import resolve
 
 

@@ -11,8 +11,7 @@ from spacy.attrs import DEP, HEAD, IS_SPACE, LOWER, TAG
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from pairmill.ops.models.language.attribute_rules import AttributeRules, State, Unsupported, compile_rules
-from pairmill.ops.models.language.word import Word
+from pairmill.ops.models.language.attribute_rules import AttributeRules, State, Unsupported, Word, compile_rules
 from pairmill.ops.models.model_digest import ModelError, resolve
 
 # These components take two thirds of the time, and nothing reads their output.

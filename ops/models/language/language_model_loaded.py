@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
-from pairmill.ops.models.device.device import dtype
-from pairmill.ops.models.device.loading import once
-from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
-from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, answer_in_parts, pinned
-from pairmill.ops.models.generate.refilled_answers import RunningAnswers
-from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
+from pairmill.ops.models.device.device import dtype, once
+from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, RunningAnswers
+from pairmill.ops.models.generate.loaded_model import LoadedModel, Prepared
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.causal_model import load_causal
-from pairmill.ops.models.model_digest import ModelError
-from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
+from pairmill.ops.models.model_digest import ModelError, is_vision_language
 
 # Maximum tokens of prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take
 # 3.8 GB a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200 tokens.
@@ -28,29 +24,8 @@ EXAMPLE = "hf:Qwen/Qwen2.5-1.5B-Instruct"
 PLACE = "[the prompt]"
 
 
-@dataclass(frozen=True)
-class PreparedTexts:
-    """The inputs of one batch of a language model, on the CPU.
-
-    Attributes:
-        rows: Token ids of each row.
-        parts: Padded tensors of the rows that have tokens.
-        seconds: Time of the preparation.
-    """
-
-    rows: list[list[int]]
-    parts: list[BatchPart]
-    seconds: float
-
-    @property
-    def inputs(self) -> dict[str, torch.Tensor]:
-        """The inputs of a batch that is prepared in one part."""
-        (part,) = self.parts
-        return part.inputs
-
-
-class LoadedGenerator:
-    """The weights and the tokenizer of a causal language model that generates text, in this process."""
+class LoadedGenerator(LoadedModel):
+    """The weights and the tokenizer of a causal language model; rows are token ids, without the padding."""
 
     def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
         self.spec = spec
@@ -87,26 +62,37 @@ class LoadedGenerator:
         """Count the special tokens."""
         return sum(token in self.special for token in tokens)
 
+    def own_tokenizer(self) -> Any:
+        """Return the tokenizer, which decodes on any thread."""
+        return self.tokenizer
+
     def batches(self, prompts: list[str], most: int, room: int = 0) -> list[list[int]]:
         """Group row numbers into batches of at most ``most`` rows and ``room`` prompt tokens (0: any number)."""
-        return self.answerer.batches([len(self.tokenize(prompt)) for prompt in prompts], most, room)
+        return self.answerer.batches(self.lengths(prompts), most, room)
+
+    def lengths(self, prompts: list[str], sizes: object = None) -> list[int]:
+        """Count the tokens of each prompt."""
+        return [len(self.tokenize(prompt)) for prompt in prompts]
+
+    def prompt_tokens(self, rows: list[list[int]]) -> list[int]:
+        """Count the tokens of each row."""
+        return [len(row) for row in rows]
 
     def example(self) -> dict[str, torch.Tensor]:
         """Build the inputs of a few rows of unlike lengths."""
-        return self._padded([self.tokenize(prompt) for prompt in EXAMPLE_PROMPTS])
+        return self.padded([self.tokenize(prompt) for prompt in EXAMPLE_PROMPTS])
 
-    def prepare(self, prompts: list[str]) -> PreparedTexts:
-        """Tokenize prompts into inputs on the CPU, in pinned memory if there is a GPU."""
+    def prepare(self, prompts: list[str]) -> Prepared:
+        """Tokenize prompts, and build the inputs of those that have tokens."""
         started = time.perf_counter()
         rows = [self.tokenize(prompt) for prompt in prompts]
-        return PreparedTexts(rows, self._parts([row for row in rows if row]), time.perf_counter() - started)
+        ready = self.prepare_rows([row for row in rows if row])
+        return replace(ready, rows=rows, seconds=time.perf_counter() - started)
 
-    def infer(self, prepared: PreparedTexts, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
-        """Generate one answer per row, in halves if the device runs out of memory.
+    def infer(self, prepared: Prepared, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
+        """Generate one answer per row, as `LoadedModel` does, for the rows that have tokens and fit the context.
 
-        With a captured decoder and ``slots``, only begin: the rows are decoded in that many slots beside other batches.
-        A row without room for ``max_tokens`` in the context gets the error 'too_large'. Raises ModelError if
-        ``max_tokens`` fills the whole context.
+        Raises ModelError if ``max_tokens`` fills the whole context.
         """
         if max_tokens >= self.context:
             raise ModelError(
@@ -115,20 +101,15 @@ class LoadedGenerator:
             )
         rows = prepared.rows
         fitting = [row for row in rows if row and len(row) + max_tokens <= self.context]
-        parts = prepared.parts if len(fitting) == sum(map(bool, rows)) else self._parts(fitting)
 
-        def alone() -> list[Generation]:
-            return self._with_unfit(rows, self._in_halves(fitting, self._parts(fitting), max_tokens), max_tokens)
-
-        if not slots or not fitting or self.answerer.decoder is None:
-            return self._with_unfit(rows, self._in_halves(fitting, parts, max_tokens), max_tokens)
-        counts = n_tokens(parts)
-
-        def read(batch: RefilledBatch) -> list[Generation]:
-            found = self.answerer.read(batch.tokens(), self.tokenizer, counts, prepared.seconds + batch.seconds)
+        def complete(found: list[Generation]) -> list[Generation]:
             return self._with_unfit(rows, found, max_tokens)
 
-        return self.answerer.slots.launch(parts, slots, max_tokens, self.answerer.placed, read, alone)
+        if not fitting:
+            return complete([])
+        all_fit = len(fitting) == sum(map(bool, rows))
+        ready = replace(prepared, rows=fitting) if all_fit else self.prepare_rows(fitting)
+        return super().infer(ready, max_tokens, slots, complete)
 
     def _with_unfit(self, rows: list[list[int]], found: list[Generation], max_tokens: int) -> list[Generation]:
         """Add the answers of the rows that have no token, or no room for ``max_tokens``, to the others' ``found``."""
@@ -139,30 +120,7 @@ class LoadedGenerator:
             nothing if not row else too_large if len(row) + max_tokens > self.context else next(answers) for row in rows
         ]
 
-    def _in_halves(self, rows: list[list[int]], parts: list[BatchPart], max_tokens: int) -> list[Generation]:
-        """Generate for the rows that fit the context; [] without rows."""
-
-        def part(start: int, stop: int) -> PreparedTexts:
-            return PreparedTexts(rows[start:stop], self._parts(rows[start:stop]), 0.0)
-
-        def ask(ready: PreparedTexts) -> list[Generation]:
-            return self.answer(ready, max_tokens)
-
-        return answer_in_parts(PreparedTexts(rows, parts, 0.0), len(rows), ask, part) if rows else []
-
-    def answer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch that fits the device."""
-        started = time.perf_counter()
-        generated = self.answerer.generate(prepared.parts, max_tokens).cpu()
-        seconds = prepared.seconds + time.perf_counter() - started
-        return self.answerer.read(generated, self.tokenizer, n_tokens(prepared.parts), seconds)
-
-    def _parts(self, rows: list[list[int]]) -> list[BatchPart]:
-        """Group rows into the parts of a batch, each padded to its longest."""
-        found = self.answerer.parts([len(row) for row in rows])
-        return [BatchPart(part, pinned(self._padded([rows[n] for n in part]))) for part in found]
-
-    def _padded(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
+    def padded(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
         """Pad rows on the left into tensors (n, longest) of ids and mask."""
         longest = max(map(len, rows), default=0)
         pad = self.tokenizer.pad_token_id or 0  # masked
@@ -179,9 +137,8 @@ def _turn(tokenizer: Any) -> tuple[str, str]:
     if not tokenizer.chat_template:
         return "", ""
     turn = [{"role": "user", "content": PLACE}]
-    before, place, after = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False).partition(
-        PLACE
-    )
+    rendered = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    before, place, after = rendered.partition(PLACE)
     if not place:
         raise ValueError("its chat template leaves the user's turn out")
     return before, after

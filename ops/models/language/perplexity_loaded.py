@@ -8,9 +8,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from pairmill.ops.models.device.device import dtype, exact_inference, token_batches
-from pairmill.ops.models.device.loading import once
-from pairmill.ops.models.device.row_batches import RowBatches
+from pairmill.ops.models.device.device import dtype, exact_inference, once
+from pairmill.ops.models.device.row_batches import RowBatches, token_batches
 from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
 
@@ -30,26 +29,11 @@ class LoadedLanguageModel:
         self.model, self.tokenizer, self.start = model, tokenizer, start
         self.context = min(getattr(model.config, "max_position_embeddings", None) or CONTEXT, CONTEXT)
 
-    def perplexity(self, texts: list[str], batch_size: int) -> np.ndarray:
-        """Compute the perplexity of each text as float64 (n,), in input order.
-
-        NaN for a text without a token, or one that does not fit the device.
-        """
-        return self.fetch(self.infer(self.prepare(texts, batch_size)))
-
     def prepare(self, texts: list[str], batch_size: int) -> RowBatches:
         """Tokenize the texts and group them into batches of similar length, each (row numbers, their tokens)."""
         rows = self.tokenize(texts)
         batches = token_batches([len(row) for row in rows], batch_size * SENTENCE_TOKENS)
         return RowBatches(len(texts), [(batch, [rows[row] for row in batch]) for batch in batches])
-
-    def infer(self, ready: RowBatches) -> RowBatches:
-        """Launch all batches; in the result, each batch holds its mean losses on the device instead of its tokens."""
-        return ready.launched(self.mean_losses)
-
-    def fetch(self, running: RowBatches) -> np.ndarray:
-        """Wait for the device; return the perplexities (n,)."""
-        return np.exp(running.fetched(np.float64))
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text without the start token, truncated so that both fit the context."""

@@ -8,40 +8,28 @@ from typing import Any
 
 import torch
 
-from pairmill.ops.models.device.device import exact_inference
+from pairmill.ops.models.device.batch_size import noise
+from pairmill.ops.models.device.device import exact_inference, weight_bytes
+from pairmill.ops.models.device.engine import held_bytes
 from pairmill.ops.models.device.failures import first_line
-from pairmill.ops.models.device.held_bytes import held_bytes
-from pairmill.ops.models.device.loading import weight_bytes
-from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
 from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS
-from pairmill.ops.models.generate.trial import TOKENS, why_not_captured
-from pairmill.ops.models.vision_language.picture_tokens import noise
+from pairmill.ops.models.generate.trial import TOKENS, why_not_capturable, why_not_captured
 from pairmill.ops.models.vision_language.vlm_loaded import EXAMPLE_SIZES, LoadedVlm, load
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What a model does with four unlike pictures and prompts.
+    """What a model does with four unlike pictures and prompts."""
 
-    Attributes:
-        architecture: The model's class.
-        weights: Bytes of its weights.
-        tokens: Tokens of a picture by its (height, width).
-        milliseconds: CPU time to prepare one picture.
-        input_bytes: Bytes of one picture's inputs.
-        alike: Rows, of four, whose answers in one batch are those one by one.
-        not_captured: '' if a trial of captured decoding agrees with ``generate``, else why it does not.
-        token_bytes: Bytes of the keys and values of one token; 0 if unknown.
-    """
-
-    architecture: str
-    weights: int
-    tokens: dict[tuple[int, int], int]
-    milliseconds: float
-    input_bytes: int
-    alike: int
-    not_captured: str
-    token_bytes: int
+    architecture: str  # the model's class
+    weights: int  # bytes
+    tokens: dict[tuple[int, int], int]  # of a picture by its (height, width)
+    milliseconds: float  # CPU time to prepare one picture
+    input_bytes: int  # of one picture
+    alike: int  # rows, of four, whose answers in one batch are those one by one
+    not_captured: str  # '' if a trial of captured decoding agrees with ``generate``, else why it does not
+    token_bytes: int  # of the keys and values of one token; 0 if unknown
 
 
 def check_model(spec: str, precision: str, pictures: tuple[tuple[str, int], ...], side: int) -> ModelCheck:
@@ -52,7 +40,7 @@ def check_model(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]
     return ModelCheck(
         type(loaded.model).__name__,
         weight_bytes(loaded.model, None),
-        dict(zip(sizes, loaded.tokens.of(sizes), strict=True)),
+        dict(zip(sizes, loaded.picture_tokens(sizes), strict=True)),
         milliseconds,
         size,
         _alike(loaded),
@@ -88,7 +76,7 @@ def _why_not_captured(loaded: LoadedVlm) -> str:
     decoder = Decoder(loaded.model, [], loaded.answerer.pad)
     try:
         with exact_inference():
-            return why_not_captured(loaded.model, loaded._placed(loaded.example()), decoder.generate)
+            return why_not_captured(loaded.model, loaded.placed(loaded.example()), decoder.generate)
     except Exception as error:
         return first_line(error)
     finally:
@@ -97,7 +85,7 @@ def _why_not_captured(loaded: LoadedVlm) -> str:
 
 def _token_bytes(loaded: LoadedVlm) -> int:
     """Return the bytes that the keys and values of one token take; 0 for a model that keeps others."""
-    inputs = loaded._placed(loaded.example())
+    inputs = loaded.placed(loaded.example())
     rows, length = inputs["input_ids"].shape
     try:
         with torch.inference_mode():

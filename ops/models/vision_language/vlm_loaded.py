@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -14,53 +12,38 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, as_bytes, normalisation
-from pairmill.ops.models.device.device import dtype, exact_inference
-from pairmill.ops.models.device.loading import once, placed
-from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
-from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, answer_in_parts, pinned
-from pairmill.ops.models.generate.refilled_answers import RunningAnswers
-from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
-from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.device.batch_size import noise
+from pairmill.ops.models.device.device import dtype, exact_inference, load_transformers, once, placed
+from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer
+from pairmill.ops.models.generate.loaded_model import LoadedModel, Prepared
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
-from pairmill.ops.models.vision_language.picture_settings import with_picture_settings
-from pairmill.ops.models.vision_language.picture_tokens import PictureTokens, noise
+from pairmill.ops.models.vision_language.picture_processor import (
+    LEFT_OUT,
+    as_bytes,
+    normalisation,
+    with_picture_settings,
+)
 
+# A picture (h, w, 3) uint8 RGB, None for text alone, and its prompt.
+Row = tuple[np.ndarray | None, str]
 # Assumed (height, width) of an image if the caller passes none: LLaVA-1.5's input size.
 USUAL = (336, 336)
+# Sizes that a processor with a fixed number of tokens gives one count: a square, a wide, a tall, a small picture.
+PROBES = ((448, 448), (448, 1344), (1344, 448), (64, 96))
 # Sizes of the pictures of a trial: no two of one area or shape.
 EXAMPLE_SIZES = ((224, 298), (448, 336), (336, 336), (160, 480))
 
 
-@dataclass(frozen=True)
-class PreparedImages:
-    """The inputs of one batch of a vision-language model, on the CPU.
-
-    Images and prompts are kept to prepare parts of the batch again if memory runs out. ``seconds`` is the time of the
-    preparation.
-    """
-
-    pictures: list[np.ndarray | None]
-    prompts: list[str]
-    parts: list[BatchPart]
-    seconds: float
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The inputs of a batch that is prepared in one part."""
-        (part,) = self.parts
-        return part.inputs
-
-
-class LoadedVlm:
+class LoadedVlm(LoadedModel):
     """The weights and the processor of a vision-language model in this process."""
 
     def __init__(self, model: Any, processor: Any, answerer: Answerer | None = None, spec: str = "") -> None:
         self.model = model
-        tokenizer = getattr(processor, "tokenizer", processor)
+        tokenizer = _tokenizer(processor)
         self.answerer = answerer or Answerer(model, tokenizer, spec, self.example)
         self.processor = processor
-        self.tokens = PictureTokens(self)
+        self._tokens_of_size: dict[tuple[int, int], int] = {}
+        self._tokens_of_all: int | None = None
         self.normalise = normalisation(processor) if model.device.type == "cuda" else None
         # LLaVA-NeXT's and OneVision's: the model joins tiles by the grid that the processor chose.
         self._grids = getattr(getattr(processor, "image_processor", None), "image_grid_pinpoints", None)
@@ -81,6 +64,10 @@ class LoadedVlm:
             self._own.processor = copy.deepcopy(self.processor)
         return self._own.processor
 
+    def own_tokenizer(self) -> Any:
+        """Return this thread's tokenizer."""
+        return _tokenizer(self.own_processor())
+
     def batches(
         self, prompts: list[str], sizes: list[tuple[int, int] | None] | None, most: int, room: int = 0
     ) -> list[list[int]]:
@@ -99,39 +86,60 @@ class LoadedVlm:
 
     def lengths(self, prompts: list[str], sizes: Sequence[tuple[int, int] | None]) -> list[int]:
         """Count the tokens of each row: of its prompt, and of its image of this size (height, width), if any."""
-        processor = self.own_processor()
-        tokenizer = getattr(processor, "tokenizer", processor)
-        lengths = [len(ids) for ids in tokenizer([self._prompt(prompt, False) for prompt in prompts])["input_ids"]]
+        lengths = [len(ids) for ids in self.own_tokenizer()([self._prompt(p, False) for p in prompts])["input_ids"]]
         seen = [row for row, size in enumerate(sizes) if size is not None]
-        for row, tokens in zip(seen, self.tokens.of([size for size in sizes if size is not None]), strict=True):
+        for row, tokens in zip(seen, self.picture_tokens([size for size in sizes if size is not None]), strict=True):
             lengths[row] += tokens
         return lengths
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedImages:
-        """Build the inputs of one batch on the CPU, in pinned memory if there is a GPU."""
-        started = time.perf_counter()
-        lengths = [0] * len(prompts)
-        if self.answerer.decoder is not None:  # only then is a batch prefilled in parts
-            lengths = self.lengths(prompts, [None if picture is None else picture.shape[:2] for picture in pictures])
-        parts = [
-            BatchPart(rows, pinned(self._inputs([pictures[row] for row in rows], [prompts[row] for row in rows])))
-            for rows in self.answerer.parts(lengths)
-        ]
-        return PreparedImages(pictures, prompts, parts, time.perf_counter() - started)
+    def picture_tokens(self, sizes: Sequence[tuple[int, int]]) -> list[int]:
+        """Count the tokens of pictures of these sizes (height, width); 0 for one that the processor does not accept.
 
-    def padded_together(self, pictures: list[np.ndarray | None], prompts: list[str]) -> dict[str, Any]:
-        """Build the inputs of rows that are padded to one length, in pinned memory if there is a GPU."""
-        return pinned(self._inputs(pictures, prompts))
+        A processor without a count of its own (SmolVLM's) is asked for the inputs of one picture of each new size,
+        which takes it some milliseconds, or for four pictures in all if these show that the size does not matter.
+        """
+        if not sizes:
+            return []
+        count = getattr(self.own_processor(), "_get_num_multimodal_tokens", None)
+        if count is not None:
+            try:
+                return list(count(image_sizes=list(sizes))["num_image_tokens"])
+            except (AttributeError, KeyError, TypeError, NotImplementedError):
+                pass  # some processors inherit a count that they do not support
+        if not self._tokens_of_size:
+            tried = {self._tokens_by_trial(size) for size in PROBES}
+            self._tokens_of_all = tried.pop() if len(tried) == 1 else None
+        return [self._tokens_by_trial(size) if self._tokens_of_all is None else self._tokens_of_all for size in sizes]
+
+    def _tokens_by_trial(self, size: tuple[int, int]) -> int:
+        """Count the tokens that one picture of this size adds to a prompt."""
+        if size not in self._tokens_of_size:
+            try:
+                shown, bare = (self.padded([(picture, "a")])["input_ids"] for picture in (noise(*size), None))
+                self._tokens_of_size[size] = shown.shape[1] - bare.shape[1]
+            except Exception:  # a processor that needs pictures, or refuses this size: the row itself is reported later
+                self._tokens_of_size[size] = 0
+        return self._tokens_of_size[size]
+
+    def prompt_tokens(self, rows: list[Row]) -> list[int]:
+        """Count the tokens of each row's prompt and image."""
+        sizes = [None if picture is None else (picture.shape[0], picture.shape[1]) for picture, _ in rows]
+        return self.lengths([prompt for _, prompt in rows], sizes)
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Build the inputs of one batch on the CPU, in pinned memory if there is a GPU."""
+        return self.prepare_rows(list(zip(pictures, prompts, strict=True)))
 
     def next_logits(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Return the logits of the token that follows each prompt, (n, vocabulary) on the device."""
         last = {"logits_to_keep": 1} if "logits_to_keep" in signature(self.model.forward).parameters else {}
         with exact_inference():
-            return self.model(**self._placed(inputs), **last, use_cache=False).logits[:, -1]
+            return self.model(**self.placed(inputs), **last, use_cache=False).logits[:, -1]
 
-    def _inputs(self, pictures: list[np.ndarray | None], prompts: list[str]) -> dict[str, Any]:
+    def padded(self, rows: list[Row]) -> dict[str, Any]:
         """Build the inputs of rows that are padded together; floats in the model's own type, half the bytes of fp32."""
-        texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
+        pictures = [picture for picture, _ in rows]
+        texts = [self._prompt(prompt, picture is not None) for picture, prompt in rows]
         settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if pictures[0] is not None:
             # Pass Pillow images: for a bare array, a processor guesses which axis holds the colours.
@@ -143,82 +151,31 @@ class LoadedVlm:
         found = dict(processor(**settings))
         if self.normalise and "pixel_values" in found:
             found["pixel_values"] = as_bytes(found["pixel_values"])
-        return {name: self._narrowed(value) if torch.is_tensor(value) else value for name, value in found.items()}
-
-    def _narrowed(self, value: torch.Tensor) -> torch.Tensor:
-        """Convert floats to the model's type."""
-        return value.to(self.model.dtype) if value.is_floating_point() else value
+        floats = {name: value for name, value in found.items() if torch.is_tensor(value) and value.is_floating_point()}
+        return found | {name: value.to(self.model.dtype) for name, value in floats.items()}
 
     def example(self) -> dict[str, Any]:
         """Build the inputs of four unlike rows: pictures of noise of several sizes, prompts of several lengths."""
-        return self._inputs([noise(*size) for size in EXAMPLE_SIZES], list(EXAMPLE_PROMPTS))
+        return self.padded(list(zip((noise(*size) for size in EXAMPLE_SIZES), EXAMPLE_PROMPTS, strict=True)))
 
-    def infer(self, prepared: PreparedImages, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
-        """Generate one answer per row, in halves if the device runs out of memory.
-
-        With a captured decoder and ``slots``, only begin: the rows are decoded in that many slots beside other batches.
-        """
-        whole = replace(prepared, parts=[])
-        if not slots or self.answerer.decoder is None:
-            return self._in_halves(prepared, max_tokens)
-        counts = n_tokens(prepared.parts)
-
-        def read(batch: RefilledBatch) -> list[Generation]:
-            return self._read(batch.tokens(), counts, whole.seconds + batch.seconds)
-
-        def alone() -> list[Generation]:
-            return self._in_halves(self.prepare(whole.pictures, whole.prompts), max_tokens)
-
-        return self.answerer.slots.launch(prepared.parts, slots, max_tokens, self._placed, read, alone)
-
-    def _in_halves(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
-        """Answer a batch of its own, in halves if the device runs out of memory."""
-
-        def part(start: int, stop: int) -> PreparedImages:
-            return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
-
-        def ask(ready: PreparedImages) -> list[Generation]:
-            return self.answer(ready, max_tokens)
-
-        return answer_in_parts(prepared, len(prepared.prompts), ask, part)
-
-    def answer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch that fits the device."""
-        started = time.perf_counter()
-        generated = self.answerer.generate(prepared.parts, max_tokens, self._placed).cpu()
-        seconds = prepared.seconds + time.perf_counter() - started
-        return self._read(generated, n_tokens(prepared.parts), seconds)
-
-    def _read(self, generated: torch.Tensor, prompts: list[int], seconds: float) -> list[Generation]:
-        """Decode generated tokens to answers."""
-        processor = self.own_processor()
-        return self.answerer.read(generated, getattr(processor, "tokenizer", processor), prompts, seconds)
-
-    def answer_to_the_end(self, prepared: PreparedImages, max_tokens: int) -> None:
-        """Generate ``max_tokens`` tokens for each row, whatever end tokens it has, to measure how long that takes."""
-        with self.answerer.endless():
-            self.answer(prepared, max_tokens)
-
-    def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+    def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Move the inputs to the device, normalise uint8 pixels there, and tell the model this processor's grids."""
         if self._grids and hasattr(self.model.config, "image_grid_pinpoints"):
             self.model.config.image_grid_pinpoints = self._grids
-        placed = self.answerer.placed(inputs)
-        pixels = placed.get("pixel_values")
+        found = self.answerer.placed(inputs)
+        pixels = found.get("pixel_values")
         if self.normalise and pixels is not None and pixels.dtype == torch.uint8:
-            placed["pixel_values"] = self.normalise(pixels).to(self.model.dtype)
-        return placed
+            found["pixel_values"] = self.normalise(pixels).to(self.model.dtype)
+        return found
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
         """Put the prompt into the model's chat template; without a template, put the image token before the prompt."""
         if prompt not in getattr(self.processor, "task_prompts_without_inputs", ()):  # Florence-2's: '<CAPTION>' alone
             prompt = self._escape_special_tokens(prompt)
-        processor = self.processor
-        tokenizer = getattr(processor, "tokenizer", processor)
-        if getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None):
+        if getattr(self.processor, "chat_template", None) or getattr(_tokenizer(self.processor), "chat_template", None):
             picture = [{"type": "image"}] if with_picture else []
             messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]
-            return processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return f"{self.sign if with_picture and self.takes_sign else ''}{prompt}"
 
     def _takes_sign(self) -> bool:
@@ -235,8 +192,7 @@ class LoadedVlm:
             ids = self.own_processor()(text=[text], images=picture, return_tensors="pt")["input_ids"]
         except (ValueError, TypeError, IndexError, RuntimeError):
             return 0
-        tokenizer = getattr(self.processor, "tokenizer", self.processor)
-        return int((ids == tokenizer.convert_tokens_to_ids(self.sign)).sum())
+        return int((ids == _tokenizer(self.processor).convert_tokens_to_ids(self.sign)).sum())
 
     def _escape_special_tokens(self, prompt: str) -> str:
         """Break up special tokens that the prompt itself spells, by a space after their first character.
@@ -246,6 +202,11 @@ class LoadedVlm:
         for token in self.special:
             prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
         return prompt
+
+
+def _tokenizer(processor: Any) -> Any:
+    """Return the tokenizer of a processor; a processor of text alone is one itself."""
+    return getattr(processor, "tokenizer", processor)
 
 
 def load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...] = ()) -> LoadedVlm:
@@ -264,15 +225,8 @@ def _load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]) -> L
         return LoadedVlm(whole.model, with_picture_settings(whole.processor, dict(pictures), spec), whole.answerer)
     kind = dtype(precision)
     folder = transformers_folder(spec, "vision-language models")
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # one progress bar per worker would overwrite the run's own
     try:
-        processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            folder, dtype=kind, local_files_only=True, trust_remote_code=False
-        )
+        model, processor, _ = load_transformers(folder, "AutoModelForImageTextToText", "AutoProcessor", kind)
     except Exception as error:  # a config without classes, a missing processor, damaged weights
         raise ModelError(f"model '{spec}' does not load: {error}; check its config, processor and weights") from error
-    return LoadedVlm(placed(model.eval(), spec), processor, spec=spec)
+    return LoadedVlm(placed(model, spec), processor, spec=spec)

@@ -14,7 +14,7 @@ from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
 from pairmill.ops.text.noun_phrases import NamedWords
-from pairmill.ops.whole.tag_thresholds import tag_thresholds
+from pairmill.ops.whole.word_vectors import tag_thresholds
 
 STRICT = 0.5  # share of runners-up that the threshold of a word refuses
 FEWEST = 100  # pictures from which thresholds are computed; below, the nearest name always counts
@@ -25,7 +25,7 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
     """Return a `Concept` for each name, in the given order.
 
     A picture shows the name whose sentence "a photo of a NAME" is nearest to it, if their cosine reaches the name's
-    threshold (`ops.whole.tag_thresholds`). So a picture shows one name at most, and names that are missing from the
+    threshold (`ops.whole.word_vectors`). So a picture shows one name at most, and names that are missing from the
     list lend their pictures to the others: give all classes of a benchmark at once.
 
     Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes of matrix

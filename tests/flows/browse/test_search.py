@@ -7,8 +7,7 @@ import numpy as np
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.whole.scan import most_similar
-from pairmill.ops.whole.sign_codes import EXACT_BELOW, encode
+from pairmill.ops.whole.sign_codes import EXACT_BELOW, encode, most_similar
 from pairmill.tasks.release.gallery.vector_files import sign_codes
 from tests.worlds.browsed import Pages, ids, rows, text
 from tests.worlds.generated import small_settings

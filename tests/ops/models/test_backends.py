@@ -13,7 +13,7 @@ from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.generation import Answering, Generation
-from pairmill.ops.models.http.chat_request import encoded
+from pairmill.ops.models.http.chat_messages import encoded
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
@@ -61,7 +61,7 @@ def in_process(folder: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) 
     answer = loaded.answer
 
     def cramped(ready, max_tokens):
-        if "too-big" in ready.prompts:
+        if any(prompt == "too-big" for _, prompt in ready.rows):
             raise torch.cuda.OutOfMemoryError("no room")
         return answer(ready, max_tokens)
 

@@ -11,10 +11,10 @@ import torch
 from pairmill.ops.models.clip import clip
 from pairmill.ops.models.clip.clip_scores import EmbedSentences
 from pairmill.ops.models.device import batch_size
+from pairmill.ops.models.device.batch_size import noise
 from pairmill.ops.models.language import perplexity
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.ops.models.vision_language import vlm_loaded
-from pairmill.ops.models.vision_language.picture_tokens import noise
 from tests.worlds.tiny import save_clip
 from tests.worlds.tiny_families import save_family
 from tests.worlds.tiny_language import save_language_model

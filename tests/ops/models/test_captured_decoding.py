@@ -17,8 +17,9 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
 )
 
-from pairmill.ops.models.generate.captured_decoding import Decoder, NotCapturable, why_not_capturable
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder, NotCapturable
 from pairmill.ops.models.generate.quick_parts import grouped_attention, lay_out_patches, share_keys
+from pairmill.ops.models.generate.trial import why_not_capturable
 from pairmill.ops.models.language import language_model_loaded
 from pairmill.ops.models.vision_language import vlm_loaded
 from tests.worlds.tiny import fill

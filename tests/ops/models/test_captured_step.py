@@ -17,8 +17,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pairmill.ops.models.generate.captured_decoding import Decoder
-from pairmill.ops.models.generate.decoding_buffers import Buffers, Prefilled
+from pairmill.ops.models.generate.cuda_graph_decoding import Buffers, Decoder, Prefilled
 from pairmill.ops.models.vision_language import vlm_loaded
 from tests.ops.models.test_families import QUICK, STEP_BY_STEP
 from tests.worlds.tiny_families import FAMILIES, save_family

@@ -9,9 +9,8 @@ import torch
 from PIL import Image
 
 from pairmill.ops.models.clip import clip_loaded
-from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.models.clip.clip_tower import ClipTower
-from pairmill.ops.models.clip.compiled_towers import compile_towers
+from pairmill.ops.models.clip.clip import Clip, ClipTower
+from pairmill.ops.models.clip.clip_loaded import compile_towers
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.model_digest import ModelError
 from tests.worlds.golden import check_golden
@@ -53,7 +52,7 @@ def full_length(spec: str, texts: list[str]) -> np.ndarray:
 def test_vectors_have_length_one_and_the_dimension_of_the_model(spec: str):
     clip = Clip(spec)
     images, texts = clip.embed_images(pictures(7)), clip.embed_texts(SENTENCES)
-    assert images.shape == (7, 16) and texts.shape == (len(SENTENCES), 16) and clip.dimension == 16
+    assert images.shape == (7, 16) and texts.shape == (len(SENTENCES), 16) and clip.loaded.dimension == 16
     assert images.dtype == texts.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(np.vstack([images, texts]), axis=1), 1, atol=1e-5)
     assert np.linalg.matrix_rank(images) > 1
@@ -65,9 +64,12 @@ def test_one_tower_gives_the_vectors_of_the_whole_model_and_holds_only_its_own_w
     whole, words, images = Clip(spec), ClipTower(spec), ClipTower(spec, side="image")
     np.testing.assert_array_equal(words.embed_texts(SENTENCES), whole.embed_texts(SENTENCES))
     np.testing.assert_array_equal(images.embed_images(pictures(3)), whole.embed_images(pictures(3)))
-    assert words.dimension == images.dimension == whole.dimension and images.image_size == whole.image_size
-    held = [sum(each.numel() for each in clip._loaded.model.parameters()) for clip in (words, images)]
-    total = sum(each.numel() for each in whole._loaded.model.parameters())
+    assert (
+        words.loaded.dimension == images.loaded.dimension == whole.loaded.dimension
+        and images.image_size == whole.image_size
+    )
+    held = [sum(each.numel() for each in clip.loaded.model.parameters()) for clip in (words, images)]
+    total = sum(each.numel() for each in whole.loaded.model.parameters())
     assert max(held) < total and total <= sum(held) < 1.2 * total  # small parts of the text tower stay
 
 
@@ -188,7 +190,7 @@ def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
     sent = pickle.dumps(clip)
     assert len(sent) < 1_000
     np.testing.assert_array_equal(pickle.loads(sent).embed_texts(["a red fire engine"]), before)
-    assert Clip(spec, batch_size=3)._loaded is clip._loaded
+    assert Clip(spec, batch_size=3).loaded is clip.loaded
 
 
 def test_a_model_whose_weights_do_not_fit_its_config_says_so(tmp_path: Path):

@@ -7,11 +7,10 @@ import torch
 
 from pairmill.ops.models.device import device as devices
 from pairmill.ops.models.device import run_notes
-from pairmill.ops.models.device.device import run_in_parts
 from pairmill.ops.models.device.failures import is_broken, is_no_room
-from pairmill.ops.models.generate.batch_part import BatchPart
-from pairmill.ops.models.generate.greedy_answers import Answerer
-from pairmill.ops.models.generate.refilled_answers import RefilledSlots
+from pairmill.ops.models.device.row_batches import run_in_parts
+from pairmill.ops.models.generate.batching import BatchPart
+from pairmill.ops.models.generate.greedy_answers import Answerer, RefilledSlots
 from pairmill.ops.models.model_error import ModelError
 
 NO_ROOM = [

@@ -12,11 +12,12 @@ import torch
 
 from pairmill.ops.models.device.device import exact_inference
 from pairmill.ops.models.generate import batching
-from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
-from pairmill.ops.models.generate.trial import TOKENS, why_not_captured
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
+from pairmill.ops.models.generate.trial import TOKENS, why_not_capturable, why_not_captured
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
+from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import FAMILIES, save_family
 
 QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
@@ -63,8 +64,8 @@ def test_a_batch_answers_as_one_by_one(family: str, spec: str):
     if family not in NEEDS_PICTURES:
         shown, prompts = [*shown, None], [*PROMPTS, "what is this"]
     one = VisionLanguageModel(spec, batch_size=1)
-    alone = [one.generate([picture], [prompt], 8)[0] for picture, prompt in zip(shown, prompts, strict=True)]
-    many = VisionLanguageModel(spec).generate(shown, prompts, 8)
+    alone = [generate(one, [picture], [prompt], 8)[0] for picture, prompt in zip(shown, prompts, strict=True)]
+    many = generate(VisionLanguageModel(spec), shown, prompts, 8)
     assert [each.text for each in many] == [each.text for each in alone]
     assert [each.n_tokens for each in many] == [each.n_tokens for each in alone]
     assert len({each.text for each in many}) > 1, "the answers must differ, or the order proves nothing"
@@ -93,11 +94,11 @@ def test_a_batch_that_is_prefilled_in_parts_answers_as_generate_does(family: str
     loaded, shown = vlm_loaded.load(spec, "fp32"), pictures()
     halves: list[dict[str, Any]] = []
     for rows in ((1, 3), (0,), (2,)):
-        inputs = loaded._inputs([shown[row] for row in rows], [PROMPTS[row] for row in rows])
+        inputs = loaded.padded([(shown[row], PROMPTS[row]) for row in rows])
         halves.append(loaded.answerer.placed(inputs))
     with exact_inference():
         found = Decoder(loaded.model, [], 0).generate(halves, TOKENS)
-        whole = loaded.answerer.placed(loaded._inputs(shown, PROMPTS))
+        whole = loaded.answerer.placed(loaded.padded(list(zip(shown, PROMPTS, strict=True))))
         told = loaded.model.generate(**whole, max_new_tokens=TOKENS, do_sample=False, eos_token_id=-1, pad_token_id=0)
     assert torch.equal(found, told[:, -TOKENS:][[1, 3, 0, 2]])
 
@@ -108,7 +109,7 @@ def test_answers_of_a_captured_model_come_back_in_the_order_of_the_rows(
 ):
     """The whole way of a GPU, with steps that are not captured: in parts of one length, prefilled one after another."""
     shown, prompts = [*pictures(), None], [*PROMPTS, "what is this"]
-    plain = VisionLanguageModel(spec).generate(shown, prompts, 8)
+    plain = generate(VisionLanguageModel(spec), shown, prompts, 8)
     loaded = vlm_loaded.load(spec, "fp32")
     monkeypatch.setattr(batching, "WEIGHTS", 1)
     monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
@@ -138,14 +139,14 @@ def test_slots_that_are_refilled_answer_as_one_by_one(family: str, spec: str, mo
     shown, prompts = pictures() * 2, [*PROMPTS, *PROMPTS[::-1]]
     one, loaded = VisionLanguageModel(spec, batch_size=1), vlm_loaded.load(spec, "fp32")
     monkeypatch.setattr(loaded.answerer, "ends", [word_of_unlike_places(loaded, shown, prompts)])
-    alone = [one.generate([picture], [prompt], TOKENS)[0] for picture, prompt in zip(shown, prompts, strict=True)]
+    alone = [generate(one, [picture], [prompt], TOKENS)[0] for picture, prompt in zip(shown, prompts, strict=True)]
     assert len({each.n_tokens for each in alone}) > 1
     monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
     many = VisionLanguageModel(spec, batch_size=3)
     groups = [[0], [1, 2], [3, 4], [5], [6, 7]]
     monkeypatch.setattr(loaded.answerer, "batches", lambda lengths, most, room: groups if lengths else [])
     keys = ("text", "n_tokens", "finish", "prompt_tokens")
-    assert [[getattr(each, key) for key in keys] for each in many.generate(shown, prompts, TOKENS)] == [
+    assert [[getattr(each, key) for key in keys] for each in generate(many, shown, prompts, TOKENS)] == [
         [getattr(each, key) for key in keys] for each in alone
     ]
     assert loaded.answerer.slots._decoder is not None, "it answered in batches of their own"
@@ -167,6 +168,6 @@ def test_florences_task_prompts_stand_alone(tmp_path: Path):
     model = VisionLanguageModel(save_family(tmp_path, "florence2"))
     shown = pictures()[:1]
     (task,), (words,) = (
-        model.generate(shown, [prompt], 8) for prompt in ("<CAPTION>", "What does the image describe?")
+        generate(model, shown, [prompt], 8) for prompt in ("<CAPTION>", "What does the image describe?")
     )
     assert task.text == words.text and task.prompt_tokens == words.prompt_tokens

@@ -17,7 +17,7 @@ from transformers import (
 
 from infra.demo.sheets import names, pictures
 from pairmill.ops.models.matching.image_text_match import ImageTextMatch
-from pairmill.ops.models.matching.yes_or_no import QUESTION
+from pairmill.ops.models.matching.image_text_match_loaded import QUESTION
 from pairmill.ops.models.model_digest import ModelError
 from tests.worlds.generated import ROOT
 from tests.worlds.tiny import save_clip

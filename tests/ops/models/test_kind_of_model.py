@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.ops.models.model_digest import ModelError
-from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
+from pairmill.ops.models.model_digest import ModelError, is_vision_language
 from tests.worlds.tiny_chat import save_chat_model
 from tests.worlds.tiny_language import save_language_model
 from tests.worlds.tiny_vlm import save_vlm
@@ -47,7 +46,7 @@ def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
 
 
 def test_torch_is_not_imported_for_it():
-    module = "pairmill.ops.models.vision_language.kind_of_model"
+    module = "pairmill.ops.models.model_digest"
     asked = f"from {module} import is_vision_language; is_vision_language('hf:{ROOT}/infra/demo/models/captioner')"
     imported = "import sys; print(bool({'torch', 'transformers'} & sys.modules.keys()))"
     command = [sys.executable, "-c", f"{asked}; {imported}"]

@@ -16,6 +16,7 @@ from pairmill.ops.models.model_digest import ModelError
 from tests.examples import examples
 from tests.reference import generation as slow
 from tests.worlds.golden import check_golden
+from tests.worlds.model_answers import generate_texts
 from tests.worlds.tiny_chat import SPECIAL, TEMPLATE, save_chat_model
 from tests.worlds.tiny_vlm import save_vlm
 
@@ -51,7 +52,7 @@ def folder_of(spec: str) -> Path:
 
 
 def answers(spec: str, prompts: list[str], max_tokens: int = 10, batch_size: int = 16) -> list[tuple]:
-    found = LanguageModel(spec, batch_size=batch_size).generate(prompts, max_tokens)
+    found = generate_texts(LanguageModel(spec, batch_size=batch_size), prompts, max_tokens)
     return [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
 
 
@@ -103,12 +104,12 @@ def test_what_a_prompt_writes_like_a_special_token_is_text(spec: str):
 def test_a_prompt_that_leaves_no_room_for_its_answer_is_an_error_of_its_own(tmp_path: Path):
     spec = save_chat_model(tmp_path, template=None, context=64)
     longest, longer = "x" * 44, "x" * 45
-    found = LanguageModel(spec).generate(["again", longer, longest, "x" * 9_000], 20)
+    found = generate_texts(LanguageModel(spec), ["again", longer, longest, "x" * 9_000], 20)
     too_large = Generation("", 0, "length", 0.0, "too_large", "no room for 20 tokens behind it")
     assert found[1] == found[3] == too_large
     assert [found[0].n_tokens, found[2].n_tokens] == [20, 20] and not found[2].error
     with pytest.raises(ModelError, match=r"context of 64 tokens has no room .* 64 tokens of answer; lower max_tokens"):
-        LanguageModel(spec).generate(["x"], 64)
+        generate_texts(LanguageModel(spec), ["x"], 64)
 
 
 def test_a_prompt_without_a_token_has_an_empty_answer(tmp_path: Path):
@@ -123,13 +124,13 @@ def test_penalties_and_sampling_of_a_models_own_settings_are_for_chats(tmp_path:
 
 
 def test_the_seconds_of_a_batch_are_shared_by_its_rows(chat: str):
-    found = LanguageModel(chat, batch_size=2).generate(["a dog", "a cat", "a cow", "a hen"], 4)
+    found = generate_texts(LanguageModel(chat, batch_size=2), ["a dog", "a cat", "a cow", "a hen"], 4)
     assert all(answer.seconds > 0 for answer in found)
     assert len({answer.seconds for answer in found}) == 2
 
 
 def test_nothing_to_answer_loads_nothing():
-    assert LanguageModel("hf:/no/such/folder").generate([], 5) == []
+    assert generate_texts(LanguageModel("hf:/no/such/folder"), [], 5) == []
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_a_prompt_that_never_fits_is_named(
@@ -154,28 +155,28 @@ def test_it_travels_without_weights_and_loads_once_a_process(chat: str):
     model = LanguageModel(chat)
     sent = pickle.dumps(model)
     assert len(sent) < 1_000
-    assert pickle.loads(sent).generate(["x"], 3)[0].text == model.generate(["x"], 3)[0].text
+    assert generate_texts(pickle.loads(sent), ["x"], 3)[0].text == generate_texts(model, ["x"], 3)[0].text
     assert language_model_loaded.load(chat, "fp32") is language_model_loaded.load(chat, "fp32")
 
 
 def test_bf16_answers_too(chat: str):
     if torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
         pytest.skip("this GPU has no bfloat16")
-    assert len(LanguageModel(chat, precision="bf16").generate(PROMPTS, 5)) == len(PROMPTS)
+    assert len(generate_texts(LanguageModel(chat, precision="bf16"), PROMPTS, 5)) == len(PROMPTS)
 
 
 def test_a_model_that_sees_or_is_no_causal_one_says_so(tmp_path: Path):
     with pytest.raises(ModelError, match="is a vision-language model"):
-        LanguageModel(save_vlm(tmp_path / "vlm")).generate(["x"], 3)
+        generate_texts(LanguageModel(save_vlm(tmp_path / "vlm")), ["x"], 3)
     save_chat_model(tmp_path / "t5")
     T5Config().save_pretrained(tmp_path / "t5")
     with pytest.raises(ModelError, match=r"does not load as a causal language model.*name one such as hf:Qwen"):
-        LanguageModel(f"hf:{tmp_path / 't5'}").generate(["x"], 3)
+        generate_texts(LanguageModel(f"hf:{tmp_path / 't5'}"), ["x"], 3)
     save_chat_model(tmp_path / "bert")
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     BertForMaskedLM(BertConfig(vocab_size=400, **size)).save_pretrained(tmp_path / "bert")
     with pytest.raises(ModelError, match="no causal language model: what it says of a token depends"):
-        LanguageModel(f"hf:{tmp_path / 'bert'}").generate(["x"], 3)
+        generate_texts(LanguageModel(f"hf:{tmp_path / 'bert'}"), ["x"], 3)
 
 
 def test_damaged_or_missing_files_are_refused_with_the_remedy(tmp_path: Path):
@@ -184,25 +185,25 @@ def test_damaged_or_missing_files_are_refused_with_the_remedy(tmp_path: Path):
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, tmp_path / "lacking/model.safetensors", {"format": "pt"})
     with pytest.raises(ModelError, match=r"its weights lack model\.layers\.1\.mlp"):
-        LanguageModel(f"hf:{tmp_path / 'lacking'}").generate(["x"], 3)
+        generate_texts(LanguageModel(f"hf:{tmp_path / 'lacking'}"), ["x"], 3)
     save_chat_model(tmp_path / "cut")
     cut = tmp_path / "cut/model.safetensors"
     cut.write_bytes(cut.read_bytes()[:500])
     with pytest.raises(ModelError, match=r"does not load.*check its config, tokenizer and weights"):
-        LanguageModel(f"hf:{tmp_path / 'cut'}").generate(["x"], 3)
+        generate_texts(LanguageModel(f"hf:{tmp_path / 'cut'}"), ["x"], 3)
     with pytest.raises(ModelError, match="precision 'fp8'"):
-        LanguageModel(f"hf:{tmp_path / 'cut'}", precision="fp8").generate(["x"], 3)
+        generate_texts(LanguageModel(f"hf:{tmp_path / 'cut'}", precision="fp8"), ["x"], 3)
     with pytest.raises(ModelError, match="hf:NAME_OR_FOLDER"):
-        LanguageModel("open_clip:A/b").generate(["x"], 3)
+        generate_texts(LanguageModel("open_clip:A/b"), ["x"], 3)
     with pytest.raises(ModelError, match="no folder"):
-        LanguageModel("hf:/no/such/folder").generate(["x"], 3)
+        generate_texts(LanguageModel("hf:/no/such/folder"), ["x"], 3)
 
 
 @pytest.mark.parametrize("template", ["{% for turn in messages %}", "always the same", "{{ raise_exception('no') }}"])
 def test_a_chat_template_that_cannot_be_filled_is_refused_with_the_remedy(tmp_path: Path, template: str):
     spec = save_chat_model(tmp_path, template=template)
     with pytest.raises(ModelError, match=r"its chat template cannot be filled: .*; mend or delete it"):
-        LanguageModel(spec).generate(["x"], 3)
+        generate_texts(LanguageModel(spec), ["x"], 3)
 
 
 def test_code_that_a_model_brings_is_not_run(tmp_path: Path):
@@ -212,7 +213,7 @@ def test_code_that_a_model_brings_is_not_run(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'touched')!r}, 'w')\nclass Own: pass\n")
     with pytest.raises(ModelError, match="does not load"):
-        LanguageModel(spec).generate(["x"], 3)
+        generate_texts(LanguageModel(spec), ["x"], 3)
     assert not (tmp_path / "touched").exists()
 
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from pairmill.ops.models.device.device import run_in_parts
-from pairmill.ops.models.device.loading import no_room, once, placed, weight_bytes
+from pairmill.ops.models.device.device import no_room, once, placed, weight_bytes
+from pairmill.ops.models.device.row_batches import run_in_parts
 from pairmill.ops.models.model_digest import ModelError
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pairmill.ops.models.device import run_notes
-from pairmill.ops.models.generate.captured_decoding import Decoder
-from pairmill.ops.models.generate.packed_windows import pack_windows, unpack_windows, windows_apart
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
+from pairmill.ops.models.generate.quick_parts import pack_windows, unpack_windows, windows_apart
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 from tests.ops.models.test_families import QUICK

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM, T5Config
 
-from pairmill.ops.models.device.device import token_batches
+from pairmill.ops.models.device.row_batches import token_batches
 from pairmill.ops.models.language import perplexity_loaded
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.ops.models.model_digest import ModelError

@@ -7,6 +7,7 @@ import torch
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import save_family
 
 Settings = tuple[tuple[str, int], ...]
@@ -23,8 +24,8 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def tokens(spec: str, settings: Settings) -> int:
     """Count the tokens of the wide picture in a prompt of one word."""
     model = VisionLanguageModel(spec, processor=settings)
-    (answer,) = model.generate([WIDE], ["what"], 2)
-    (bare,) = VisionLanguageModel(spec).generate([None], ["what"], 2)
+    (answer,) = generate(model, [WIDE], ["what"], 2)
+    (bare,) = generate(VisionLanguageModel(spec), [None], ["what"], 2)
     return answer.prompt_tokens - bare.prompt_tokens
 
 
@@ -76,7 +77,7 @@ def test_a_model_joins_tiles_by_the_grids_of_the_captioner_that_asks(family: str
     few, all_ = VisionLanguageModel(specs[family], processor=(("tiles", tiles),)), VisionLanguageModel(specs[family])
     pictures = [np.random.default_rng(7).integers(0, 255, (70 * n, 60, 3), np.uint8) for n in range(1, 4)]
     prompts = ["what is it"] * 3
-    first = [model.generate(list(pictures), prompts, 6) for model in (few, all_)]
-    again = [model.generate(list(pictures), prompts, 6) for model in (few, all_)]
+    first = [generate(model, list(pictures), prompts, 6) for model in (few, all_)]
+    again = [generate(model, list(pictures), prompts, 6) for model in (few, all_)]
     assert [[each.text for each in found] for found in again] == [[each.text for each in found] for found in first]
     assert first[0][0].prompt_tokens < first[1][0].prompt_tokens

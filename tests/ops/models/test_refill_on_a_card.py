@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from pairmill.ops.models.device.engine import Engine
-from pairmill.ops.models.generate.batch_part import BatchPart
-from pairmill.ops.models.generate.batching import WEIGHTS, prefill_parts, refill_groups
+from pairmill.ops.models.generate.batching import WEIGHTS, BatchPart, prefill_parts, refill_groups
 from pairmill.ops.models.generate.refilled_decoding import RefilledDecoder
 from tests.ops.models.test_batching import LENGTHS
 

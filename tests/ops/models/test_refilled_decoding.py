@@ -10,14 +10,15 @@ import torch
 
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import Engine
-from pairmill.ops.models.generate import decoding_buffers
-from pairmill.ops.models.generate.batch_part import BatchPart
-from pairmill.ops.models.generate.captured_decoding import Decoder
+from pairmill.ops.models.generate import cuda_graph_decoding
+from pairmill.ops.models.generate.batching import BatchPart
+from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
 from pairmill.ops.models.generate.refilled_decoding import RefilledDecoder
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, load
 from tests.ops.models.test_captured_decoding import PAD, llama, padded, twin
+from tests.worlds.model_answers import generate_texts
 
 FUSER = f"hf:{Path(__file__).parents[3] / 'infra' / 'demo' / 'models' / 'fuser'}"
 WORDS = "a red circle beside two blue squares under the old tree with one dog and a green star"
@@ -46,7 +47,7 @@ def alone(model: Any, part: BatchPart, most: int, end: int) -> list[list[int]]:
 @pytest.mark.parametrize("how", ["fp64", "eager", "penalty"])
 def test_each_answer_is_that_of_its_prompt_alone(how: str, monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(1)
-    monkeypatch.setattr(decoding_buffers, "window_of", lambda columns: columns)  # no step sees more than it needs
+    monkeypatch.setattr(cuda_graph_decoding, "window_of", lambda columns: columns)  # no step sees more than it needs
     model = llama(**({"attn_implementation": "eager"} if how == "eager" else {}))
     model = model.double() if how == "fp64" else model
     model.generation_config.repetition_penalty = 1.3 if how == "penalty" else None
@@ -82,7 +83,7 @@ def fuser(monkeypatch: pytest.MonkeyPatch) -> LoadedGenerator:
     torch.set_num_threads(1)
     loaded = load(FUSER, "fp32")
     model = LanguageModel(FUSER)
-    said = [each.text for each in model.generate(prompts(), 12)]
+    said = [each.text for each in generate_texts(model, prompts(), 12)]
     assert len(set(said)) > 8
     monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
     monkeypatch.setattr(loaded.answerer, "batches", lambda lengths, most, room: [[n] for n in range(len(lengths))])
@@ -97,7 +98,7 @@ def texts(found: list[Generation]) -> list[tuple[str, int, str, int]]:
 
 @pytest.fixture(scope="module")
 def plain() -> list[tuple[str, int, str, int]]:
-    return texts([each for prompt in prompts() for each in LanguageModel(FUSER).generate([prompt], 12)])
+    return texts([each for prompt in prompts() for each in generate_texts(LanguageModel(FUSER), [prompt], 12)])
 
 
 def test_callers_of_an_engine_get_their_own_answers_while_their_pieces_share_the_slots(
@@ -170,7 +171,7 @@ def test_what_fails_is_answered_anew_and_all_answers_are_given(
     name: str, error: Exception, said: str, fuser: LoadedGenerator, plain: list[Any], monkeypatch: pytest.MonkeyPatch
 ):
     failing(monkeypatch, fuser.answerer.decoder, name, 0 if name == "buffers" else 9, error)
-    assert texts(LanguageModel(FUSER, batch_size=6).generate(prompts(), 12)) == plain
+    assert texts(generate_texts(LanguageModel(FUSER, batch_size=6), prompts(), 12)) == plain
     notes = run_notes.take()
     assert (said in notes[0]) if said else not notes
     assert (fuser.answerer.decoder is None) == ("step by step" in said)
@@ -188,7 +189,7 @@ def test_a_row_that_never_fits_is_a_fault_and_no_other_is(
         return real(inputs)
 
     monkeypatch.setattr(decoder, "prefill", prefill)
-    found = LanguageModel(FUSER, batch_size=6).generate(prompts(), 12)
+    found = generate_texts(LanguageModel(FUSER, batch_size=6), prompts(), 12)
     assert [n for n, each in enumerate(found) if each.error] == [7] and found[7].error == "out_of_memory"
     assert texts(found[:7] + found[8:]) == plain[:7] + plain[8:]
 

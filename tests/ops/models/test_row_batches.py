@@ -74,6 +74,6 @@ def test_who_cannot_do_without_a_vector_is_told_of_memory(monkeypatch: pytest.Mo
         raise torch.cuda.OutOfMemoryError("no room")
 
     clip = Clip(save_clip(tmp_path))
-    monkeypatch.setattr(clip._loaded, "embed_tokens", full)
+    monkeypatch.setattr(clip.loaded, "embed_tokens", full)
     with pytest.raises(torch.cuda.OutOfMemoryError, match="alone"):
         clip.embed_texts(["a cat"])

@@ -7,12 +7,13 @@ import pytest
 import torch
 from transformers import LlavaNextImageProcessor, LlavaNextProcessor
 
-from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, normalisation
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language import vlm_loaded
+from pairmill.ops.models.vision_language.picture_processor import LEFT_OUT, normalisation
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.golden import check_golden
+from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import save_family
 from tests.worlds.tiny_vlm import save_vlm
 
@@ -43,7 +44,7 @@ def pictures(n: int) -> list[np.ndarray | None]:
 
 
 def answers(model: VisionLanguageModel, with_pictures: list, prompts: list[str], max_tokens: int = 12) -> list[tuple]:
-    found = model.generate(with_pictures, prompts, max_tokens)
+    found = generate(model, with_pictures, prompts, max_tokens)
     return [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
 
 
@@ -74,11 +75,11 @@ def test_a_prompt_that_writes_a_special_token_is_text(spec: str, said: str):
 
 def test_an_answer_ends_at_its_end_token_and_counts_what_stands_before_it(tmp_path: Path):
     endless = save_vlm(tmp_path / "endless")
-    unstopped = VisionLanguageModel(endless).generate(pictures(4), PROMPTS[:4], 20)
+    unstopped = generate(VisionLanguageModel(endless), pictures(4), PROMPTS[:4], 20)
     # The most said word is made the end token: the same weights then stop where they would have said it.
     said = [answer.text.split() for answer in unstopped]
     end = max({word for words in said for word in words}, key=lambda word: sum(word in words for words in said))
-    stopped = VisionLanguageModel(save_vlm(tmp_path / "stopping", end=end)).generate(pictures(4), PROMPTS[:4], 20)
+    stopped = generate(VisionLanguageModel(save_vlm(tmp_path / "stopping", end=end)), pictures(4), PROMPTS[:4], 20)
     for before, after in zip(unstopped, stopped, strict=True):
         assert after.finished == (end in before.text.split())
         assert after.text.split() == before.text.split()[: len(after.text.split())]
@@ -88,13 +89,13 @@ def test_an_answer_ends_at_its_end_token_and_counts_what_stands_before_it(tmp_pa
 
 
 def test_an_answer_at_the_token_limit_is_not_finished(spec: str):
-    for answer in VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 3):
+    for answer in generate(VisionLanguageModel(spec), pictures(2), PROMPTS[:2], 3):
         assert not answer.finished and answer.n_tokens == 3
 
 
 def test_the_seconds_of_a_batch_are_shared_by_its_rows(spec: str):
     alike = ["tell me", "what is", "describe this", "please describe"]
-    found = VisionLanguageModel(spec, batch_size=2).generate(pictures(4), alike, 4)
+    found = generate(VisionLanguageModel(spec, batch_size=2), pictures(4), alike, 4)
     assert all(answer.seconds > 0 for answer in found)
     assert len({answer.seconds for answer in found}) == 2
 
@@ -168,16 +169,11 @@ def test_pixels_go_to_a_gpu_as_bytes_unless_padding_would_become_a_picture(
     assert (loaded.normalise is not None) == expected
     inputs = loaded.prepare(pictures(3), PROMPTS[:3]).inputs
     assert (inputs["pixel_values"].dtype == torch.uint8) == expected
-    torch.testing.assert_close(loaded._placed(inputs)["pixel_values"], whole, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(loaded.placed(inputs)["pixel_values"], whole, atol=1e-4, rtol=1e-4)
 
 
 def test_nothing_to_answer_loads_nothing():
-    assert VisionLanguageModel("hf:/no/such/folder").generate([], [], 5) == []
-
-
-def test_more_pictures_than_prompts_is_a_bug_of_the_caller(spec: str):
-    with pytest.raises(ValueError, match="2 pictures and 1 prompts"):
-        VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:1], 5)
+    assert generate(VisionLanguageModel("hf:/no/such/folder"), [], [], 5) == []
 
 
 def test_without_a_chat_template_the_picture_stands_before_the_prompt(tmp_path: Path):
@@ -185,7 +181,7 @@ def test_without_a_chat_template_the_picture_stands_before_the_prompt(tmp_path: 
     loaded = vlm_loaded.load(spec, "fp32")
     assert loaded._prompt("describe", True) == "<image>describe"
     assert loaded._prompt("describe", False) == "describe"
-    assert len(VisionLanguageModel(spec).generate(pictures(1), ["describe"], 4)) == 1
+    assert len(generate(VisionLanguageModel(spec), pictures(1), ["describe"], 4)) == 1
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_named(
@@ -197,13 +193,14 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
     room, sizes = loaded.answer, []
 
     def cramped(ready, max_tokens):
-        sizes.append(len(ready.prompts))
-        if len(ready.prompts) > 2 or alike[2] in ready.prompts:
+        prompts = [prompt for _, prompt in ready.rows]
+        sizes.append(len(prompts))
+        if len(prompts) > 2 or alike[2] in prompts:
             raise torch.cuda.OutOfMemoryError("no room")
         return room(ready, max_tokens)
 
     monkeypatch.setattr(loaded, "answer", cramped)
-    found = VisionLanguageModel(spec).generate(pictures(5), alike, 12)
+    found = generate(VisionLanguageModel(spec), pictures(5), alike, 12)
     assert found[2] == Generation("", 0, "length", 0.0, "out_of_memory", "no room for it alone")
     others = [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
     assert others[:2] + others[3:] == expected[:2] + expected[3:]
@@ -219,7 +216,7 @@ def test_a_model_that_does_not_fit_while_it_loads_fails_the_run(tmp_path: Path, 
     spec = save_vlm(tmp_path)
     monkeypatch.setattr(torch.nn.Module, "to", full)
     with pytest.raises(ModelError, match=r"does not fit the GPU: its weights take .*--model NAME:gpus=1"):
-        VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 5)
+        generate(VisionLanguageModel(spec), pictures(2), PROMPTS[:2], 5)
 
 
 def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
@@ -236,16 +233,16 @@ def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
 def test_bf16_answers_too(spec: str):
     if torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
         pytest.skip("this GPU has no bfloat16")
-    assert len(VisionLanguageModel(spec, precision="bf16").generate([*pictures(1), None], PROMPTS[:2], 5)) == 2
+    assert len(generate(VisionLanguageModel(spec, precision="bf16"), [*pictures(1), None], PROMPTS[:2], 5)) == 2
 
 
 def test_a_folder_that_is_no_such_model_says_so(tmp_path: Path):
     spec = save_vlm(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(ModelError, match="does not load"):
-        VisionLanguageModel(spec).generate([None], ["what"], 3)
+        generate(VisionLanguageModel(spec), [None], ["what"], 3)
     with pytest.raises(ModelError, match="hf:NAME_OR_FOLDER"):
-        VisionLanguageModel(f"open_clip:local-dir:{tmp_path}").generate([None], ["what"], 3)
+        generate(VisionLanguageModel(f"open_clip:local-dir:{tmp_path}"), [None], ["what"], 3)
 
 
 def test_golden_values_of_this_version(tmp_path: Path):

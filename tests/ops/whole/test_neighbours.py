@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.ops.whole.neighbours import near_in_order
+from pairmill.ops.whole.hamming import near_in_order
 
 WINDOW, FURTHEST = 3, 2
 

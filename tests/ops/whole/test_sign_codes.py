@@ -5,8 +5,7 @@ import pytest
 
 from infra.bench.topics import vectors
 from pairmill.ops.whole import sign_codes
-from pairmill.ops.whole.scan import most_similar
-from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, hamming
+from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, hamming, most_similar
 
 N, K = 60_000, 50
 

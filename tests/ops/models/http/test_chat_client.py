@@ -12,7 +12,7 @@ import pytest
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.chat_client import ChatClient, Patience
-from pairmill.ops.models.http.chat_request import messages
+from pairmill.ops.models.http.chat_messages import messages
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.http.probe import questions
 from pairmill.ops.models.model_error import ModelError

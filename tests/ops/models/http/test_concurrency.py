@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairmill.ops.models.http.concurrency import Concurrency
-from pairmill.ops.models.http.endpoint import Endpoint
+from pairmill.ops.models.http.endpoint import Concurrency, Endpoint
 
 
 def simulated(slots: int, seconds: float, answers: int, most: int = 256, seed: int = 1) -> tuple[Concurrency, float]:

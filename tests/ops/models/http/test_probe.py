@@ -8,13 +8,14 @@ from safetensors.torch import load_file, save_file
 from pairmill.ops.models.http.probe import LEAST_AGREEMENT, PROBE_TOKENS, PROMPT, agreement, check, pictures
 from pairmill.ops.models.model_error import ModelError
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from tests.worlds.model_answers import generate
 
 CAPTIONER = Path("infra/demo/models/captioner").absolute()
 
 
 def answers(folder: Path, precision: str = "fp32") -> tuple[str, ...]:
     model = VisionLanguageModel(f"hf:{folder}", precision, batch_size=8)
-    return tuple(each.text for each in model.generate(pictures(), [PROMPT] * len(pictures()), PROBE_TOKENS))
+    return tuple(each.text for each in generate(model, pictures(), [PROMPT] * len(pictures()), PROBE_TOKENS))
 
 
 def noisy(folder: Path, share: float, seed: int) -> Path:

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.answer_cleaner import Cleaner
-from pairmill.ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
-from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure, read
+from pairmill.ops.models.http.chat_messages import (
+    MOST_OF_A_PICTURE,
+    MOST_REASONING,
+    Bounds,
+    Cleaner,
+    Refused,
+    RetryableFailure,
+    read,
+)
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.generate.generative_job import generated_columns, usage

@@ -1,0 +1,79 @@
+"""Score rows by a model in three steps, so that a device computes while the CPU prepares other batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pairmill.ops.batch import Batch
+from pairmill.ops.models.model_error import ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+    from pairmill.ops.models.device.row_batches import RowBatches
+
+PRECISIONS = ("fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class BatchedScore(ABC):
+    """Read the column ``reads``; add the column ``adds`` and ``fault``, by a model that loads once per process.
+
+    ``fault`` is None, or the Fault of a row that does not fit the device on its own; its values are NaN. ``precision``
+    ('fp32', 'bf16') is part of the score's identity. ``batch_size`` is not: it changes values by rounding only. Code
+    from the model's repository never runs.
+
+    Raises:
+        ModelError: ``precision`` is unknown; on use, the model is missing or of another kind.
+    """
+
+    name: ClassVar[str]
+    reads: ClassVar[str]
+    adds: ClassVar[str]
+
+    model: str
+    precision: str = "fp32"
+    batch_size: int = 64
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ModelError(f"{self.name}: precision '{self.precision}'; write one of {', '.join(PRECISIONS)}")
+
+    @abstractmethod
+    def load(self) -> None:
+        """Load the weights now."""
+
+    @abstractmethod
+    def inputs(self, batch: Batch) -> RowBatches:
+        """Make the model's inputs on the CPU, from at least one row."""
+
+    @abstractmethod
+    def run(self, rows: Any) -> torch.Tensor:
+        """Launch the model on the inputs of some rows, without waiting for the device."""
+
+    @abstractmethod
+    def values(self, launched: RowBatches) -> np.ndarray:
+        """Wait for the device; return the values of all rows."""
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with both columns added."""
+        return batch | self.fetch(self.infer(self.prepare(batch)))
+
+    def prepare(self, batch: Batch) -> RowBatches | None:
+        """Make the model's inputs on the CPU; return None for an empty batch."""
+        return self.inputs(batch) if batch[self.reads] else None
+
+    def infer(self, ready: RowBatches | None) -> RowBatches | None:
+        """Launch the prepared batches without waiting for the device; halve a batch that runs out of memory."""
+        return None if ready is None else ready.launched(self.run)
+
+    def fetch(self, running: RowBatches | None) -> Batch:
+        """Wait for the device; return the two columns."""
+        if running is None:
+            return {self.adds: np.empty(0), "fault": []}
+        return {self.adds: self.values(running), "fault": running.faults()}

@@ -1,0 +1,376 @@
+"""Decode greedily over buffers of fixed shape, so that a GPU replays one captured CUDA graph per token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+
+# Check every 8 steps whether all answers have ended, because each check waits for the device.
+LOOK = 8
+# Share of the card's memory that is left for prefills: 10 GB of 80, where 16,384 tokens of a 17B model take 6.
+PREFILL_SHARE = 0.125
+Place = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class NotCapturable(Exception):
+    """Raised when a model cannot decode over fixed buffers."""
+
+
+class FixedLayer(StaticLayer):
+    """Cache layer over preallocated keys and values (rows, heads, length, width).
+
+    Each row's token is written at its own column ``place`` (rows,). Models ask for the number of cached tokens only to
+    tell a first call from a later one, so it is reported as 1.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> None:
+        super().__init__(max_cache_len=keys.shape[2])
+        self.keys: torch.Tensor = keys
+        self.values: torch.Tensor = values
+        self.rows, self.place = rows, place
+        self.cumulative_length = torch.ones_like(place[:1])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the keys and values of one token a row; return those of all columns."""
+        self.keys[self.rows, :, self.place] = key_states[:, :, 0]
+        self.values[self.rows, :, self.place] = value_states[:, :, 0]
+        return self.keys, self.values
+
+
+@dataclass
+class Prefilled:
+    """Some rows after their prompts."""
+
+    mask: torch.Tensor  # which columns (n, length) hold a prompt's tokens: the last ones of each row
+    positions: torch.Tensor  # ids (..., n, length)
+    first: torch.Tensor  # tokens (n,) of the answers
+    layers: Any  # of a cache with the prompts' keys and values
+    seen: torch.Tensor | None  # tokens (n, vocabulary) of the prompts, for a model with a repetition penalty
+
+
+@dataclass
+class Window:
+    """The first ``length`` columns of the buffers, to which a step attends, with the captured step over them.
+
+    Steps over few columns read few keys: those behind them are not read, whether or not a mask hides them.
+    """
+
+    length: int
+    keep: torch.Tensor
+    cache: Cache
+    graph: Any = None
+
+
+def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    """View the beginning of ``flat`` as (rows, heads, length, width), with heads and width of ``like``."""
+    shape = (rows, like.shape[1], length, like.shape[3])
+    return flat[: math.prod(shape)].view(shape)
+
+
+def window_of(columns: int) -> int:
+    """Round a number of columns up, by at most an eighth or 64, so that there are few steps to capture."""
+    grain = max(64, (1 << columns.bit_length()) // 16)
+    return -(-columns // grain) * grain
+
+
+class Buffers:
+    """The decoding state of ``rows`` rows, each of which begins and ends on its own.
+
+    A row has ``length`` columns for the keys and values of its prompt and answer. Column 0 is scratch: a row that has
+    ended writes there.
+
+    Attributes:
+        last: The last token of each row (rows, 1).
+        said: The tokens of each answer (rows, answer + 1), ``pad`` behind its end; the last column is scratch.
+        count: Number of tokens of each answer (rows,).
+        most: The most tokens of each answer (rows,).
+        keep: Mask (rows, 1, 1, length) of the columns that are attended to.
+        place: Column of each row's last token (rows,); 0 for a row that has ended.
+        positions: Position ids (..., rows, 1) of the last tokens.
+        done: Whether each row has ended (rows,). At first all have.
+    """
+
+    def __init__(self, decoder: Decoder, rows: int, length: int, answer: int, like: Prefilled) -> None:
+        self.decoder, self.length, self.answer = decoder, length, answer
+        device = like.positions.device
+
+        def ids(*shape: int, of: int = 0) -> torch.Tensor:
+            return torch.full(shape, of, dtype=torch.long, device=device)
+
+        self.rows = torch.arange(rows, device=device)
+        self.last, self.said = ids(rows, 1), ids(rows, answer + 1, of=decoder.pad)
+        self.count, self.most, self.place = ids(rows), ids(rows), ids(rows)
+        self.positions = ids(*like.positions.shape[:-2], rows, 1)
+        self.keep = torch.zeros((rows, 1, 1, length), dtype=torch.bool, device=device)
+        self.done = torch.ones(rows, dtype=torch.bool, device=device)
+        self.seen = None if like.seen is None else like.seen.new_zeros((rows, like.seen.shape[1]))
+        self.layers = [
+            (_part(keys, layer.keys, rows, length), _part(values, layer.values, rows, length))
+            for (keys, values), layer in zip(decoder.flat, like.layers, strict=True)
+        ]
+        self.windows: dict[int, Window] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """End all rows."""
+        self.done.fill_(True)
+        self.keep.fill_(False)
+        self.place.zero_()
+        self.positions.zero_()
+
+    def fill(self, slots: torch.Tensor, new: Prefilled, most: int) -> None:
+        """Begin prefilled rows in the rows ``slots`` (n,), with answers of at most ``most`` tokens.
+
+        The keys and values of ``new`` are freed.
+        """
+        n = new.mask.shape[1]
+        # By index_fill_, since `x[slots] = number` copies the number from the host, and waits for the device.
+        self.said.index_fill_(0, slots, self.decoder.pad)
+        self.said[slots, 0] = new.first
+        self.last[slots, 0] = new.first
+        for each, number in ((self.count, 1), (self.most, most), (self.place, n + 1)):
+            each.index_fill_(0, slots, number)
+        self.positions[..., slots, :] = new.positions[..., -1:] + 1
+        self.keep[slots] = torch.nn.functional.pad(new.mask.bool(), (1, self.length - n - 1))[:, None, None]
+        self.done[slots] = self._ends(new.first) | (most <= 1)
+        if self.seen is not None and new.seen is not None:
+            self.seen[slots] = new.seen.scatter_(1, new.first[:, None], True)
+        for (keys, values), layer in zip(self.layers, new.layers, strict=True):
+            keys[slots, :, 1 : n + 1], values[slots, :, 1 : n + 1] = layer.keys, layer.values
+            layer.keys = layer.values = None
+
+    def step(self, columns: int) -> None:
+        """Generate one token for each row that has not ended, without waiting for the device.
+
+        ``columns`` is the least number of columns that holds the tokens of all of them after the step.
+        """
+        window = self._window(min(window_of(columns), self.length))
+        if window.graph is None:
+            self._step(window)
+        else:
+            window.graph.replay()
+
+    def _window(self, length: int) -> Window:
+        """Return the window of the first ``length`` columns, captured on a GPU."""
+        if length not in self.windows:
+            views = [(keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers]
+            layers = [FixedLayer(keys, values, self.rows, self.place) for keys, values in views]
+            window = Window(length, self.keep[..., :length], Cache(layers=list(layers)))
+            if self.done.device.type == "cuda":
+                window.graph = self._captured(window)
+            self.windows[length] = window
+        return self.windows[length]
+
+    def _step(self, window: Window) -> None:
+        """Run the model for one token per row, and update the state in place; rows that have ended stay as they are."""
+        # `keep[...] = True` would copy from the host, which no captured graph may hold.
+        self.keep.scatter_(3, self.place[:, None, None, None], True)
+        found = self.decoder.next_tokens(self, window).masked_fill(self.done, self.decoder.pad)
+        self.said[self.rows, torch.where(self.done, self.answer, self.count)] = found
+        self.count.add_(~self.done)
+        self.done.logical_or_(self._ends(found)).logical_or_(self.count >= self.most)
+        self.place.add_(1).masked_fill_(self.done, 0)
+        self.positions.add_(1).masked_fill_(self.done[:, None], 0)  # else it grows beyond the model's positions
+        self.last.copy_(found[:, None])
+        if self.seen is not None:
+            self.seen.scatter_(1, found[:, None], True)
+
+    def _ends(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return which tokens end an answer."""
+        return (tokens[:, None] == self.decoder.ends).any(-1)
+
+    def _captured(self, window: Window) -> torch.cuda.CUDAGraph:
+        """Capture a step as a CUDA graph, after two warm-up runs that compile and choose kernels.
+
+        The warm-up runs change no row, since all are marked as ended meanwhile. The capture mode 'thread_local' allows
+        other threads to pin memory.
+        """
+        state = [self.done, self.place, self.positions, self.last, self.keep]
+        state += [] if self.seen is None else [self.seen]
+        before = [each.clone() for each in state]
+        self.done.fill_(True)
+        self.place.zero_()
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(2):
+                self._step(window)
+        torch.cuda.current_stream().wait_stream(beside)
+        if self.decoder.pool is None:
+            self.decoder.pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.decoder.pool, capture_error_mode="thread_local"):
+            self._step(window)
+        for each, was in zip(state, before, strict=True):
+            each.copy_(was)
+        return graph
+
+
+class Decoder:
+    """Generate greedily with ``model``: prefill the prompts in parts, then run one captured step per token of all.
+
+    ``ends`` are the ids of the tokens that end an answer, ``pad`` the id that fills a row behind them.
+    `why_not_capturable` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest
+    batch so far and persist, as does the captured step of each shape. Call from one thread at a time.
+    """
+
+    def __init__(self, model: Any, ends: list[int], pad: int) -> None:
+        self.model, self.pad = model, pad
+        self.ends = torch.tensor(ends, dtype=torch.long, device=model.device)
+        self.penalty = model.generation_config.repetition_penalty or 1.0
+        self.release()
+
+    @contextmanager
+    def endless(self) -> Iterator[None]:
+        """Let no token end an answer during the body. The captured steps read the same tensor."""
+        ends = self.ends.clone()
+        self.ends.fill_(-1)
+        try:
+            yield
+        finally:
+            self.ends.copy_(ends)
+
+    def release(self) -> None:
+        """Free the buffers and the captured steps, for example after a batch ran out of memory."""
+        self.room = 0  # capacity of ``flat`` in tokens (rows x length)
+        self.flat: list[tuple[torch.Tensor, ...]] = []
+        self.shapes: dict[tuple[int, int, int], Buffers] = {}
+        self.pool: Any = None
+
+    def generate(self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Place = dict) -> torch.Tensor:
+        """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
+
+        Each part, the inputs of consecutive rows, is moved to the device by ``place`` and prefilled alone, so that only
+        the decoding buffers hold the keys and values of all. Raises NotCapturable if the model caches more than the
+        keys and values of all tokens.
+        """
+        n = sum(len(part["input_ids"]) for part in parts)
+        prompt = max(part["input_ids"].shape[1] for part in parts)
+        buffers: Buffers | None = None
+        firsts: list[torch.Tensor] = []
+        for start, part in zip(_starts(parts), parts, strict=True):
+            new = self.prefill(place(part))
+            firsts.append(new.first)
+            if max_tokens == 1:
+                continue
+            if buffers is None:
+                buffers = self.buffers(_round_rows(n), prompt, max_tokens, new)
+                buffers.begin()
+            buffers.fill(buffers.rows[start : start + len(new.first)], new, max_tokens)
+        if buffers is None:
+            return torch.cat(firsts)[:, None]
+        for step in range(1, max_tokens):
+            if step % LOOK == 0 and bool(buffers.done.all()):
+                break
+            buffers.step(prompt + step + 1)
+        return buffers.said[:n, :max_tokens].clone()
+
+    def prefill(self, inputs: dict[str, Any]) -> Prefilled:
+        """Run the model on whole prompts, with transformers' own cache, and choose the first token of each answer."""
+        ids, cache = inputs["input_ids"], DynamicCache(config=self.model.config)
+        positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
+        given = {name: value for name, value in inputs.items() if name != "input_ids"}
+        ready = self.model.prepare_inputs_for_generation(
+            ids, past_key_values=cache, position_ids=positions, use_cache=True, logits_to_keep=1,
+            is_first_iteration=True, **given,
+        )  # fmt: skip
+        logits = self.model(**ready, return_dict=True).logits[:, -1]
+        if why := _why_not_fixed(cache.layers, ids.shape[1]):
+            raise NotCapturable(f"{type(self.model).__name__} {why}")
+        seen = self._seen(ids, inputs["attention_mask"], logits)
+        return Prefilled(inputs["attention_mask"], positions, self._likeliest(logits, seen), cache.layers, seen)
+
+    def _seen(self, ids: torch.Tensor, mask: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:
+        """Mark each row's prompt tokens (n, vocabulary); None if the model has no repetition penalty.
+
+        Padding is not marked, as ``generate`` does: it may be the end token, and a row would depend on its batch.
+        """
+        if self.penalty == 1:
+            return None
+        return torch.zeros_like(logits, dtype=torch.int8).scatter_reduce_(1, ids, mask.to(torch.int8), "amax").bool()
+
+    def _likeliest(self, logits: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return the token ids (n,) of the highest logits, after the repetition penalty on ``seen`` tokens."""
+        logits = logits.float()
+        if seen is not None:
+            worse = torch.where(logits < 0, logits * self.penalty, logits / self.penalty)
+            logits = torch.where(seen, worse, logits)
+        return logits.argmax(-1)
+
+    def next_tokens(self, buffers: Buffers, window: Window) -> torch.Tensor:
+        """Run the model on the last token of each row; return the next tokens (rows,)."""
+        output = self.model(
+            input_ids=buffers.last,
+            position_ids=buffers.positions,
+            attention_mask=self._visible(window.keep),
+            past_key_values=window.cache,
+            use_cache=True,
+            return_dict=True,
+        )
+        return self._likeliest(output.logits[:, -1], buffers.seen)
+
+    def _visible(self, keep: torch.Tensor) -> torch.Tensor:
+        """Return the attention mask (rows, 1, 1, length): boolean, or additive for a model with eager attention."""
+        if self.model.config.get_text_config(decoder=True)._attn_implementation != "eager":
+            return keep
+        return torch.zeros_like(keep, dtype=self.model.dtype).masked_fill(~keep, torch.finfo(self.model.dtype).min)
+
+    def buffers(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> Buffers:
+        """Return the buffers of ``rows`` prompts and answers of these lengths; all buffers share the same memory."""
+        length, answer = window_of(prompt + max_tokens), window_of(max_tokens)
+        if rows * length > self.room:
+            self.release()
+            self.room = rows * length
+            self.flat = [
+                tuple(each.new_zeros(self.room * each.shape[1] * each.shape[3]) for each in (layer.keys, layer.values))
+                for layer in like.layers
+            ]
+        shape = (rows, length, answer)
+        if shape not in self.shapes:
+            self.shapes[shape] = Buffers(self, *shape, like)
+        return self.shapes[shape]
+
+    def rows_that_fit(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> int:
+        """Return how many rows of at most ``rows`` the device has memory for, beside that of later prefills."""
+        if self.model.device.type != "cuda":
+            return rows
+        device = self.model.device
+        free, total = torch.cuda.mem_get_info(device)
+        allocated = torch.cuda.memory_allocated(device)
+        share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        left = min(free + torch.cuda.memory_reserved(device), share) - allocated
+        room = left + sum(each.nbytes for layer in self.flat for each in layer) - int(PREFILL_SHARE * share)
+        token = sum(each[0, :, 0].nbytes for layer in like.layers for each in (layer.keys, layer.values))
+        return max(1, min(rows, room // (token * window_of(prompt + max_tokens))))
+
+
+def _why_not_fixed(layers: Sequence[Any], length: int) -> str:
+    """Return '' if each layer of a cache holds the keys and values of ``length`` tokens, else what it holds."""
+    for layer in layers:
+        if type(layer) is not DynamicLayer:
+            return f"keeps more than the keys and values of all tokens: it has a {type(layer).__name__}"
+        if layer.keys is None or layer.keys.shape[2] != length:
+            return "keeps keys of other things than the prompt's tokens, as cross-attention to pictures does"
+    return ""
+
+
+def _starts(parts: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the first row of each part."""
+    return [0, *accumulate(len(part["input_ids"]) for part in parts)][:-1]
+
+
+def _round_rows(n: int) -> int:
+    """Round a row count up to a power of two or 1.5 times a power of two."""
+    power = 1 << (n - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and n <= power * 3 // 4 else power
