@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.catalog.terms.secrets import without_users
+
+_ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>")
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,9 @@ class Fault:
         if self.reason not in REASONS:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
         # The detail quotes outside sources and is shown in terminals: escape control codes, drop users and passwords.
-        object.__setattr__(self, "detail", without_users(printable(self.detail)))
+        # An object's address in memory, which Pillow quotes, would give another row in each run.
+        detail = _ADDRESS.sub("the data", self.detail)
+        object.__setattr__(self, "detail", without_users(printable(detail)))
 
     def about(self, item: str) -> Fault:
         """Return a copy of this fault with ``item`` set."""

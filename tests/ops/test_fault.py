@@ -21,3 +21,8 @@ def test_a_fault_can_be_named_later_without_changing_the_first():
     assert nameless.item == ""
     with pytest.raises(dataclasses.FrozenInstanceError):
         nameless.item = "b"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_detail_quotes_no_address_in_memory_which_would_differ_between_runs():
+    fault = Fault("a.jpg", "undecodable", "cannot identify image file <_io.BytesIO object at 0x7f3a5c0b9e40>")
+    assert fault.detail == "cannot identify image file the data"
