@@ -74,8 +74,7 @@ def test_any_number_of_bands_and_any_bucket_size_find_the_same(
     def forced(free: int, radius: int, n: int) -> list[int]:
         if free != hamming.ALL_BITS:
             return whole(free, radius, n)
-        places = list(range(64))
-        return [sum(1 << place for place in part) for part in hamming._parts(places, radius + agree)]
+        return [sum(1 << int(place) for place in part) for part in np.array_split(range(64), radius + agree)]
 
     monkeypatch.setattr(hamming, "_bands", forced)
     monkeypatch.setattr(hamming, "BUCKET", bucket)
