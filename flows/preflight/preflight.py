@@ -15,6 +15,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep
 from pairmill.catalog.queries.losses.unit_outcomes import (
     UnitOutcomes,
+    capped_clusters,
     known_contents,
     n_documents,
     similar_units,
@@ -119,7 +120,8 @@ def _forecast(
     n_units = max(len(found.units), n_documents(lake) if sampling.by_document else sampling.units)
     rules = [step.rule for step in steps if step.kind == "image"]
     similar = _similar(lake, plan, found, sampling.by_document)
-    yields = forecast_yield(found, rules, n_units, share, both, similar, recipe.seed)
+    clusters = capped_clusters(lake, dataset, plan.scorer("balance_clusters"))
+    yields = forecast_yield(found, rules, n_units, share, both, similar, clusters, recipe.seed)
     is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
     costs = forecast_cost(measured, yields, share, written_bytes(lake), compute.placement().n_workers, is_priced)
     return Preflight(

@@ -7,14 +7,15 @@ sample to all of it, and goes on by the same factor with each doubling up to the
 if copies come in pairs from different units, 1 if all copies are within their units. How far a share falls is
 uncertain: its interval reaches from the sample's share to that of a fall through twice as many doublings.
 
-An interval is by a bootstrap over units. A count in a resample gets a pseudo-count from Exp(1), so that a rule that
+An interval is by a bootstrap over units; that of a cap also by one over the clusters of the sample, since clusters of
+different sizes lose different shares. A count in a resample gets a pseudo-count from Exp(1), so that a rule that
 dropped nothing in the sample has an interval too: its upper end is 3.0 pictures of the sample, as for a Poisson count.
 
 The forecast is wrong, and its interval too narrow, where
 
 - the sample has few units, some ten: they do not show how much units vary;
 - copies are in units that lie far apart, such as two crawls of one site, and the sample has few of both;
-- a cap drops: its share depends on the sizes of clusters, of which the sample has few.
+- a cap drops and the sample has but one or two clusters, which do not show how much sizes vary.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
 from pairmill.ops.whole.cluster_sample import Range, interval, resampled_totals
 
 COPIES = ("exact_duplicate", "duplicate")
+CAP = "balance"
 IN_LAKE = "in_the_lake"
 SPLITS = 16  # of the sample's units into halves
 
@@ -69,6 +71,7 @@ def forecast_yield(
     share: float,
     known: frozenset[str] = frozenset(),
     similar: Mapping[str, np.ndarray] | None = None,
+    clusters: np.ndarray | None = None,
     seed: int = 0,
 ) -> YieldForecast:
     """Return the forecast of a sample.
@@ -81,6 +84,7 @@ def forecast_yield(
         known: Contents that the lake has already: their pictures are dropped before all steps.
         similar: For each rule on the most similar sentence, in how many units a picture has one that passes, float64
             (n,); inf if its own unit has one, which is in each half that has the picture.
+        clusters: For each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
         seed: Chooses halves and resamples.
     """
     fates = np.where(np.isin(found.content, list(known)), IN_LAKE, found.dropped_by)
@@ -98,6 +102,11 @@ def forecast_yield(
     pseudo = (1 - share) * rng.exponential(size=(len(totals), len(steps)))
     pseudo[0] = 0.0
 
+    capped = np.ones(len(totals))  # the share that the cap drops in resampled clusters, relative to the sample's
+    if clusters is not None and clusters[:, 1].any():
+        reach, dropped = resampled_totals(clusters, len(clusters), share, seed + 2).T
+        capped = dropped / reach / (dropped[0] / reach[0])
+
     drops, halves = totals[:, : len(steps)], dict(zip(in_halves, totals[:, len(steps) : -1].T, strict=True))
     pictures = left = drops.sum(axis=1) / share
     forecast = []
@@ -111,7 +120,7 @@ def forecast_yield(
                 doublings[1:] *= rng.uniform(0, 2, len(half) - 1)
             growth = np.minimum(by_doubling, 2.0) ** doublings
         by_picture = growth * left / np.maximum(reach, 1e-9)  # pictures of the source for one of the sample
-        gone = np.minimum(left, drops[:, place] * by_picture)
+        gone = np.minimum(left, drops[:, place] * by_picture * (capped if rule == CAP else 1.0))
         shown = interval(np.minimum(left, gone + growth * pseudo[:, place] / share))
         forecast.append(StepForecast(rule, interval(left), shown, int(reach[0]), int(drops[0, place])))
         left = left - gone

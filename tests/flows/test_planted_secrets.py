@@ -46,7 +46,7 @@ planted, lake, *assignments = sys.argv[1:]
 Secret(value=planted).save("planted")
 Webhook(url=f"http://me:{planted}@127.0.0.1:1/hook?token={planted}").save(alerts.BLOCK)
 with get_client(sync_client=True) as client:
-    assert alerts.install(client)
+    assert alerts.install_alerts(client)
 overrides = dict(each.split("=", 1) for each in assignments)
 compute = Compute(workers=1, allow_addresses=["127.0.0.1/32"])
 good = curate("demo", ["${LIST}"], lake, overrides=overrides, compute=compute, return_state=True)

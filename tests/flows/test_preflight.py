@@ -79,6 +79,19 @@ def test_what_comes_lies_inside_for_each_rule_and_the_pairs():
     assert min(inside.values()) >= 40, inside
 
 
+def test_a_caps_share_is_as_uncertain_as_the_sizes_of_the_clusters_differ():
+    whole = outcomes(3)
+    found = UnitOutcomes(whole.units, whole.unit, np.where(whole.dropped_by == "late", "balance", whole.dropped_by),
+                         whole.content, whole.group, whole.n_bytes)  # fmt: skip
+    rules = ["small", "exact_duplicate", "duplicate", "balance"]
+    alike, unlike = np.array([[50.0, 15.0]] * 6), np.array([[35.0, 0.0]] * 4 + [[80.0, 45.0]] * 2)
+    none, same, differing = (
+        forecast_yield(found, rules, UNITS, 0.2, clusters=each).steps[-1].dropped for each in (None, alike, unlike)
+    )
+    assert none == same and none.value == differing.value
+    assert differing.low < 0.6 * same.low and 1.3 * same.high < differing.high
+
+
 def test_a_sample_of_all_units_is_no_forecast_but_a_count():
     whole = outcomes(3)
     found = forecast(whole, 1.0, 0)

@@ -53,6 +53,20 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
     return UnitOutcomes(tuple(units.tolist()), place, fates, contents, groups_of, found["n_bytes"].to_numpy())
 
 
+def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
+    """Count for each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
+
+    ``clusters`` is the digest of the scorer of the clusters.
+    """
+    rows = lake.query(
+        "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i JOIN (SELECT item_id, dropped_by FROM "
+        f"decisions WHERE {dataset.where} AND kind = 'image') d ON d.item_id = i.image_id JOIN (SELECT key, cluster "
+        f"FROM clusters WHERE scorer = {quoted(clusters)}) c ON c.key = i.sha256 WHERE dropped_by IN ('', 'balance') "
+        "GROUP BY c.cluster ORDER BY c.cluster"
+    )
+    return np.array(rows, np.float64).reshape(-1, 2)
+
+
 def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
     """Count for each picture the units with a retrieved sentence of at least this similarity, float64 (n,).
 
