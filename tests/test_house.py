@@ -49,7 +49,7 @@ def test_the_architecture_has_one_line_for_every_room_and_stays_short():
 VERBS = "SELECT|INSERT INTO|DELETE FROM|UPDATE|CREATE (?:OR REPLACE|TEMP|TABLE|VIEW)|DROP|CALL|COPY|WITH \\w+ AS"
 
 
-def test_flows_and_tasks_hold_no_sql():
+def test_flows_and_tasks_hold_no_sql_and_rooms_that_read_write_no_table():
     found, seen = [], 0
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -59,6 +59,8 @@ def test_flows_and_tasks_hold_no_sql():
                 and re.match(rf"\s*(?:{VERBS}) \S", node.value)
             ):
                 seen += 1
-                if path.relative_to(ROOT).parts[0] in ("flows", "tasks"):
+                floor, room = path.relative_to(ROOT).parts[:2]
+                writes = re.match(r"\s*(?:INSERT INTO|DELETE FROM|UPDATE) ", node.value)
+                if floor in ("flows", "tasks") or (room == "queries" and writes):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert seen > 100 and found == []

@@ -93,7 +93,7 @@ def arm_recaption(state: str) -> None:
     elif state == "list":
         os.replace = killing(at_call(3, ".progress.json"), os.replace)  # the first lists nothing
     elif state == "record":
-        export.exports.record = killing(lambda *_: True, export.exports.record)
+        export.record_export = killing(lambda *_: True, export.record_export)
     else:
         os.replace = killing(at_call(1, ".manifest.json"), os.replace)
 

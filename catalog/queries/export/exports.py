@@ -1,8 +1,7 @@
-"""Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
+"""Read a version's pairs in the order of an export, and what describes them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
@@ -163,24 +162,14 @@ def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
     return lake.query(sql, (dataset.name, dataset.version))
 
 
-def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
-    """Insert the row in ``exports`` for this version and location, which replaces an earlier one of the location.
-
-    The caller holds the lease. Raises PairmillError if the version was amended meanwhile.
-    """
-
-    def body() -> None:
-        now = find(lake, str(dataset))
-        if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
-            raise PairmillError(
-                f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
-                "Run the same export again; it writes them anew."
-            )
-        lake.execute("DELETE FROM exports WHERE uri = ?", (uri,))
-        row = (dataset.name, dataset.version, format, uri, files, rows, n_bytes, datetime.now(UTC))
-        lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    lake.retrying(body)
+def check_unamended(lake: Lake, dataset: Dataset) -> None:
+    """Raise PairmillError if the version was amended since ``dataset`` was read: its export may hold what went."""
+    now = find(lake, str(dataset))
+    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+        raise PairmillError(
+            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
+            "Run the same export again; it writes them anew."
+        )
 
 
 def web_hosts(lake: Lake, dataset: Dataset) -> list[str]:

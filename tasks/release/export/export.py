@@ -28,6 +28,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.write import lease
+from pairmill.catalog.write.recorded_export import record_export
 from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
@@ -122,7 +123,9 @@ def export(
         _describe(lake, dataset, place, head, gaps)
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
         found = Exported(place.uri, len(files), rows, n_bytes)
-        exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
+        unamended = partial(exports.check_unamended, lake, dataset)
+        this = dataset.name, dataset.version
+        record_export(lake, unamended, this, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
     if not grow:
         place.remove(PROGRESS)

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.formats.html_folder import HtmlFolder
+from pairmill.ops.read.places import tree as tree_module
+from pairmill.ops.read.places.tree import open_regular
 from pairmill.ops.read.source import Document, Unit, open_source
 from tests.examples import examples
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
@@ -229,7 +231,7 @@ def test_an_icon_shown_ten_thousand_times_is_read_once(tmp_path, monkeypatch):
     source = open_source(str(tmp_path))
     units = source.units()
     opened = []
-    monkeypatch.setattr("builtins.open", lambda path, *rest, _open=open: opened.append(path) or _open(path, *rest))
+    monkeypatch.setattr(tree_module, "open_regular", lambda path: opened.append(path) or open_regular(path))
     (document,) = documents(source, units)
     monkeypatch.undo()
     assert len(pictures(document)) == 10_000
