@@ -3,19 +3,19 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending import superseded
 
+if TYPE_CHECKING:  # 0.3 CPU s, which `why` saves: it asks for home shards alone
+    import numpy as np
+    import pyarrow as pa
+
 # A listed file: uri, size, etag, kind (a format, or a reason for not reading the file), detail (of a reason, or None).
 Row = tuple[str, int, str, str, str | None]
-_LISTED = pa.schema(
-    [("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("kind", pa.string()), ("detail", pa.string())]
-)
+_LISTED = {"uri": "string", "size": "int64", "etag": "string", "kind": "string", "detail": "string"}
 _AT_ONCE = 100_000
 
 
@@ -29,13 +29,17 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     ``rows`` are the files of the source, ``readers`` the current reader of each format, and ``first_readers`` those of
     units read before readers were recorded.
     """
+    import numpy as np
+    import pyarrow as pa
+
+    types = [pa.type_for_alias(name) for name in _LISTED.values()]
     lake.execute("CREATE OR REPLACE TEMP TABLE seen (n BIGINT, uri VARCHAR, size BIGINT, etag VARCHAR, kind VARCHAR, "
                  "detail VARCHAR)")  # fmt: skip
     left, n = iter(rows), 0
     while some := list(islice(left, _AT_ONCE)):
         numbers = pa.array(np.arange(n, n + len(some)))
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), _LISTED, strict=True)]
-        lake.insert("seen", pa.table([numbers, *columns], ["n", *_LISTED.names]))
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), types, strict=True)]
+        lake.insert("seen", pa.table([numbers, *columns], ["n", *_LISTED]))
         n += len(some)
     columns = [pa.array([each[name] for name in readers], pa.string()) for each in (readers, first_readers)]
     lake.connection.register("known", pa.table([pa.array(list(readers)), *columns], ["kind", "reader", "first"]))
@@ -76,14 +80,17 @@ def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:
     return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")
 
 
-def listed_sizes(lake: Lake) -> tuple[np.ndarray, np.ndarray]:
+def listed_sizes(lake: Lake) -> "tuple[np.ndarray, np.ndarray]":
     """Return the size (int64) of every listed file in order, and whether it is new (bool)."""
     found = lake.table("SELECT size, is_new FROM listed ORDER BY n")
     return found["size"].to_numpy(), found["is_new"].to_numpy()
 
 
-def listed_rows(lake: Lake, numbers: np.ndarray) -> Iterator[tuple[Row, int]]:
+def listed_rows(lake: Lake, numbers: "np.ndarray") -> Iterator[tuple[Row, int]]:
     """Return the rows of ``listed`` with these numbers, in this order, each with the commit of its last reading."""
+    import numpy as np
+    import pyarrow as pa
+
     if not len(numbers):
         return iter(())
     lake.connection.register("wanted", pa.table({"n": numbers, "rank": np.arange(len(numbers))}))
@@ -188,7 +195,7 @@ def found_missing() -> str:
     return "sha256 IN (SELECT item FROM quarantine WHERE reason = 'missing' AND stage NOT IN ('ingest', 'fetch'))"
 
 
-def locations_elsewhere(lake: Lake, among: str) -> Iterator[tuple[str, pa.Table]]:
+def locations_elsewhere(lake: Lake, among: str) -> "Iterator[tuple[str, pa.Table]]":
     """Yield home shards of images that other shards contain too, with rows for their ``payloads``: each location once.
 
     ``among`` is one of the conditions above. An image is scored in its home shard.

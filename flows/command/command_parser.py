@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from pairmill.catalog.terms.error import did_you_mean
-
 EXAMPLE = "example: "  # begins the epilog of a command
 EITHER = "either"  # group of options that exclude each other
 
@@ -121,6 +119,8 @@ class CommandParser(argparse.ArgumentParser):
         """Raise ArgumentError for a value that is not among the action's choices, with the nearest of them."""
         if action.choices is None or value in action.choices:
             return
+
+        from pairmill.catalog.terms.error import did_you_mean  # --help needs nothing of the catalog
 
         choices = [str(choice) for choice in action.choices]
         remedy = did_you_mean(str(value), choices) or f"there are {', '.join(choices)}."
