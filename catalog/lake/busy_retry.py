@@ -89,7 +89,10 @@ def in_a_line(error: Exception) -> str:
 
 
 def translated(error: Exception, uri: str) -> Exception:
-    """Convert an error of SQL, disk, network or permissions to a PairmillError with its remedy; return others as is."""
+    """Convert an error of SQL, disk, network or permissions to a PairmillError that names the remedy.
+
+    An error of another kind is returned unchanged.
+    """
     if isinstance(error, _MISTAKES):
         return BadQuery(in_a_line(error))
     text = str(error)

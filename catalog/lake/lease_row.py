@@ -140,7 +140,10 @@ def show_waiting(metadata: Metadata, token: str, text: str) -> None:
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
-    """Wait for the lease, at most ``wait_seconds`` while its holder is alive; return and raise as `hold` does."""
+    """Take the lease; return its token, and whether a dead holder was replaced.
+
+    Waits at most ``wait_seconds`` for a live holder to release it, then raises LeaseHeld.
+    """
     deadline = time.monotonic() + wait_seconds
     watch = LeaseObserver()
     while True:

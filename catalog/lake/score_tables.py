@@ -18,7 +18,7 @@ DUCKLAKE_TYPES = {
 
 
 def changes(lake: Lake) -> list[str]:
-    """Return the statements that create the missing tables and columns of declared scores; [] if none are missing.
+    """Return the statements that create what declared scores lack: their tables and columns. [] if the lake has all.
 
     Raises PairmillError if a table of the lake has another shape than its declaration.
     """
@@ -30,7 +30,7 @@ def changes(lake: Lake) -> list[str]:
 
 
 def add(lake: Lake) -> None:
-    """Create the missing tables and columns of declared scores (`changes`) in one transaction, under the lease."""
+    """Create the tables and columns that `changes` finds missing, in one transaction. The caller holds the lease."""
 
     def body() -> None:
         for statement in changes(lake):

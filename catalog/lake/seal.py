@@ -267,7 +267,9 @@ class FolderLock:
 
 
 def roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
-    """Play back the rollback journal of the catalog if there is one that no living process writes, by SQLite's locks.
+    """Undo the catalog change that a killed process left half written, by its rollback journal.
+
+    SQLite's locks tell whether the process that writes the journal still lives; then nothing is done.
 
     A lake that is being written has a write-ahead log, which a reader may read. When a catalog is made, opened, closed
     or vacuumed, SQLite keeps the former pages in a rollback journal instead. If the process ends then, by a power cut

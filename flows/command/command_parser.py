@@ -12,7 +12,10 @@ EITHER = "either"  # group of options that exclude each other
 
 @dataclass(frozen=True)
 class Option:
-    """An argument of a command: positional if its name has no dashes; a flag if it has, and no metavar or choices.
+    """One argument of a command.
+
+    A name without dashes makes it positional. A name with dashes makes it an option, which takes a value if it has a
+    metavar or choices, and is a flag otherwise.
 
     Attributes:
         name: Its name, with the dashes.

@@ -30,7 +30,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def takedown(args: Namespace) -> int:
-    """Remove pictures and documents, with all that is made from them, and keep them out."""
+    """Remove pictures and documents from a lake, with everything derived from them, and ban them from later runs."""
     check_is_lake(args.lake)
     subject, hashes = _subject(args)
     with create_or_open(args.lake) as lake:

@@ -99,5 +99,5 @@ class Answering(Protocol):
         ...
 
     def fetch(self, running: Any) -> list[Generation]:
-        """Wait for the answers of a batch; return them in row order."""
+        """Block until all rows of a batch are answered; return the answers in row order."""
         ...

@@ -1,6 +1,6 @@
-"""Say of which tables a removal deletes no row, and why: a new table is in REMOVED_BY or here."""
+"""List the tables from which a takedown deletes no row. A new table stands here or in `table_meanings.REMOVED_BY`."""
 
-# Tables of which a removal deletes no row, by the reason.
+# By the reason why its rows may stay.
 NOT_REMOVED: dict[str, tuple[str, ...]] = {
     "pairs lose texts or go, by `catalog.upkeep.amended_versions`": ("pairs",),
     "the units' addresses keep them from being read again": ("inputs", "rereads"),

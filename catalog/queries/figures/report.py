@@ -91,7 +91,7 @@ def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def _groups(lake: Lake, dataset: Dataset, table: str) -> dict[str, Any]:
-    """Count the groups of the newest grouping that the version read."""
+    """Count ``groups``, their ``members`` and the ``largest``, in the newest grouping up to the version's commit."""
     return lake.rows(
         "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
         f"{table} WHERE {KNOWN} AND commit = (SELECT max(commit) FROM {table} WHERE {KNOWN})",

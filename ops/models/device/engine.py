@@ -290,7 +290,7 @@ class RemoteEngine(Engine):
 
 @dataclass
 class _Ticket:
-    """A piece on its way through an engine."""
+    """The state of one piece of work in an engine, from its submission until its output is there."""
 
     held: Any  # the piece, then its prepared inputs, then the running batch
     bytes: int = 0  # of its prepared inputs

@@ -75,7 +75,7 @@ class LocalModel(ABC):
         return self._loaded().infer(prepared, max_tokens, self.batch_size)
 
     def fetch(self, running: list[Generation] | RunningAnswers) -> list[Generation]:
-        """Wait for the answers of a batch."""
+        """Block until all rows of a batch are answered; return the answers in row order."""
         return running if isinstance(running, list) else running.result()
 
     def load(self) -> None:

@@ -145,7 +145,7 @@ def _is_silent(element: Any, is_inside: bool) -> bool:
 
 
 def references(root: Any) -> Iterator[PictureReference]:
-    """Yield the images of a page, or of a part of it, without its text."""
+    """Yield each image that is shown at or below ``root``, an lxml element, in document order."""
     return (found for element in root.iter(*SHOWING) if (found := picture(element)))
 
 

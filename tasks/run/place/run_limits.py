@@ -128,7 +128,7 @@ class Budget:
             done = end
 
     def _has_room(self, step: str, rows: int) -> bool:
-        """Return whether ``rows`` more rows of a step fit the budget."""
+        """Return whether the budget pays for ``rows`` more rows of ``step``, at what a row of it has cost so far."""
         return self.spent + rows * self._a_row.get(step, 0.0) <= self.most
 
 
