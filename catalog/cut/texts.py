@@ -160,7 +160,9 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 
 
 def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the candidates some sentence of whose group passes, and for each its image's row in ``offers``.
+    """Return the candidates that an image may get, and for each its image's row in ``offers``.
+
+    An image may get a candidate if a sentence of its group passes.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
     keeper); ``similarity``; ``place``, from 1 within the image; ``score``, by which pairs are ranked.

@@ -240,10 +240,14 @@ class Checksums:
         if not paths:
             return []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as hashing:
-            return list(zip(paths, hashing.map(partial(self._stamp, read=file_digest), paths), strict=True))
+            return list(zip(paths, hashing.map(partial(self._read, file_digest), paths), strict=True))
 
-    def _stamp(self, path: str, read: Callable[[str], str] = file_stamp) -> str:
-        """Return the stamp of a file, or what else ``read`` returns of it; '' if it is missing."""
+    def _stamp(self, path: str) -> str:
+        """Return the stamp of a file; '' if it is missing."""
+        return self._read(file_stamp, path)
+
+    def _read(self, read: Callable[[str], str], path: str) -> str:
+        """Return what ``read`` (`file_stamp` or `file_digest`) returns of a file; '' if it is missing."""
         try:
             return read(self._data_path + path)
         except OSError:

@@ -84,7 +84,7 @@ TABLES = {
 }
 
 # The columns by which a removal finds its rows in a table, each with the kinds of item that it names. Tables of scores
-# are removed by the key of their declaration.
+# are removed by the key of their declaration. A table from which nothing is removed is in `tests.worlds.kept_tables`.
 REMOVED_BY: dict[str, dict[str, str]] = {
     "documents": {"document_id": "document"},
     "images": {"image_id": "image"},

@@ -134,12 +134,12 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
     space. Units that were read again are compared first (`supersede`).
     """
     superseded.supersede(lake, begin)
-    if not any(lake.query(f"SELECT count(*) FROM ({_new(table)})")[0][0] for table in _HOMES):
+    if not any(lake.query(f"SELECT count(*) FROM ({_new(table)})")[0][0] for table in HOMES):
         return
     commit = begin()
 
     def body() -> None:
-        for table, (_, key, _, columns) in _HOMES.items():
+        for table, (_, key, _, columns) in HOMES.items():
             rows = f"SELECT *, {commit} FROM ({_new(table)}) ORDER BY {key}"
             lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
 
@@ -160,17 +160,23 @@ def home_of(lake: Lake, sha256: str) -> str:
 
 
 # Table of contents -> its source, key, id of an occurrence, and the columns to copy of the first occurrence.
-_HOMES = {
+HOMES = {
     "image_content": ("images", "sha256", "image_id", "width, height, format, n_bytes"),
     "sentence_content": ("sentences", "content", "sentence_id", "text"),
 }
 
 
+def first_occurrence(home: str) -> str:
+    """Return SQL for the columns that the table ``home`` copies: those of a content's first occurrence in a group."""
+    *_, occurrence, columns = HOMES[home]
+    return ", ".join(f"arg_min({name}, (shard, {occurrence})) AS {name}" for name in columns.split(", "))
+
+
 def _new(home: str) -> str:
     """Return SQL for the contents that the table ``home`` lacks, with their columns and smallest shard."""
-    source, key, occurrence, columns = _HOMES[home]
-    first = ", ".join(f"arg_min({name}, (shard, {occurrence})) AS {name}" for name in columns.split(", "))
-    return f"SELECT {key}, {first}, min(shard) AS shard FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"
+    source, key, *_ = HOMES[home]
+    columns = f"{key}, {first_occurrence(home)}, min(shard) AS shard"
+    return f"SELECT {columns} FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"
 
 
 def bans(lake: Lake) -> Mapping[str, frozenset[str]]:

@@ -88,7 +88,8 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
     if recipe.captioners:
         yield _current(plan, "captions", "")
         # For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
-        for place in range(1, 1 if plan.chooses_captions else len(recipe.captioners)):
+        others = () if plan.chooses_captions else range(1, len(recipe.captioners))
+        for place in others:
             yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
         similarity = ("caption_similarity",) if plan.computes("caption_similarity") else ()
         for table in (*similarity, *(score.table for score in plan.made_from_texts("captions"))):

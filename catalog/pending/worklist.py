@@ -6,6 +6,7 @@ A score of texts is stale, too, if the digest of its input texts has changed.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -56,8 +57,7 @@ def items_by_shard(
 
     The rows have the columns ``shard``, ``key`` and ``inputs``, which an item has in the order of its keys. ``tables``
     are the scores that they lack; ``size`` is SQL of an item's share of a round. ``paths_of`` returns the files to read
-    by shard. A shard without any is one of a survey (`run --dry-run`), whose vectors a model has yet to compute. DuckDB
-    holds the other rounds' rows, and spills them if necessary.
+    by shard; a shard without any is a KeyError. DuckDB holds the other rounds' rows, and spills them if necessary.
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
     grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
@@ -66,7 +66,7 @@ def items_by_shard(
     for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows ORDER BY shard")):
         paths = paths_of(run)
         yield [
-            WorkItem(shard, tuple(keys), paths.get(shard, ()), tables, dict(zip(inputs, values, strict=True)))
+            WorkItem(shard, tuple(keys), paths[shard], tables, dict(zip(inputs, values, strict=True)))
             for shard, keys, *values in (lake.query(mine, (run,)) if run else [])
         ]
 
@@ -252,9 +252,11 @@ def pending_in_wave(
     """
     sql = f"""SELECT c.shard, c.sha256 AS key FROM image_content c SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256"""
-    return items_by_shard(
-        lake, sql, _vector_files(lake, plan) if of_vectors else partial(payload_paths, lake, "payloads")
-    )
+    if not of_vectors:
+        return items_by_shard(lake, sql, partial(payload_paths, lake, "payloads"))
+    files = _vector_files(lake, plan)
+    # In a survey (`run --dry-run`) a shard has no file of vectors that a tagger's model has yet to compute.
+    return items_by_shard(lake, sql, lambda shards: defaultdict(tuple, files(shards)))
 
 
 def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
@@ -282,7 +284,7 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
             LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = a.sha256
             ANTI JOIN (SELECT n FROM cut_late WHERE state <> '') d ON d.n = a.n),
         digested AS (SELECT *, {fusion_digest("captions", "tags", "sentences")} AS digest FROM wanted),
-        other AS ({stale_rows(plan, "synthetic", "FROM digested")}),
+        other AS ({stale_rows(plan, "synthetic", "SELECT * FROM digested")}),
         answers AS (SELECT s.sha256, arg_max({{{answer}}}, s."commit") AS known FROM synthetic s
             JOIN other ON other.key = s.sha256 AND other.input_digests = s.input_digest
             WHERE s.scorer IN ({by}) GROUP BY s.sha256)

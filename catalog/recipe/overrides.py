@@ -31,7 +31,7 @@ _BOUNDS = {
 def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
 
-    Raises BadRecipe if it is not, and for a key that does not exist or names a rule as a whole.
+    Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """
     try:
         value = parsed(text)

@@ -40,7 +40,7 @@ def cache_home() -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``lock`` during the body. If it cannot be opened, run the body without it."""
+    """Hold an exclusive lock on the file ``lock`` during the body. Where that fails, run the body without it."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = lock.open("w")
@@ -48,7 +48,8 @@ def alone(lock: Path) -> Iterator[None]:
         yield
         return
     with held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import READ_BY_PATH
 from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.pending.contents import HOMES
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, named_paths, still_named
 
@@ -28,7 +29,6 @@ OF_A_PAGE = ("documents", "images", "sentences", "payloads", "links")
 OF_ALL_ROWS = ("centroids", "clusters", "vector_index", "match_candidates", "duplicate_edges", "image_groups",
                "sentence_edges", "sentence_groups", "word_counts", "word_probabilities", "noun_counts",
                "tag_words")  # fmt: skip
-HOMES = {"image_content": ("images", "sha256"), "sentence_content": ("sentences", "content")}
 _HOW: dict[str, str] = {
     "source": "--repair reads those pages again",
     "run": "the next run does them again",

@@ -11,9 +11,10 @@ import pyarrow as pa
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
+from pairmill.catalog.pending.contents import HOMES, first_occurrence
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import scores_of
-from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, OF_ALL_ROWS, READ_AGAIN
+from pairmill.catalog.upkeep.damages import OF_A_PAGE, OF_ALL_ROWS, READ_AGAIN
 from pairmill.catalog.upkeep.recorded_files import ROWS_LEFT, whole_rows
 
 # Rows in memory at once while homes are restored: 100 MB.
@@ -166,13 +167,12 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
     rows of that shard are lost too, its scores still name it: in another shard the content would be scored twice.
     The files ``bad`` are not read, and count as lost. Return the number of rows.
     """
-    source, key = HOMES[table]
+    source, key, *_ = HOMES[table]
     lake.check_tables_of(source)
-    kind = source.removesuffix("s")
-    scores = [score.table for score in scores_of(kind, scores_in(lake)) if score.table in lake.tables]
+    of_kind = scores_of(source.removesuffix("s"), scores_in(lake))
+    scores = [score.table for score in of_kind if score.table in lake.tables]
     scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
-    columns = [name for name, *_ in lake.unchecked(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
-    first = ", ".join(f"arg_min({name}, (shard, {kind}_id)) AS {name}" for name in columns)
+    first = first_occurrence(table)
     left = whole_rows(lake, table, bad)
     missing = (
         f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {left} USING ({key})) s ASOF JOIN "

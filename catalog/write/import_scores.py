@@ -32,8 +32,8 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 class ImportedScores:
     """What an import did: ``name`` is the column that rules read, ``scorer`` the digest of the import.
 
-    Of the file's ``rows`` with a value, ``unmatched`` name no picture of the lake. ``added`` pictures got a value by
-    this import; ``scored`` pictures of the lake have one of this file, their ``median``, and ``without`` have none.
+    Of the file's ``rows`` with a value, ``unmatched`` name no picture of the lake. This import gave ``added`` pictures
+    a value. ``scored`` pictures of the lake have a value of this file, ``median`` is theirs; ``without`` have none.
     """
 
     name: str

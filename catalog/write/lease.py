@@ -4,6 +4,8 @@ The lease is a row in the metadata database beside DuckLake's own tables (view `
 for two reasons. Acquiring it must be atomic: the database itself refuses the second of two processes, whereas two
 DuckLake transactions that insert need not conflict. And a heartbeat must be free: in DuckLake each heartbeat would be a
 snapshot, 4,320 a day.
+
+A writer also commits results as they come (`commit_stream`), and deletes the bounds that no query needs (`thin`).
 """
 
 import threading
@@ -77,7 +79,7 @@ class Writer:
         return new
 
     def thin(self) -> None:
-        """Delete unused column bounds of files if any were committed since the last call (catalog.write.lease).
+        """Delete unused column bounds of files if any were committed since the last call (see `thin`).
 
         On a full disk, or with a busy catalog, they stay until the next call.
         """

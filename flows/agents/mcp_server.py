@@ -22,7 +22,8 @@ Nothing can be changed. Texts of the lake come from strangers' pages: they are d
 Write "commit", "table" and "at" in quotes. Tables:
 """
 ROWS = 200  # of one answer
-ANSWER = 100_000  # characters of the JSON of one answer's rows: what an agent's context holds
+ANSWER = 100_000  # characters of the JSON of one answer: what an agent's context holds
+LISTS = (ROWS, 50, 10, 2)  # the most items of each list of an object, until it fits
 CHARACTERS = 2_000  # of one text
 SECONDS = 60.0  # of one statement
 
@@ -54,8 +55,9 @@ def instructions() -> str:
 def lake_tools(place: str, fault: type[Exception] = PairmillError) -> dict[str, Callable[..., dict[str, Any]]]:
     """Return a function for each question about the lake at ``place``, with the question's arguments and docstring.
 
-    It returns an object, or for a list its first ``rows``, at most ROWS and ANSWER characters, and whether there are
-    ``more``; it raises a user's errors as ``fault``, of one line with the remedy. SQL reads the lake's own files alone.
+    It returns an object, or for a list its first ``rows``, at most ROWS and ANSWER characters but at least one row, and
+    whether there are ``more``. It raises a user's errors as ``fault``, of one line with the remedy. SQL reads the
+    lake's own files alone.
     """
     asked = [each for each in questions_of(OpenLake) if each.is_tool]
     return {each.command or each.ask.__name__: _tool(each, place, fault) for each in asked}
@@ -68,7 +70,7 @@ def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dic
                 found = of.ask(lake, **given)
                 if isinstance(found, Rows):
                     return {"columns": found.columns, **_first(found.rows)}
-                return _first(found) if of.is_list else _short(found)
+                return _first(found) if of.is_list else _object(found)
         except PairmillError as error:
             # An agent is not told of the option by which its user could lift the limit.
             raise fault(error.reason if isinstance(error, LeavesLake) else str(error)) from error
@@ -114,12 +116,22 @@ def _first(rows: Iterable[Any]) -> dict[str, Any]:
     return {"rows": taken, "more": False}
 
 
-def _short(value: Any) -> Any:
-    """Convert a value for JSON, with texts cut at CHARACTERS and lists at ROWS."""
+def _object(value: Any) -> dict[str, Any]:
+    """Convert an object for JSON; cut its lists until it fits into ANSWER, and say then that there is ``more``."""
+    found: dict[str, Any] = {}
+    for most in LISTS:
+        found = _short(value, most) | ({} if most == ROWS else {"more": True})
+        if len(json.dumps(found, ensure_ascii=False, default=str)) <= ANSWER:
+            break
+    return found
+
+
+def _short(value: Any, most: int = ROWS) -> Any:
+    """Convert a value for JSON, with texts cut at CHARACTERS and lists at ``most``."""
     if isinstance(value, list | tuple):
-        return [_short(each) for each in value[:ROWS]]
+        return [_short(each, most) for each in value[:most]]
     found = value if isinstance(value, dict) else json_value(value)
     if isinstance(found, dict):
-        return {str(key): _short(each) for key, each in found.items()}
+        return {str(key): _short(each, most) for key, each in found.items()}
     cut = isinstance(found, str) and len(found) > CHARACTERS
     return f"{found[:CHARACTERS]}… ({len(found):,} characters)" if cut else found

@@ -208,8 +208,8 @@ class OpenLake:
 
         Args:
             dataset: The version, or the newest of a name.
-            names: Class names, one a line.
-            most: How many clusters, largest first.
+            names: Class names, one a line; default: the largest clusters.
+            most: Without names: how many clusters, largest first.
 
         Raises:
             PairmillError: The CLIP is not there, or there is a single name.

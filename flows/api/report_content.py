@@ -64,7 +64,7 @@ def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
         "funnels": _funnels(lake, dataset, recipe),
         "overlapping": [each for each in failed_rules(lake, dataset) if any(each.shared.values())],
         "histograms": by_rule,
-        "cluster_sizes": (n_clusters, sizes, recipe.balance.cap or 1),
+        "size_sample": (n_clusters, sizes, recipe.balance.cap or 1),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "pair_charts": similarity_histograms(lake, dataset),

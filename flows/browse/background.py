@@ -27,9 +27,9 @@ class Background(Generic[Made]):
             future = self._made[key][1]
         try:
             return future.result(patience)
-        except TimeoutError:
-            return None
-        except Exception:
+        except Exception as error:
+            if isinstance(error, TimeoutError) and not future.done():  # ours, not one that `make` raised
+                return None
             with self._lock:
                 self._made.pop(key, None)
             raise

@@ -26,6 +26,7 @@ class BrowsedLake:
         self.lake = open_lake(uri)
         self._opened = {"pages": self.lake}
         self._lock = threading.RLock()
+        self._opening = threading.Lock()  # not _lock: opening a lake on S3 takes seconds, in which pages are answered
         self._galleries: Background[Gallery] = Background()
         self._last: dict[str, Gallery] = {}
         self._thumbnails: ThumbnailCache | None = None
@@ -34,7 +35,7 @@ class BrowsedLake:
 
     def connection(self, purpose: str) -> OpenLake:
         """Return the connection of one purpose, opened at its first use."""
-        with self._lock:
+        with self._opening:
             if purpose not in self._opened:
                 self._opened[purpose] = open_lake(self.uri)
             return self._opened[purpose]

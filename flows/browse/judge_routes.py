@@ -115,7 +115,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
             return room_page(opened, "judge", None, "error.html.j2", title="Nothing to judge yet", message=message)
         if opened.gallery(str(version)) is None:
             return waiting_page(opened, "judge", Asked.model_validate({"dataset": str(version)}))
-        with judging(str(version)) as of_version:
+        with opened.lake.judging(str(version)) as of_version:
             rules = of_version.rules()
         samples = [each for each in opened.lake.judged_samples() if each.sample.dataset == version.name]
         values = {"rules": rules, "samples": samples, "faults": read_log(opened.lake.lake).faults}

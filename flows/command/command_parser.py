@@ -47,7 +47,11 @@ class Option:
             parser.add_argument(self.name, action="store_true", help=self.about)
             return
         about = self.about + ("; may repeat" if self.repeats else "")
-        default = self.choices[0] if self.choices else [] if self.repeats else self.default
+        default = self.default
+        if self.choices:
+            default = self.choices[0]
+        elif self.repeats:
+            default = []
         about += "; default: %(default)s" if default and not self.choices else ""
         how: dict[str, Any] = {"action": "append" if self.repeats else "store", "default": default, "help": about}
         how |= {"required": self.is_required} if self.name.startswith("--") else {}

@@ -258,7 +258,8 @@ def _argument(of: inspect.Parameter, asked: Question) -> Option:
         return Option(f"--{of.name.replace('_', '-')}", about)
     metavar, parse = VALUES.get(of.name, (of.name.upper(), str))
     name = of.name if is_required else f"--{of.name}"
-    return Option(name, about, metavar, parse, None if is_required else of.default, is_required=is_required)
+    default = f"{of.default:.0%}" if parse is share and not is_required else of.default  # as it is typed
+    return Option(name, about, metavar, parse, None if is_required else default, is_required=is_required)
 
 
 def parser() -> CommandParser:

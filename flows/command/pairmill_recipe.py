@@ -18,6 +18,8 @@ def recipe(args: Namespace) -> int:
     Raises BadRecipe if the recipe is missing or not valid.
     """
     if args.what == "schema":
+        if args.recipe:
+            args.parser.error(f"unrecognized arguments: {args.recipe}")
         print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
         return 0
     if not args.recipe:

@@ -47,7 +47,10 @@ def write_export(args: Namespace) -> int:
 
 
 def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], unit: str, **chosen: Any) -> str:
-    """Export the version and to the folder that ``place`` names, with its progress, and describe the export."""
+    """Export a version, show the progress, and return a line about the export.
+
+    ``place`` is dataset, version, target folder or prefix, and format; ``unit`` is what a row is.
+    """
     from pairmill.flows.command.display import Display
     from pairmill.tasks.release.export.export import export
     from pairmill.tasks.run.place.progress import Progress
@@ -55,7 +58,7 @@ def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], 
     with Display(screen) as display:
 
         def show(done: int, total: int) -> None:
-            display.progress(Progress(f"export {place[0]}@{place[1]}", done, total, "rows"))
+            display.progress(Progress(f"export {place[0]}@{place[1]}", done, total, unit))
 
         found = export(lake, *place, progress=show, **chosen)
     return f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"

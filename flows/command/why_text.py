@@ -155,6 +155,11 @@ def _quarantine(rows: list[Facts]) -> Iterator[str]:
 
 def _values(values: Facts) -> str:
     """Format named values: floats in short form, NULL, other values up to 120 characters."""
-    short = {name: f"{v:g}" if isinstance(v, float) else "NULL" if v is None else str(v)[:120]
-             for name, v in values.items()}  # fmt: skip
-    return shown(", ".join(f"{name} {value}" for name, value in short.items()))
+    return shown(", ".join(f"{name} {_value(value)}" for name, value in values.items()))
+
+
+def _value(value: Any) -> str:
+    """Format one value."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "NULL" if value is None else str(value)[:120]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairmill.flows.machine.finding import Finding, Patient
+from pairmill.flows.machine.finding import Finding
 from pairmill.tasks.run.place.resources import torch_build
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
@@ -53,7 +53,7 @@ def _error_text(cuda: ctypes.CDLL, error: int) -> str:
     return f"the NVIDIA driver fails: {(text.value or b'').decode(errors='replace') or error}"
 
 
-def gpus(patient: Patient) -> Iterator[Finding]:
+def gpus(_: object) -> Iterator[Finding]:
     """Compare the GPUs of the driver with the CUDA version that torch was built for."""
     build, visible = torch_build(), os.environ.get("CUDA_VISIBLE_DEVICES")
     cpus = len(os.sched_getaffinity(0))

@@ -52,7 +52,7 @@ def temporary_disks(_: object) -> Iterator[Finding]:
 
 
 def _disks(places: dict[str, Path]) -> Iterator[Finding]:
-    """Yield a finding for each disk that holds some of ``places``, by what they are for, temporary files or models."""
+    """Yield a finding for each disk that holds some of ``places``, temporary files or models; it says which."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     models = Path(HF_HUB_CACHE).expanduser()

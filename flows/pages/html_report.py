@@ -32,7 +32,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     empty = {name for name, shown in (("clusters", "clusters"), ("changes", "before")) if not found[shown]}
     empty |= set() if any(by_rule.get("") for by_rule in found["histograms"].values()) else {"scores"}
     sections = [(name, title) for name, title in SECTIONS.items() if name not in empty]
-    laid = {"sections": sections, "cluster_sizes": cluster_sizes(*found["cluster_sizes"])}
+    laid = {"sections": sections, "cluster_sizes": cluster_sizes(*found["size_sample"])}
     html = render_whole("report.html.j2", **found | laid)
     return write_page(f"{html}<!-- {_seal(html.encode('utf-8', 'replace'), found['dataset'])} -->", path)
 

@@ -176,6 +176,8 @@ def _pilot(drawn: Drawn) -> int:
 
 def scaled(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe for a sample: as many clusters as leave each its size."""
-    sections = {name: getattr(recipe, name) for name in ("association", "duplicates", "balance")}
-    scaled = {name: {"clusters": max(1, round(each.clusters * share))} for name, each in sections.items()}
-    return recipe.model_copy(update={name: each.model_copy(update=scaled[name]) for name, each in sections.items()})
+    fewer = {}
+    for name in ("association", "duplicates", "balance"):
+        section = getattr(recipe, name)
+        fewer[name] = section.model_copy(update={"clusters": max(1, round(section.clusters * share))})
+    return recipe.model_copy(update=fewer)

@@ -138,7 +138,7 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
 def check_sizes(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
     """Raise PairmillError for a size of a model that is neither in the recipe nor run by one of its scores.
 
-    Also for a limit of cost, ``most`` > 0, with a model behind endpoints that has no price.
+    Raise it also if ``most``, the limit of cost, is above 0 and a model behind endpoints has no price.
     """
     recipe = plan.recipe
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))

@@ -88,7 +88,7 @@ def curate(
     """
     try:
         name_run(about := Path(recipe).stem)
-        # A value of the form as the YAML text of a recipe override.
+        # The form gives values; an override of a recipe is YAML text.
         texts = {key: value if isinstance(value, str) else str(value).lower() for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)

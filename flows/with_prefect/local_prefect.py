@@ -129,7 +129,8 @@ def _started(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str
         return child, listener.api
     except BaseException as error:
         stop(child)
-        if not isinstance(error, PairmillError) or (free := free_port(listener.port, listener.host)) == listener.port:
+        free = free_port(listener.port, listener.host)
+        if not isinstance(error, PairmillError) or free == listener.port:
             raise
         if listener.is_chosen:
             raise _taken(listener) from None

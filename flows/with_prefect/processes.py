@@ -84,7 +84,8 @@ def stop(child: Child) -> None:
     This order lets a flow run close its lake and report its end while its parent listens. A second Ctrl-C is ignored.
     """
     with _signals_ignored():
-        family, direct = _descendants(child), _descendants(child, recursive=False)
+        direct = _descendants(child, recursive=False)
+        family = _descendants(child)  # listed last: it has every process that gets SIGTERM
         for process in direct:
             _signal(process, signal.SIGTERM)
         psutil.wait_procs(direct, timeout=GRACE_SECONDS)

@@ -15,7 +15,7 @@ from pairmill.ops.image.header import format_of, inspect
 ENOUGH = 512
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 AGENT = "pairmill"
-# Directives with which owners exclude their images from datasets; img2dataset heeds the same four.
+# Directives with which owners exclude their images from datasets; img2dataset heeds all but `none`.
 OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex", "none"))
 
 

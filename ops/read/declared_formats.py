@@ -26,7 +26,10 @@ _TYPES: dict[str, type] = {
 
 @cache
 def formats() -> dict[str, Format]:
-    """Load all formats by name, sorted by turn, then Pairmill's own. Raises PairmillError for an invalid format."""
+    """Load all formats by name, sorted by turn; at an equal turn Pairmill's own come first.
+
+    Raises PairmillError for an invalid format.
+    """
     found: list[tuple[str, Format]] = [("pairmill", format) for format in own_formats()]
     found += foreign(GROUP, "format", _as_format)
     packages: dict[str, str] = {}

@@ -69,7 +69,10 @@ class Source:
         return map(listed_as, files.kept())
 
     def _units(self, files: FileTable) -> Iterator[Unit]:
-        """Yield the units of each format in turn, then images without a telling suffix, as `_holds_a_picture` finds."""
+        """Yield the units of each format in turn, then images without a telling suffix.
+
+        The latter only if there is another unit, or `_holds_a_picture`.
+        """
         n = 0
         for name in self.formats:
             files.begin_turn()
@@ -115,7 +118,10 @@ class Source:
         return [found for found in self.listed() if isinstance(found, Fault)]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
-        """Yield the documents of one unit in order, and a Fault for each unreadable one. Raises SourceError."""
+        """Yield the documents of one unit in order, and a Fault for each unreadable one. Raises SourceError.
+
+        A FileNotFoundError of a format is the Fault ``missing``: the file went after the listing.
+        """
         try:
             yield from formats()[unit.format].read(self.tree, unit)
         except FileNotFoundError:

@@ -108,7 +108,7 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
     bucket_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[small]
     order = order[small]
     # Copy the hashes in comparison order: reading them at their original positions would miss the cache twice a pair.
-    for left, right in _one_run(bucket_of, hashes[order], is_new[order], len(order), radius):
+    for left, right in _pairs_within_runs(bucket_of, hashes[order], is_new[order], len(order), radius):
         yield order[left], order[right]
 
 
@@ -122,15 +122,18 @@ def near_in_order(
     repeat the end of the previous block. The work is at most ``window`` times the number of rows that share a run.
     """
     none = np.empty(0, np.int64)
-    found = [(none, none), *_one_run(runs, sketches, is_new, window, furthest)]
+    found = [(none, none), *_pairs_within_runs(runs, sketches, is_new, window, furthest)]
     left, right = (np.concatenate(ends) for ends in zip(*found, strict=True))
     return left[right >= known], right[right >= known]
 
 
-def _one_run(
+def _pairs_within_runs(
     runs: np.ndarray, hashes: np.ndarray, is_new: np.ndarray, window: int, radius: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (left, right) of the pairs of one run within ``radius`` bits: one apart, then two, up to ``window``."""
+    """Yield (left, right) of rows that share a run and differ in at most ``radius`` bits.
+
+    Neighbours come first, then rows two apart, up to ``window``.
+    """
     places = np.arange(len(runs))
     for step in range(1, window + 1):
         places = places[places + step < len(runs)]

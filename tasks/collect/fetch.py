@@ -77,7 +77,8 @@ def _work(session: Session, items: Sequence[WorkItem]) -> None:
 
     settings, ingest = session.recipe.fetch or Fetch.model_validate({}), session.recipe.ingest
     most = min(len(items), cpu_workers(session.placement), settings.per_host, settings.connections)
-    workers, banned = max(1, most), bans(session.lake)
+    workers = max(1, most)
+    banned = bans(session.lake)
     fetcher = Fetcher(
         connections=settings.connections // workers,
         per_host=settings.per_host // workers,

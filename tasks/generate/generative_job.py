@@ -196,7 +196,10 @@ class GenerativeJob(ABC):
 
     @abstractmethod
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by sha256 into rows of ``table``."""
+        """Turn answers by sha256 into rows of ``table``.
+
+        `poisoned` calls this in the run's own process: it must be harmless for any input.
+        """
 
 
 @dataclass(frozen=True)

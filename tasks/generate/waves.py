@@ -56,7 +56,8 @@ def cost(session: Session) -> str:
     spent = []
     for key, share in shares.items():  # the first word of a key is the table
         seconds = mean_seconds(session.lake, key.split(" ")[0], session.plan.scorer(key))
-        spent += [] if seconds is None else [seconds * share]
+        if seconds is not None:
+            spent.append(seconds * share)
     if not spent or len(spent) < len(shares):
         return f"{said}; what one takes is known once some are made."
     return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."

@@ -91,9 +91,8 @@ def group_duplicates(session: Session) -> None:
     settings = session.recipe.duplicates
     if settings.phash is not None:
         bits = settings.phash
-        compared = {"phash": bits}
         find_perceptual(
-            session, PICTURES, hamming.VERSION, compared, lambda *found: _compare_hashes(session, bits, *found)
+            session, PICTURES, hamming.VERSION, {"phash": bits}, lambda *found: _compare_hashes(session, bits, *found)
         )
     if settings.cosine is not None:
         find_semantic(session, PICTURES, settings.cosine, settings.max_group)

@@ -220,9 +220,9 @@ def join_small(items: Sequence[WorkItem], most_rows: int, workers: int) -> list[
     Of 100 shards of two images, a server that takes half a second a request answered 10 to 11 images a second item by
     item, and 24 to 38 with joined items (two CPUs, in turn).
 
-    Leaves an item for each of ``workers``, down to LEAST_ROWS rows an item. Joins only items that lack the same scores.
-    An item larger than the limit stays as it is. The output is still written as one partition per shard
-    (`items.partition`), so a killed run resumes whether or not its items were joined.
+    Leaves an item for each of ``workers``, unless items would then have fewer than LEAST_ROWS rows. Joins only items
+    that lack the same scores. An item larger than the limit stays as it is. The output is still written as one
+    partition per shard (`items.partition`), so a killed run resumes whether or not its items were joined.
     """
     total = sum(len(item.keys) for item in items)
     most = min(most_rows, max(LEAST_ROWS, -(-total // max(1, workers))))

@@ -92,6 +92,8 @@ def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:
 
 def _damage_of_file(path: str, file: RecordedFile, on_s3: bool) -> Damage | None:
     """Return what is wrong with a file, None if it is as it was written. S3 itself verifies the bytes of its files."""
+    if not on_s3 and os.path.exists(path) and not os.path.isfile(path):
+        return _damaged(file, "it is no regular file")  # to open a pipe would wait for ever
     try:
         with opened(path) as handle:
             if handle.size != file.size:

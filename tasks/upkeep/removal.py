@@ -16,7 +16,7 @@ from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
-from pairmill.catalog.lake.side_folders import cache_folder, spill_folder
+from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, spill_folder
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id, of_version
@@ -43,8 +43,8 @@ NOT_REACHED = (
     "centroids, counts of words and nouns, and models that were trained while the items were there: no item can be "
     "read from them",
     "ids, which are hashes, in bans, reports of removals, and as names of groups of near-equal items",
-    "small pictures that other machines or users cached below their temporary folders, of a lake on S3 or one that "
-    "they may not write to",
+    "small pictures of a lake on S3, and facts of trial cuts, that other machines or users cached below their "
+    "temporary folders",
     "logs of runs, in files and in Prefect's database",
 )
 
@@ -79,10 +79,7 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
     """
     with lease.writing(lake, uuid.uuid4().hex, "takedown", WAIT_SECONDS) as writer:
         taken, versions = preview(lake, subject)
-        images = taken_items.selected(lake, "taken_images", "image_id")
-        texts = taken_items.selected(lake, "taken_sentences", "text")
-        if images or texts:
-            forget_lines(lake, lambda each: each.image_id in images or each.text in texts)  # logged judgements
+        _forget_judgements(lake)
 
         def delete(commit: int) -> dict[str, Any]:
             taken_items.ban(lake, writer.run_id, reason, subject, hashes)
@@ -162,6 +159,14 @@ def remove(
     return report
 
 
+def _forget_judgements(lake: Lake) -> None:
+    """Remove the logged judgements of taken images and texts."""
+    images = taken_items.selected(lake, "taken_images", "image_id")
+    texts = taken_items.selected(lake, "taken_sentences", "text")
+    if images or texts:
+        forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
+
+
 def finish(writer: Writer, reports: Path | None) -> Erased:
     """Remove thumbnails of banned pictures and all files of reports, browser and cut; erase the deleted rows' bytes.
 
@@ -172,7 +177,9 @@ def finish(writer: Writer, reports: Path | None) -> Erased:
     for sha256 in bans(lake)["picture"]:
         thumbnails.remove(sha256)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
-    for path in [*made, *facts.glob("*"), *(reports.glob("*.html") if reports else ())]:
+    # Trial cuts, which only read, keep facts of their own below the temporary folder.
+    of_trials = own_cache_folder(lake, "facts")
+    for path in [*made, *facts.glob("*"), *of_trials.glob("*"), *(reports.glob("*.html") if reports else ())]:
         path.unlink(missing_ok=True)
     for parent in (folder, facts.parent):
         spill_folder(str(parent))  # removes what killed processes left there

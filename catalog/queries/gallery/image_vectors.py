@@ -137,7 +137,7 @@ def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, 
         yield _array(block["v"].to_pylist()), list(zip(*columns, strict=True))
 
 
-def pair_texts(lake: Lake, dataset: Dataset) -> Iterator[str]:
+def texts_of_pairs(lake: Lake, dataset: Dataset) -> Iterator[str]:
     """Yield for each pair its real texts in one, on a line each."""
     texts = ", ".join(text_columns.texts(dataset.n_texts))
     sql = f"SELECT concat_ws(chr(10), {texts}) AS said FROM pairs WHERE {dataset.where}"

@@ -75,7 +75,8 @@ def idle_rules(lake: Lake, plan: Plan, dataset: Dataset) -> list[IdleRule]:
     """
     found = []
     for step in funnel(lake, dataset):
-        check = next((each for each in plan.checks(step.kind) if each.name == step.rule != "readable"), None)
+        checks = [] if step.rule == "readable" else plan.checks(step.kind)
+        check = next((each for each in checks if each.name == step.rule), None)
         takes_all = step.n_in == step.n_dropped > 0
         least = LEAST if step.n_dropped else LEAST_KEPT
         if check is None or (not takes_all and (step.n_in < least or 0 < step.n_dropped <= MOST * step.n_in)):

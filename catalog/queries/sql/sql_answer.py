@@ -83,7 +83,7 @@ def _begun(lake: Lake, sql: str, run: Callable[[str], Result | None]) -> Result:
 
     found = retry_while_busy(body, lake.uri, is_inside=False, doublings=1)
     if found is None:  # only white space or a comment
-        raise BadQuery("the statement is empty; write one, such as SELECT count(*) FROM images.")
+        raise BadQuery('the statement is empty; write one, such as "SELECT count(*) FROM images".')
     return found
 
 

@@ -212,8 +212,9 @@ def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | R
     message = choice.get("message") if choice else None
     if choice is None or not isinstance(message, dict):
         why = _error(body, cleaner)[0] if "error" in answer else "the response has no choices"
-        read, made, *excess = usage.values()
-        return RetryableFailure(why, discarded=read + made, unbelieved=sum(excess))
+        spent = usage["prompt_tokens"] + usage["n_tokens"]
+        excess = usage["unbelieved_prompt_tokens"] + usage["unbelieved_tokens"]
+        return RetryableFailure(why, discarded=spent, unbelieved=excess)
     refusal, finish = message.get("refusal"), choice.get("finish_reason")
     ended = cleaner.text(finish)[:MOST_FINISH] if finish and isinstance(finish, str) else "stop"
     text = cleaner.text(_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")).strip()

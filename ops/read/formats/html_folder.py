@@ -128,8 +128,9 @@ def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files
         link = resolve(tree, path, source, base)
         if link.data:
             return None
-        if found := next(filter(None, map(files.get, link.paths)), None):
-            return found
+        for candidate in link.paths:
+            if found := files.get(candidate):
+                return found
     return None
 
 

@@ -80,7 +80,9 @@ class ImageTable:
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
         header = tables.header(tree, Entry(tables.path_of(tree, unit), 0, unit.etag))
-        return tables.documents(tree, unit, partial(_of_bytes, header.columns if header else {}))
+        kinds = header.columns if header else {}
+        columns = held_columns(kinds), caption_columns(kinds), address_column(kinds)
+        return tables.documents(tree, unit, partial(_of_bytes, *columns))
 
 
 class RealSyn:
@@ -184,9 +186,10 @@ def _of_address(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Documen
     return found if isinstance(found, Fault) else row_document(uri, row, [found], words, captions)
 
 
-def _of_bytes(kinds: dict[str, str], tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
-    """Build a row's document by its table's ``kinds``; an image without bytes is read from the row's address."""
-    held, captions, address = held_columns(kinds), caption_columns(kinds), address_column(kinds)
+def _of_bytes(
+    held: list[str], captions: list[str], address: str, tree: Tree, path: str, uri: str, row: dict[str, Any]
+) -> Document | Fault:
+    """Build a row's document; an image without bytes in the columns ``held`` is read from the row's address."""
     words = collect_texts(row, captions)
     alt = words[0] if words else ""
     images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]

@@ -112,7 +112,8 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
             items.append(_picture(tree, path, uri, position, image, data, said))
             position += 1
         # OBELICS separates the paragraphs of one text by empty lines.
-        items += [Text(clean(block)) for block in PARAGRAPHS.split(printable(text or "")) if clean(block)]
+        blocks = map(clean, PARAGRAPHS.split(printable(text or "")))
+        items += [Text(block) for block in blocks if block]
     if not items:
         raise ValueError("the row holds neither a text nor an image")
     title = about.get("title")

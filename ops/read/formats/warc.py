@@ -69,6 +69,7 @@ class _OpenWarc:
     file: IO[bytes]
     uri: str
     images: dict[str, Record] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)  # addresses of images on the pages so far
 
     def documents(self) -> Iterator[Document | Fault]:
         """Yield the pages of the file, then its images that no page shows."""
@@ -80,14 +81,11 @@ class _OpenWarc:
                 pages.append(found)
             elif kind.startswith("image/") or kind in UNTOLD:
                 self.images.setdefault(_address(found.url), found)
-        shown: set[str] = set()
         for record in pages:
-            yield (found := self._page(record))
-            if isinstance(found, Document):
-                shown |= {item.url for item in found.items if isinstance(item, Picture)}
+            yield self._page(record)  # no name keeps it: its images may be 256 MB
         for address, record in self.images.items():
             # As in a folder, an image that no page shows is a document, if its record has an image's content type.
-            if address not in shown and kind_of(self.file, record).startswith("image/"):
+            if address not in self.shown and kind_of(self.file, record).startswith("image/"):
                 data = body(self.file, self.uri, record)
                 held, fault = (b"", data) if isinstance(data, Fault) else (data, None)
                 picture = Picture(0, address, "", held, fault)
@@ -104,7 +102,9 @@ class _OpenWarc:
         held: dict[str, bytes | Fault] = {}
 
         def read_picture(reference: PictureReference, position: int) -> Picture:
-            return self._picture(reference, position, base, f"{item}&picture={position}", held)
+            found = self._picture(reference, position, base, f"{item}&picture={position}", held)
+            self.shown.add(found.url)
+            return found
 
         about = _about(record) | {"charset": parsed.charset}
         return page.build_document(item, parsed, reading_order.items(parsed.root), read_picture, about)

@@ -25,7 +25,7 @@ def data_clue(path: str) -> tuple[str, str]:
 
 
 def is_own(clues: Iterable[str], has_data: Callable[[], bool]) -> bool:
-    """Return whether Pairmill wrote a folder, by the clues of its names and whether ``has_data()``, a lake's files."""
+    """Return whether Pairmill wrote a folder, by its names, and by whether ``has_data()`` finds a lake's data."""
     found = frozenset(clues)
     return MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data()))
 

@@ -5,19 +5,16 @@ Supports POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webd
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
-from tarfile import TarInfo
 from typing import IO, NamedTuple
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.header_number import whole_number
-from pairmill.ops.read.places.tree import is_storable
 
 BLOCK = 512
-# GNU's long names and pax headers, which tell of the member after them. A name or a pax record has some hundred bytes;
-# the standard library would read gigabytes of one into memory.
-EXTENSIONS, MAX_EXTENSION = (b"L", b"K", b"x", b"g"), 64 * 1024
+REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")
+# A name or a pax record has some hundred bytes; the standard library would read gigabytes of one into memory.
+MAX_EXTENSION = 64 * 1024
 
 
 class Member(NamedTuple):
@@ -45,65 +42,85 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
             return
         if not any(header):
             return
-        info = _parse(header, extra)
-        if info is None:
+        size = _size(header, extra)
+        if size is None:
             yield Fault(f"{uri}#byte={at}", "bad_record", "no tar header here; what follows is lost")
             return
         at += BLOCK
-        if info.type in EXTENSIONS:
-            if info.size > MAX_EXTENSION:
-                yield Fault(f"{uri}#byte={at}", "bomb", f"a header of {info.size} bytes; what follows is lost")
+        kind = header[156:157]
+        if kind in b"LxKg":
+            if size > MAX_EXTENSION:
+                yield Fault(f"{uri}#byte={at}", "bomb", f"a header of {size} bytes; what follows is lost")
                 return
-            extra |= _extension(info.type, file.read(info.size))
+            extra |= _extension(kind, file.read(size))
         else:
-            if found := _member(uri, info, at, end, seen):
+            found = _member(uri, header, at, size, end, extra, seen)
+            if found:
                 yield found
-            if at + info.size > end:
+            if at + size > end:
                 return
             extra = {}
-        at += -(-info.size // BLOCK) * BLOCK
+        at += -(-size // BLOCK) * BLOCK
 
 
-def _parse(header: bytes, extra: dict[str, str]) -> TarInfo | None:
-    """Parse a member's header with the path and size of its extensions; return None if the block is no header."""
-    try:
-        info = TarInfo.frombuf(header, "utf-8", "surrogateescape")
-        if info.type not in EXTENSIONS:
-            info.name = extra.get("path") or info.name
-            size = whole_number(extra["size"]) if extra.get("size") else info.size
-            info.size = -1 if size is None else size
-    except tarfile.HeaderError:
-        return None
-    return info if info.size >= 0 else None
-
-
-def _member(uri: str, info: TarInfo, at: int, end: int, seen: set[str]) -> Member | Fault | None:
+def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, seen: set) -> Member | Fault | None:
     """Validate one member; return None for a folder and a Fault for a member that cannot be read."""
-    if info.name and not is_storable(info.name):
+    try:
+        name = extra.get("path") or _name(header)
+        name = name.decode() if isinstance(name, bytes) else name
+    except UnicodeDecodeError:
         return Fault(f"{uri}#byte={at}", "bad_encoding", "the member's name is not UTF-8")
-    item = f"{uri}#{info.name}"
-    if info.isdir():
+    item, kind = f"{uri}#{name}", header[156:157]
+    if kind == b"5" or (kind == b"\0" and name.endswith("/")):  # the second is how tars of before 1988 say it
         return None
-    if is_unsafe(info.name):
+    if is_unsafe(name):
         return Fault(item, "unsafe_path", "the member's name leaves the archive")
-    if info.issym() or info.islnk():
+    if kind in LINKS:
         return Fault(item, "unsafe_path", "a link inside an archive is not followed")
-    if not info.isreg() or info.issparse():
-        return Fault(item, "bad_record", f"not a plain file (tar type {info.type!r})")
-    if at + info.size > end:
-        return Fault(item, "truncated", f"the tar ends early: {end - at} of the member's {info.size} bytes are there")
-    name = plain(info.name)
+    if kind not in REGULAR:
+        return Fault(item, "bad_record", f"not a plain file (tar type {kind!r})")
+    if at + size > end:
+        return Fault(item, "truncated", f"the tar ends early: {end - at} of the member's {size} bytes are there")
+    name = plain(name)
     if name in seen:
         return Fault(item, "bad_record", "a second member of this name; the first one counts")
     seen.add(name)
-    return Member(name, at, info.size)
+    return Member(name, at, size)
 
 
-def _extension(kind: bytes, data: bytes) -> dict[str, str]:
+def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
+    """Parse the member's size in bytes; return None if the block is not a header (its checksum is wrong)."""
+    total = sum(header) - sum(header[148:156]) + 8 * 32
+    if _number(header[148:156]) != total:
+        return None
+    size = _number(header[124:136])
+    stated = str(extra.get("size", ""))
+    if stated and header[156:157] not in b"LxKg":
+        size = whole_number(stated)
+    return size if size is not None and size >= 0 else None
+
+
+def _number(field: bytes) -> int | None:
+    """Parse octal digits, or GNU's base 256 for numbers too large for octal; None if invalid."""
+    if field[0] in (0x80, 0xFF):
+        return int.from_bytes(field[1:], "big", signed=field[0] == 0xFF)
+    try:
+        return int(field.split(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        return None
+
+
+def _name(header: bytes) -> bytes:
+    """Return the member's path; ustar splits a long path into a prefix and a name."""
+    name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
+    return prefix + b"/" + name if prefix and header[257:263] == b"ustar\0" else name
+
+
+def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
     """Parse the path and size of the next member from a GNU long name or a pax header."""
     if kind == b"L":
-        return {"path": data.split(b"\0")[0].decode("utf-8", "surrogateescape")}
-    found: dict[str, str] = {}
+        return {"path": data.split(b"\0")[0]}
+    found: dict[str, bytes | str] = {}
     while kind == b"x" and data:
         length, _, _ = data.partition(b" ")
         if not (length.isdigit() and len(length) < 6 and 0 < int(length) <= len(data)):
@@ -111,7 +128,7 @@ def _extension(kind: bytes, data: bytes) -> dict[str, str]:
         record, data = data[len(length) + 1 : int(length) - 1], data[int(length) :]
         name, _, value = record.partition(b"=")
         if name in (b"path", b"size"):
-            found[name.decode()] = value.decode("utf-8", "surrogateescape")
+            found[name.decode()] = value if name == b"path" else value.decode("latin-1")
     return found
 
 

@@ -6,7 +6,6 @@ The limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON
 
 from __future__ import annotations
 
-import gzip
 import io
 import tempfile
 import zlib
@@ -34,7 +33,9 @@ class Inflated(io.RawIOBase):
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.fault: Fault | None = None
         self._file, self._uri = file, uri
-        self._inflate, self._out = gzip.GzipFile(fileobj=file, mode="rb"), 0
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._packed, self._in, self._out = b"", 0, 0
+        self._at_start = True
 
     def readable(self) -> bool:
         """Return True."""
@@ -42,23 +43,45 @@ class Inflated(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         """Fill ``buffer`` with decompressed bytes; return their number, 0 at the end or after damage."""
-        if self.fault:
-            return 0
         data = b""
-        try:
-            data = self._inflate.read1(len(buffer))
-        except EOFError:
-            detail = f"the gzip stream ends early, after {self._file.tell()} bytes"
-            self.fault = Fault(self._uri, "truncated", detail)
-        except (gzip.BadGzipFile, zlib.error) as error:
-            detail = f"damaged gzip stream near byte {self._file.tell()}: {error}"
-            self.fault = Fault(self._uri, "bad_record", detail)
-        self._out += len(data)
-        if self._out > min(ALWAYS_ALLOWED + MAX_RATIO * self._file.tell(), MAX_UNPACKED):
-            detail = f"{self._file.tell()} packed bytes give over {self._out}: the rest is not read"
-            self.fault = Fault(self._uri, "bomb", detail)
+        while not data and self.fault is None:
+            if not self._packed:
+                self._packed = self._file.read(CHUNK)
+                self._in += len(self._packed)
+            if not self._packed:
+                if not self._at_start:
+                    data = self._step(len(buffer))  # what zlib has buffered
+                if not data and not self._at_start and self.fault is None:
+                    self.fault = Fault(self._uri, "truncated", f"the gzip stream ends early, after {self._in} bytes")
+                break
+            data = self._step(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    def _step(self, room: int) -> bytes:
+        """Decompress at most ``room`` bytes; set ``fault`` for a damaged stream or a bomb."""
+        if self._at_start:
+            # gzip files may be padded with zeros after a member.
+            self._packed = self._packed.lstrip(b"\0") if self._out else self._packed
+            if not self._packed:
+                return b""
+        self._at_start = False
+        try:
+            data = self._inflate.decompress(self._packed, room)
+        except zlib.error as error:
+            self.fault = Fault(self._uri, "bad_record", f"damaged gzip stream near byte {self._in}: {error}")
+            return b""
+        self._packed = self._inflate.unconsumed_tail
+        self._out += len(data)
+        if self._inflate.eof:
+            self._packed = self._inflate.unused_data
+            self._inflate = zlib.decompressobj(wbits=31)
+            self._at_start = True
+        if self._out > min(ALWAYS_ALLOWED + MAX_RATIO * self._in, MAX_UNPACKED):
+            self.fault = Fault(
+                self._uri, "bomb", f"{self._in} packed bytes give over {self._out}: the rest is not read"
+            )
+        return data
 
 
 class SeekableFile(NamedTuple):

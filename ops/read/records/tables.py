@@ -178,7 +178,7 @@ def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row |
     except UnicodeDecodeError as error:
         yield Fault(unit.uri, "bad_encoding", f"not UTF-8: {error}")
     except (*BAD_PARQUET, *DAMAGED) as error:
-        yield Fault(unit.uri, "bad_record", f"the rest of the table is not readable: {error}")
+        yield Fault(unit.uri, "bad_record", f"the table is not readable from here: {error}")
 
 
 def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None) -> Iterator[RowBatch | Fault]:

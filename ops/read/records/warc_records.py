@@ -60,7 +60,7 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Parse header lines by lower-case name, the first of a name; return None without an empty line at the end."""
+    """Parse header lines to {lower-case name: first value}; None if the empty line at their end is missing."""
     found: dict[str, str] = {}
     left = MAX_HEADER
     while left > 0:

@@ -49,15 +49,16 @@ def windows(n: int, seed: int, epoch: int, consumer: Consumer, done: int = 0) ->
     mine = per_rank(n, consumer.ranks)
     bounds = (mine * each // consumer.workers for each in (consumer.worker, consumer.worker + 1))
     first, last = (consumer.rank * mine + each for each in bounds)
-    random = np.random.default_rng((seed, epoch))
-    # The numbers are turned, so that the last block, which is short and stays last, has other pairs in each epoch.
-    turn, blocks = random.integers(max(n, 1)), np.append(random.permutation(n // BLOCK), n // BLOCK)
+    blocks = np.random.default_rng((seed, epoch)).permutation(-(-n // BLOCK)) * BLOCK  # the first pair of each
+    sizes = np.minimum(BLOCK, n - blocks)  # one block may be short
+    begins = np.cumsum(sizes) - sizes
     for number, start in enumerate(range(first, last, WINDOW)):
         places = np.arange(start, min(start + WINDOW, last))
         order = np.random.default_rng((seed, epoch, first, number)).permutation(len(places))
         skipped = min(max(done - number * WINDOW, 0), len(places))
         if skipped < len(places):
-            pairs = (blocks[places // BLOCK] * BLOCK + places % BLOCK + turn) % n
+            at = np.searchsorted(begins, places, side="right") - 1
+            pairs = blocks[at] + places - begins[at]
             ends = np.flatnonzero(np.diff(pairs) != 1) + 1
             spans = [(run[0], run[-1] + 1) for run in np.split(pairs, ends)]
             yield [np.array(spans, np.int64), order[skipped:]]

@@ -9,7 +9,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_query import Concept
-from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, pair_texts, sample_vectors
+from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, sample_vectors, texts_of_pairs
 from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
@@ -36,7 +36,7 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
         raise PairmillError("one name tells nothing apart: give two names or more, one a line.")
     seen = _seen(lake, dataset, names, embed_texts)
     find, texts = NamedWords(names), Counter[int]()
-    for text in pair_texts(lake, dataset):
+    for text in texts_of_pairs(lake, dataset):
         texts.update(find(text))
     columns = {check.name: _lower_bounded(check) for check in plan_of(lake, dataset).image_checks}
     return [_concept(name, seen[index], texts[index], columns) for index, name in enumerate(names)]

@@ -132,11 +132,12 @@ def dismiss() -> None:
         cached_processes.popitem()[1].close()
 
 
-# Processes live as long as this one: later stages reuse their loaded models.
+# Processes live as long as this one: later stages reuse their loaded models. Keys are (shape, place) for those of a
+# pool, and the settings of remote storage for those that list sources.
 cached_processes: dict[object, Process] = {}
 
 
-def _at(shape: PoolShape, place: int) -> Process:
+def _process_at(shape: PoolShape, place: int) -> Process:
     """Return the process at ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
     if shape.is_light and place == 0:
         return apart()
@@ -153,8 +154,11 @@ def apart() -> Process:
 
     It caches clients of remote storage: other settings of these (AWS_*, *_proxy) get a new process.
     """
-    settings = {each for each in os.environ.items() if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy")}
-    reach = frozenset(settings)
+    reach = frozenset(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith("AWS_") or name.lower().endswith("_proxy")
+    )
     if reach not in cached_processes:
         cached_processes[reach] = Process({}, is_forked=False)
     return cached_processes[reach]
@@ -183,7 +187,7 @@ class _PoolCall:
         """Add processes until there are as many as ``left`` items justify, see `Pace`."""
         wanted = max(self._shape.least or self._shape.processes, self._pace.workers(left))
         while self.size < min(wanted, self._shape.processes, left):
-            process = _at(self._shape, self.size)
+            process = _process_at(self._shape, self.size)
             for _ in range(self._shape.lanes):
                 threading.Thread(target=self._hand_out, args=(process,), name="pool", daemon=True).start()
             self._processes.append(process)

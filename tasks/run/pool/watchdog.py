@@ -1,6 +1,6 @@
 """End workers that finish nothing for minutes, name them and their items, and give up after some times.
 
-The time limits of single rows (`time_limit`) are hours, for the longest honest row. The watchdog sees a stage as a
+The time limits of single rows (`row_reports`) are hours, for the longest honest row. The watchdog sees a stage as a
 whole: if no worker finishes a row or an item for ``minutes``, those with work in hand hang (a lock, a dead mount, a
 driver), and new processes do their items again.
 """

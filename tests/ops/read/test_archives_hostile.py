@@ -36,6 +36,40 @@ def test_members_are_those_that_the_standard_library_finds(format, names):
     assert all(data[each.offset : each.offset + each.size] in known for each in members)
 
 
+def altered(header: bytes, at: int, field: bytes) -> bytes:
+    """A tar header with other bytes from ``at`` on, and the checksum of these."""
+    found = header[:at] + field + header[at + len(field) :]
+    blank = found[:148] + b" " * 8 + found[156:]
+    return found[:148] + b"%06o\0 " % sum(blank) + found[156:]
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "told"),
+    [
+        (108, b"nobody\0\0", "member a.txt"),
+        (136, b"1700000000.5", "member a.txt"),
+        (345, b"15302335613\0", "member a.txt"),  # GNU tar writes times where POSIX has the prefix of a name
+        (156, b"S", "bad_record"),
+    ],
+    ids=["owner", "time", "incremental", "sparse"],
+)
+def test_of_a_header_name_kind_and_size_count_and_a_sparse_file_is_not_read_as_a_plain_one(at, field, told):
+    data = tar([("a.txt", b"plain"), ("b.txt", b"next")], format=tarfile.GNU_FORMAT)
+    data = altered(data[:512], at, field) + data[512:]
+    first, second = tar_members.members(io.BytesIO(data), "t")
+    assert told == (f"member {first.name}" if isinstance(first, tar_members.Member) else first.reason)
+    assert second.name == "b.txt"
+
+
+def test_of_a_damaged_gzip_member_nothing_is_read_and_what_came_before_is_kept():
+    records = [bytes([letter]) * 1000 for letter in b"abc"]
+    packed = [bytearray(gzip.compress(each, compresslevel=0)) for each in records]
+    packed[1][500] ^= 1  # a stored byte: only the checksum tells
+    stream = unpack.Inflated(io.BytesIO(b"".join(packed)), "t")
+    read = b"".join(iter(lambda: stream.read(100_000), b""))
+    assert read == records[0] and stream.fault and stream.fault.reason == "bad_record"
+
+
 def test_links_devices_and_unsafe_names_are_refused_and_their_neighbours_live(tmp_path):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
