@@ -84,6 +84,16 @@ def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repa
     assert all_rows(curated_copy, *held) == held
 
 
+def test_a_pipe_in_place_of_a_file_is_damage_and_holds_nobody_up(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = files_of(curated_copy, "payloads")[0]
+    file.unlink()
+    os.mkfifo(file)
+    assert main(["check", "--lake", str(curated_copy)]) == 3
+    assert "it is no regular file" in capsys.readouterr().out
+
+
 @pytest.mark.slow  # three runs, 25 s: each kind of table is made again by other steps
 @pytest.mark.parametrize("tables", [(*OF_PAGES, *SCORED), OVER_ALL, TRAINED])
 def test_a_lost_file_of_any_table_but_the_published_is_made_again(

@@ -92,6 +92,13 @@ def test_a_statement_that_takes_long_is_stopped(curated: Path, monkeypatch: pyte
         mcp_server.lake_tools(str(curated))["sql"](query=query)
 
 
+def test_an_object_beyond_the_limit_has_shorter_lists_and_says_so():
+    whole = mcp_server._object({"images": [{"url": "x" * 1500}] * 40})
+    cut = mcp_server._object({"images": [{"url": "x" * 1500, "texts": ["y" * 1500] * 4}] * 400})
+    assert len(whole["images"]) == 40 and "more" not in whole
+    assert 1 < len(cut["images"]) < 200 and cut["more"] and len(json.dumps(cut)) <= mcp_server.ANSWER
+
+
 def test_the_instructions_name_every_table():
     text = instructions()
     assert len(text) < 10_000  # 2,500 tokens, which every conversation pays

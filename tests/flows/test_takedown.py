@@ -15,6 +15,7 @@ import pytest
 import s3fs
 from PIL import Image
 
+from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
@@ -185,8 +186,12 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
 @pytest.mark.slow  # 15 s: two removals rewrite most files
 def test_an_amended_version_is_verified_and_any_other_change_of_it_shows(curated_copy: Path) -> None:
     sha256, text = rows(curated_copy, "SELECT sha256, text1 FROM pairs ORDER BY image_id LIMIT 1")[0]
+    with create_or_open(curated_copy, read_only=True) as reader:
+        of_trials = facts_folder(reader) / "a trial cut.duckdb"
+        of_trials.write_bytes(b"rows with addresses and texts")
     with create_or_open(curated_copy) as lake:
         done = take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
+        assert not of_trials.exists()
         assert [(each["dataset"], each["pairs_removed"]) for each in done["versions"]] == [("demo@1", 1)]
         dataset = datasets.find(lake, "demo@1")
         assert dataset.amended and is_as_published(lake, dataset) and differences(lake, dataset) == {}
