@@ -1,4 +1,4 @@
-"""Write the tables of GPU rows in README.md, and the price of captions: ``python -m infra.bench.gpu_table DOLLARS``.
+"""Write README.md's table of GPU rows, and print the price of captions: ``python -m infra.bench.gpu_table DOLLARS``.
 
 DOLLARS is the price of one card for an hour.
 """
@@ -20,18 +20,18 @@ CAPTIONS = ("captions", "captions from JPEG bytes", "fused texts")
 
 
 def table(path: Path = OUT) -> str:
-    """Return the table of goals and measures in Markdown, from a results file, then the table of captions an hour."""
-    lines = ["| row | what | seen | of its bound | must reach | beside it | |", "|---|---|---|---|---|---|---|"]
+    """Return the measures that have a goal in Markdown, from a results file: one line a goal and card."""
+    lines = ["| row | card | seen | of its bound | must reach |", "|---|---|---|---|---|"]
     for row in dict.fromkeys(each.row for each in GOALS):
         missing = [each for each in GOALS if each.row == row]
         for found in _rows(path, row):
             for measure in found["measures"]:
                 wanted = goal(row, measure["what"], measure["unit"])
-                lines.append(_line(wanted, measure))
-                missing = [each for each in missing if each != wanted]
-            lines.append(_origin(found))
-        lines += [_line(each, None) for each in missing]
-    return "\n".join([*lines, "", *costs(path)])
+                if wanted.target() and measure["value"] is not None:
+                    lines.append(_line(wanted, measure, found["device"].removeprefix("NVIDIA ").partition(" ")[0]))
+                    missing = [each for each in missing if each != wanted]
+        lines += [_line(each, None, "") for each in missing]
+    return "\n".join(lines)
 
 
 def costs(path: Path = OUT, price: float | None = None) -> list[str]:
@@ -59,20 +59,13 @@ def _rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     yield from (found for key, found in known.items() if key.partition(" on ")[0] == name and found["measures"])
 
 
-def _line(goal: Goal, seen: dict[str, Any] | None) -> str:
-    value, bound, verdict = "not measured", "", ""
+def _line(goal: Goal, seen: dict[str, Any] | None, card: str) -> str:
+    value, bound, target = "not measured", "", goal.target()
     if seen:
-        told = f" ({seen['note']})" if seen["note"] else ""
-        value = seen["note"] if seen["value"] is None else f"{seen['value']:g} {seen['unit']}{told}"
+        value = f"{seen['value']:g} {seen['unit']}"
         bound = f"{seen['share']:.2f} of {seen['bound']:g}" if seen["share"] is not None else ""
-        verdict = {None: "", True: "met", False: "**not met**"}[goal.is_met(seen["value"], seen["share"])]
-    return f"| `{goal.row}` | {goal.what} | {value} | {bound} | {goal.target()} | {goal.reference} | {verdict} |"
-
-
-def _origin(row: dict[str, Any]) -> str:
-    ran = f"{row['date'][:10]}, {row['device']}, torch {row['torch']}, transformers {row['transformers']}"
-    ran += f", {row['error'] or format(row['seconds'], '.0f') + ' s'}"
-    return f"| | *`{row['command']}`: {ran}* | | | | | |"
+        target += "" if goal.is_met(seen["value"], seen["share"]) else ", **not met**"
+    return f"| `{goal.row}` {goal.what} | {card} | {value} | {bound} | {target} |"
 
 
 if __name__ == "__main__":

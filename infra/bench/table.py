@@ -1,8 +1,12 @@
-"""Write the tables of README.md from the results: ``python -m infra.bench.table``."""
+"""Write the tables of README.md from the results: ``python -m infra.bench.table``.
+
+The tables have the figures that have a target. ``python -m infra.bench.table NAME`` prints every figure of a bench.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from infra.bench import gpu_table
@@ -42,45 +46,55 @@ NAMES = (
 
 
 def table(folder: Path = RESULTS) -> str:
-    """Return the table in Markdown, from the results in ``folder``."""
-    lines = ["| bench | what | seen | against | target | |", "|---|---|---|---|---|---|"]
+    """Return the figures that have a target in Markdown, from the results in ``folder``."""
+    lines = ["| seen | against | target |", "|---|---|---|"]
     for name in NAMES:
         path = folder / f"{name}.json"
         if not path.exists():
-            lines.append(f"| `{name}` | | not run | | | |")
+            lines.append(f"| **{name}** not run | | |")
             continue
         result = json.loads(path.read_text(encoding="utf-8"))
-        lines += [_line(name, row) for row in result["rows"]]
-        lines.append(_origin(name, result))
+        if goals := [row for row in result["rows"] if row["target"]]:
+            lines += [f"| **{name}** {_origin(result)} | | |", *map(_line, goals)]
     return "\n".join(lines)
 
 
-def _line(name: str, row: dict) -> str:
-    against = ""
-    if row["peer"] is not None:
-        against = f"{row['peer_name']} {row['peer']:g}: {row['ratio']:g} ×"
-    seen = f"{row['ours']:g} {row['unit']}" + (f", recall {row['recall']:g}" if row["recall"] is not None else "")
-    seen += f" ({row['note']})" if row["note"] else ""
-    verdict = {None: "", True: "met", False: "**not met**"}[row["met"]]
+def every_figure(name: str, folder: Path = RESULTS) -> str:
+    """Return each figure of a bench with its note, its origin first. One line a figure."""
+    result = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    lines = [f"{result['command']}: {_origin(result)}"]
+    for row in result["rows"]:
+        peer = f"; {row['peer_name']} {row['peer']:g}, {row['ratio']:g} x" if row["peer"] is not None else ""
+        target = f"; target {row['target']}" if row["target"] else ""
+        lines.append(f"{_seen(row)}{peer}{target}" + (f"; {row['note']}" if row["note"] else ""))
+    return "\n".join(lines)
+
+
+def _seen(row: dict) -> str:
+    recall = f", recall {row['recall']:g}" if row["recall"] is not None else ""
+    return f"{row['what']}: {row['ours']:g} {row['unit']}{recall}"
+
+
+def _line(row: dict) -> str:
+    against = "" if row["peer"] is None else f"{row['peer_name']} {row['peer']:g}: {row['ratio']:g} ×"
     target = row["target"].replace(">=", "≥").replace("<=", "≤")
-    cells = (f"`{name}`", row["what"], seen, against, target, verdict)
+    cells = (_seen(row), against, target + (", **not met**" if row["met"] is False else ""))
     return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
 
-def _origin(name: str, result: dict) -> str:
-    """Return the row on a result's origin: command, date, machine, load and minutes.
-
-    A load above the number of cores slows every figure.
-    """
+def _origin(result: dict) -> str:
+    """Return a result's date, machine, load and minutes. A load above the number of cores slows every figure."""
     machine, minutes = result["machine"], result.get("seconds", 0) / 60
     took = f", {minutes:.1f} min" if minutes else ""
-    cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "")
-    ran = f"{result['date']}, {machine['cores']} cores of {cpu} at load {machine['load']}{took}"
-    return f"| | *`{result['command']}`: {ran}* | | | | |"
+    cpu = "EPYC" if "EPYC" in machine["cpu"] else "Xeon" if "Xeon" in machine["cpu"] else machine["cpu"]
+    return f"{result['date']}, {cpu} x {machine['cores']}, load {machine['load']}{took}"
 
 
 def main() -> None:
-    """Rewrite both tables of README.md."""
+    """Rewrite both tables of README.md, or print the figures of the benches that are named."""
+    if sys.argv[1:]:
+        print(*map(every_figure, sys.argv[1:]), sep="\n\n")
+        return
     rewrite(README, BEGIN, END, table(), [])
     rewrite(README, gpu_table.BEGIN, gpu_table.END, gpu_table.table(), [])
 

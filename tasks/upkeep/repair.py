@@ -148,7 +148,7 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
         replaced = [damage for damage in pages if damage.path in whole] if kept else pages
         yield from _taken_out(writer, replaced)
         pages = [damage for damage in pages if damage not in replaced]
-    for table, (source, _) in HOMES.items():
+    for table, (source, *_) in HOMES.items():
         mine = [damage for damage in damages if damage.table == table]
         if mine and source not in {damage.table for damage in pages}:  # else they are computed by the next repair
             bad = [number for damage in mine for number in damage.ids]
