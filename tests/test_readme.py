@@ -19,11 +19,15 @@ from infra.site.build import MADE
 from infra.site.pages import source_pages
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.location import Location, locate
+from pairmill.catalog.recipe.parts import Rule
+from pairmill.catalog.recipe.parts_of_texts import Captioner
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.commands import parser
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.run.settings import RECIPES
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 from tests.worlds.generated import generate
+from tests.worlds.lake_of_format_1 import defaults, settings_in
 from tests.worlds.shared import opened_new
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -176,6 +180,24 @@ def test_every_command_of_the_documents_is_understood():
     assert len(lines) >= 50
     for line in lines:
         assert parser().parse_args(line[1:])
+
+
+def test_nearly_every_setting_stands_in_a_shipped_recipe_or_in_a_page():
+    shown = {each for path in RECIPES.glob("*.yaml") for each in settings_in(Recipe, yaml.safe_load(path.read_text()))}
+    for text in DOCUMENTS.values():
+        pieces = re.findall(r"```yaml[^\n]*\n(.*?)```", text, re.DOTALL)
+        pieces += re.findall(r"`((?:\{name|\w+): [^`]+)`", text)  # {name: easy, calibrate: {drop: 0.15}}, section: {…}
+        found = [yaml.safe_load(each.replace("…", "x")) for each in pieces]
+        for place in re.findall(r"--set '?([\w.]+)=", text):
+            found.append({})
+            for key in reversed(place.split(".")):
+                found[-1] = {key: found[-1]}
+        parts = [
+            (part, each) for each in found for part in (Recipe, Rule, Captioner) if {*each} <= {*part.model_fields}
+        ]
+        shown |= {each for part, value in parts for each in settings_in(part, value)}
+    hidden = [name for name in defaults() if name[0].isupper() and name not in shown]
+    assert len(hidden) <= 10, hidden
 
 
 @pytest.mark.slow

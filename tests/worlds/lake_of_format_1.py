@@ -115,6 +115,18 @@ def _of_model(model: type[BaseModel], seen: frozenset[type] = frozenset()) -> It
                 yield from _of_model(inner, seen | {model, inner})
 
 
+def settings_in(model: type[BaseModel], value: dict[str, Any]) -> Iterator[str]:
+    """Yield CLASS.NAME of the settings that a part of a recipe names; captioners and rules as a list, or by name."""
+    for name in model.model_fields.keys() & value.keys():
+        yield f"{model.__name__}.{name}"
+        inner = value[name]
+        parts = inner if isinstance(inner, list) else [inner, *inner.values()] if isinstance(inner, dict) else []
+        for part in _models_in(model.model_fields[name].annotation):
+            for each in parts:
+                if isinstance(each, dict):
+                    yield from settings_in(part, each)
+
+
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the sections that an annotation names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
