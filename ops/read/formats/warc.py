@@ -21,7 +21,7 @@ from pairmill.ops.read.page.reading_order import PictureReference
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
 from pairmill.ops.read.places.unpack import seekable
-from pairmill.ops.read.records.warc_records import Record, body, kind_of, records
+from pairmill.ops.read.records.warc_records import Record, body, content_type_of, kind_of, records
 
 PAGES = ("text/html", "application/xhtml+xml")
 # Servers also send images with these content types.
@@ -95,7 +95,7 @@ class _OpenWarc:
         """Build a page's document."""
         item = f"{self.uri}#byte={record.offset}"
         data = body(self.file, self.uri, record)
-        parsed = data if isinstance(data, Fault) else page.parse(item, data)
+        parsed = data if isinstance(data, Fault) else page.parse(item, data, content_type_of(self.file, record))
         if isinstance(parsed, Fault):
             return parsed
         base = urljoin(record.url, page.base(parsed.root))

@@ -37,11 +37,14 @@ class Page(NamedTuple):
     n_bad: int
 
 
-def parse(uri: str, data: bytes) -> Page | Fault:
-    """Parse a page into a tree, however broken the markup; return a Fault if it cannot be a document. Never raises."""
+def parse(uri: str, data: bytes, content_type: str = "") -> Page | Fault:
+    """Parse a page, sent with this Content-Type header ('' for none), into a tree, however broken the markup.
+
+    Return a Fault if it cannot be a document. Never raises.
+    """
     if len(data) > MOST_BYTES:
         return Fault(uri, "too_large", f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
-    text, charset, n_bad = decode_text(data)
+    text, charset, n_bad = decode_text(data, content_type)
     if len(text) > MOST_NODES and _nodes(text) > MOST_NODES:
         return Fault(uri, "too_large", f"a page of over {MOST_NODES} elements and attributes")
     if n_bad > MAX_BAD * len(text):

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import zipfile
+from codecs import CodecInfo
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import MOST_VALUES, exceeds_value_limit
+from pairmill.ops.read.page.charset import MAX_BAD, decode_as, guessed, stream_encoding
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
 from pairmill.ops.read.places.zip_members import ZipMembers
@@ -44,7 +46,6 @@ def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> I
 
     Raises:
         FileNotFoundError: There is no such file.
-        UnicodeDecodeError: The text is not UTF-8.
         zip_members.DAMAGED: One of these, if nothing more can be read.
     """
     with ExitStack() as stack:
@@ -110,9 +111,9 @@ def _line(item: str, line: bytes) -> Row | Fault:
     if exceeds_value_limit(line):
         return Fault(item, "too_large", f"a line of {len(line)} bytes that holds over {MOST_VALUES} values")
     try:
-        row = json.loads(line.decode("utf-8-sig"), parse_constant=lambda _: None)
-    except UnicodeDecodeError as error:
-        return Fault(item, "bad_encoding", f"the line is not UTF-8: {error}")
+        row = json.loads(_text_of(line), parse_constant=lambda _: None)
+    except UnicodeError as error:
+        return Fault(item, "bad_encoding", f"the line is no text: {error}")
     except (ValueError, RecursionError) as error:
         return Fault(item, "bad_record", f"the line is not JSON: {error}")
     return (item, row) if isinstance(row, dict) else Fault(item, "bad_record", f"expected an object, found {row!r:.40}")
@@ -121,8 +122,11 @@ def _line(item: str, line: bytes) -> Row | Fault:
 def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Fault]:
     """Yield the rows of a CSV or TSV file; the first row names the columns."""
     csv.field_size_limit(MAX_FIELD)
-    # Decode bad bytes to lone surrogates, so that they cost one row and not the file.
-    lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline=""))
+    head = file.peek(CHUNK)  # type: ignore[attr-defined]
+    codec = None if head.isascii() else guessed(head)
+    # Decode bytes that are not UTF-8 to lone surrogates: each such row is decoded again, by the guess of its table.
+    errors = "replace" if (encoding := stream_encoding(head)).startswith("utf-16") else "surrogateescape"
+    lines = _Lines(io.TextIOWrapper(file, encoding, errors=errors, newline=""))
     reader = csv.reader(lines, delimiter=separator)
     names: list[str] | None = None
     place = -1
@@ -141,9 +145,9 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
         if fields is None:
             return
         if names is None:
-            names = fields
+            names = _decoded(fields, codec) or fields
         elif fields:
-            yield _fields(item, names, fields)
+            yield _fields(item, names, fields, codec)
         place += bool(fields)
 
 
@@ -171,10 +175,30 @@ class _Lines:
         return line
 
 
-def _fields(item: str, names: list[str], fields: list[str]) -> Row | Fault:
-    """Build a row from its fields; return a Fault if their number differs or a field is not UTF-8."""
+def _fields(item: str, names: list[str], fields: list[str], codec: CodecInfo | None) -> Row | Fault:
+    """Build a row from its fields; return a Fault if their number differs or they are no text."""
     if len(fields) != len(names):
         return Fault(item, "bad_record", f"{len(fields)} fields under {len(names)} columns")
-    if any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):
-        return Fault(item, "bad_encoding", "the row is not UTF-8")
-    return item, dict(zip(names, fields, strict=True))
+    texts = _decoded(fields, codec)
+    return (item, dict(zip(names, texts, strict=True))) if texts else Fault(item, "bad_encoding", "the row is no text")
+
+
+def _decoded(fields: list[str], codec: CodecInfo | None) -> list[str]:
+    """Decode a row that is not UTF-8 by ``codec``, None to guess it from the row; return [] if it is no text."""
+    if not any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):
+        return fields
+    raw = [field.encode("utf-8", "surrogateescape") for field in fields]
+    found = [decode_as(each, codec or guessed(b"\t".join(raw))) for each in raw]
+    n_bad, n_letters = sum(each.n_bad for each in found), sum(len(each.text) for each in found)
+    return [each.text for each in found] if n_bad <= MAX_BAD * n_letters else []
+
+
+def _text_of(line: bytes) -> str:
+    """Decode a JSON line: by UTF-8, as JSON asks, else by its letters. Raises UnicodeError if it is no text."""
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        found = decode_as(line, guessed(line))
+        if found.n_bad > MAX_BAD * len(found.text):
+            raise
+        return found.text

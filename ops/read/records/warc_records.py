@@ -94,10 +94,15 @@ def _answer(file: IO[bytes], record: Record) -> HttpResponse | None:
     return HttpResponse(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
 
 
+def content_type_of(file: IO[bytes], record: Record) -> str:
+    """Return the Content-Type of the record's content as written, with its charset; '' if unknown."""
+    answer = _answer(file, record)
+    return answer.fields.get("content-type", "") if answer else ""
+
+
 def kind_of(file: IO[bytes], record: Record) -> str:
     """Return the content type of the record's content, in lower case without parameters; '' if unknown."""
-    answer = _answer(file, record)
-    return answer.fields.get("content-type", "").split(";")[0].strip().lower() if answer else ""
+    return content_type_of(file, record).split(";")[0].strip().lower()
 
 
 def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:

@@ -75,6 +75,14 @@ def test_a_file_of_the_warcio_library_is_read(tmp_path):
     assert pictures(document)[0].data == jpeg("red")
 
 
+def test_the_charset_of_the_header_counts_for_answers_and_for_resources(tmp_path):
+    body, kind = "<meta charset=koi8-r><p>Красная площадь".encode("cp1251"), "text/html; charset=windows-1251"
+    records = response("https://x.example/", body, kind), record("resource", "https://x.example/r", body, kind)
+    assert [
+        outline(found) for found in documents(open_source(str(write(tmp_path, {"x.warc": b"".join(records)}))))
+    ] == [["Красная площадь"]] * 2
+
+
 @pytest.mark.parametrize(
     ("body", "fields"),
     [
