@@ -8,12 +8,22 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 
+# The names by which servers and their proxies call an end token, and the token limit.
+_FINISHES = dict.fromkeys(("eos", "eos_token", "stop_sequence", "end_turn", "stop"), "stop")
+_FINISHES |= dict.fromkeys(("max_tokens", "max_length", "model_length", "length"), "length")
+
+
+def finish_name(said: str) -> str:
+    """Return 'stop' or 'length' for a server's other name of it ('eos_token', 'MAX_TOKENS'), else its own reason."""
+    return _FINISHES.get(said.lower(), said)
+
+
 @dataclass(frozen=True)
 class Generation:
     """One answer of a generative model.
 
     ``finish`` is why it ends: 'stop' (an end token), 'length' (cut by ``max_tokens``), 'content_filter', 'refusal', or
-    a server's own reason. ``error`` is '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the
+    a server's own reason ('abort', 'tool_calls'). ``error`` is '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the
     device on its own); ``text`` is then '', or the beginning of an answer that was too long.
     """
 
@@ -31,8 +41,8 @@ class Generation:
 
     @property
     def finished(self) -> bool:
-        """Whether the answer ends by itself, not cut by ``max_tokens``."""
-        return self.finish != "length"
+        """Whether the answer ends by itself."""
+        return self.finish == "stop"
 
 
 @runtime_checkable

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pairmill.ops.text.refusals import is_refusal
+
 VERSION = 2  # increase when a text is classified otherwise
 WORD = re.compile(r"\w+")
 # A unit of up to 24 words repeated 4 times in a row is a loop. A unit of one or two words needs 6 repeats, since "very,
@@ -14,20 +16,6 @@ TIMES, TIMES_SHORT = 4, 6
 SHORT_UNIT = 2
 # For text without separate words (digits run together, one long token): a unit of characters 12 times in a row.
 CHARACTER_LOOP = re.compile(r"(.{2,30}?)\1{11,}", re.DOTALL)
-# A refusal is stated in the first words and in the first person singular. A sign says sorry in quotes and as "we".
-_ITSELF = r"i(?:'m| am)?"
-_CANNOT = r"(?:can't|cannot|can not|could not|couldn't|won't|will not|(?:un|not )able to|not allowed to|don't|do not)"
-_SERVICE = r"(?:help|assist|comply|fulfill?|provide|answer|continue|process|analy[sz]e|describe|identify|generate)"
-_SEEN = r"(?:image|picture|photo|file|visual|content|it)"
-_SIGHT = rf"(?:see|view|access|open|look at|display|have access to)\b.{{0,40}}\b{_SEEN}"
-REFUSAL = re.compile(
-    rf"^[\s*_#>-]*(?:(?:{_ITSELF} )?(?:(?:really|very|so|truly) )?(?:sorry|apologi[sz]e)\b[,.]?"
-    rf"(?: (?:but|that|for|however))?[ ,.]*.{{0,40}}\b|unfortunately,? )?{_ITSELF} {_CANNOT} (?:{_SERVICE}|{_SIGHT})\b"
-    r"|^[\s*_#>-]*(?:sorry, )?as an? (?:ai|artificial intelligence|(?:large )?language model)\b",
-    re.IGNORECASE,
-)
-OPENING = 200
-QUOTES = "\"'“”«»„"
 # Finish reasons of servers that withheld the response.
 WITHHELD = frozenset({"content_filter", "refusal"})
 # Words in a row from an instruction that are a copy and no coincidence; and the fewest words of a whole shorter
@@ -40,30 +28,24 @@ def generation_status(text: str, finish: str = "stop", instructions: Sequence[st
 
     'refusal': the server withheld the response, or the model states that it cannot comply. 'empty': no word.
     'repeating': a loop. 'copied_prompt': a copy from ``instructions``, the prompt's literal parts without the filled-in
-    texts. 'cut_off': the token limit was reached. 'ok' otherwise.
+    texts. 'cut_off': the text did not end by itself, by any finish reason but 'stop'. 'ok' otherwise.
 
     The content is judged before the end: a loop or a copy mostly ends at the token limit. ``finish`` is the server's
-    finish reason: 'length' at the token limit, 'content_filter' or 'refusal' if withheld. Refusals are recognised in
-    English only.
+    finish reason: 'length' at the token limit, 'content_filter' or 'refusal' if withheld, 'abort', 'tool_calls' and so
+    on. Refusals are recognised in eighteen languages (`refusals.txt`).
     """
     if finish in WITHHELD:
         return "refusal"
     words = [word.casefold() for word in WORD.findall(text)]
     if not words:
         return "empty"
-    if REFUSAL.match(_unquoted(text)[:OPENING].replace("’", "'")):
+    if is_refusal(text):
         return "refusal"
     if _has_loop(words) or CHARACTER_LOOP.search(text):
         return "repeating"
     if any(_is_copied(words, each) for each in instructions):
         return "copied_prompt"
-    return "cut_off" if finish == "length" else "ok"
-
-
-def _unquoted(text: str) -> str:
-    """Strip quotation marks around the whole text; a quoted sign at its start keeps its own."""
-    text = text.strip()
-    return text[1:-1] if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
+    return "ok" if finish == "stop" else "cut_off"
 
 
 def _is_copied(words: list[str], instruction: str) -> bool:

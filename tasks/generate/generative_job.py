@@ -13,8 +13,9 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.write.commit import Usage
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.generation import Answering, Generation, Stepwise
+from pairmill.ops.models.generation import Answering, Generation, Stepwise, finish_name
 from pairmill.ops.text.generation_status import generation_status
+from pairmill.ops.text.reasoning import without_reasoning
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.payloads import CHUNK, batches
@@ -111,11 +112,12 @@ class Queries:
         return running[-1] if isinstance(running[-1], Stepwise) else None
 
     def fetch(self, running: Running) -> Answers:
-        """Wait for the answers; add a fault for each answer with an error."""
+        """Wait for the answers, and drop their reasoning; add a fault for each answer with an error."""
         answers, asked, given = running
         if not asked:
             return answers
-        texts = dict(zip(asked, self.model.fetch(given), strict=True))
+        said = (replace(each, text=without_reasoning(each.text)) for each in self.model.fetch(given))
+        texts = dict(zip(asked, said, strict=True))
         faults = [Fault(sha, text.error, text.detail or "no text") for sha, text in texts.items() if text.error]
         return Answers(answers.found | texts, [*answers.bad, *faults])
 
@@ -219,9 +221,9 @@ class RewriteCachedAnswers:
 def _remembered(row: dict[str, Any]) -> Generation:
     """Restore an answer from a stored row. Without a finish reason the status tells whether the answer was cut off."""
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
-    finish = told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop")
+    finish = finish_name(told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop"))
     read, retries = told["prompt_tokens"] or 0, told["retries"] or 0
-    return Generation(told["text"], told["n_tokens"], finish, told["seconds"], prompt_tokens=read, retries=retries)
+    return Generation(without_reasoning(told["text"]), told["n_tokens"], finish, told["seconds"], prompt_tokens=read, retries=retries)
 
 
 def usage(found: Iterable[Generation]) -> Usage:

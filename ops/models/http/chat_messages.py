@@ -16,7 +16,7 @@ from PIL import Image
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.header_number import seconds_until
-from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.generation import Generation, finish_name
 from pairmill.ops.models.model_error import ModelError
 
 # Error texts for a prompt that exceeds the model's context: vLLM, SGLang, OpenAI, llama.cpp, in turn.
@@ -216,7 +216,7 @@ def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | R
         excess = usage["unbelieved_prompt_tokens"] + usage["unbelieved_tokens"]
         return RetryableFailure(why, discarded=spent, unbelieved=excess)
     refusal, finish = message.get("refusal"), choice.get("finish_reason")
-    ended = cleaner.text(finish)[:MOST_FINISH] if finish and isinstance(finish, str) else "stop"
+    ended = finish_name(cleaner.text(finish)[:MOST_FINISH]) if finish and isinstance(finish, str) else "stop"
     text = cleaner.text(_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")).strip()
     return _within(bounds, usage, text, "refusal" if refusal else ended)
 
@@ -261,9 +261,10 @@ def _count(value: Any) -> int:
 
 
 def _text(content: Any) -> str:
-    """Return an answer's text from a string, null, or a list of parts."""
+    """Return an answer's text from a string, null, or a list of parts, without parts of reasoning."""
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        texts = (part.get("text") for part in content if _object(part).get("type", "text") in ("text", "output_text"))
+        return "".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 
 

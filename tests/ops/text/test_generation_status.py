@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,7 +7,9 @@ from hypothesis import strategies as st
 from pairmill.catalog.recipe.parts_of_texts import CAPTION_PROMPT, FUSE_PROMPT
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.generation_status import generation_status
+from pairmill.ops.text.reasoning import without_reasoning
 
+WORLDS = Path(__file__).parents[2] / "worlds"
 FINISHES = ("stop", "length", "content_filter", "refusal", "eos")
 
 
@@ -51,6 +55,48 @@ def test_a_text_that_circles_is_repeating_finished_or_not(text: str):
 )
 def test_a_model_that_says_that_it_cannot_refuses(text: str):
     assert generation_status(text) == generation_status(text, "length") == "refusal"
+
+
+def test_refusals_of_many_languages_are_told_from_captions():
+    refusals, captions = (
+        [line.split("\t") for line in (WORLDS / f"{name}.tsv").read_text("utf-8").splitlines()]
+        for name in ("refusals", "captions")
+    )
+    missed = [text for _, text in refusals if generation_status(text) != "refusal"]
+    wrong = [text for _, text in captions if generation_status(text) != "ok"]
+    assert len(refusals) > 380 and len(captions) == 280
+    assert (missed, wrong) == ([], [])
+
+
+@pytest.mark.parametrize("finish", ["length", "abort", "tool_calls", "error", "unknown", "null", ""])
+def test_a_text_that_does_not_end_by_itself_is_cut_off(finish: str):
+    assert generation_status("A red barn stands in", finish) == "cut_off"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>\nI see patches.\n</think>\n\nA field.", "A field."),
+        ("I see patches.\n</think>\nA field.", "A field."),
+        ("<think>I see patches, and", ""),
+        ("A field.\n<think>Is it long enough?", "A field."),
+        ("A field.<think>Is it?</think>", "A field."),
+        ("<think>a</think>b<think>c</think> A field.", "A field."),
+        ("<Thinking type='x'>a</Thinking> A field.", "A field."),
+        ("<think>a</think><answer>A field.</answer>", "A field."),
+        ("[THINK]a[/THINK]A field.", "A field."),
+        ("◁think▷a◁/think▷A field.", "A field."),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>A field.", "A field."),
+        ("<SUMMARY>a</SUMMARY><REASONING>b</REASONING><CONCLUSION>A field.</CONCLUSION>", "A field."),
+        ("<unused94>thought\na<unused95>A field.", "A field."),
+        ("&lt;think&gt;a&lt;/think&gt; A field.", "A field."),
+        (" A field. ", " A field. "),
+        ('A shirt with "<think>" on it.', 'A shirt with "<think>" on it.'),
+        ("I think </b> is a tag.", "I think </b> is a tag."),
+    ],
+)
+def test_reasoning_is_no_part_of_an_answer(text: str, answer: str):
+    assert without_reasoning(text) == answer
 
 
 @pytest.mark.parametrize("finish", ["content_filter", "refusal"])

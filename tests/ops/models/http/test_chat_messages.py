@@ -45,7 +45,11 @@ def completion(message: Any, finish: Any = "stop", **more: Any) -> dict:
         (completion({"content": ""}, "content_filter"), "", "content_filter"),
         (completion({"content": None, "refusal": "No."}), "No.", "refusal"),
         (completion({"content": "A dog."}, None), "A dog.", "stop"),
-        (completion({"content": "A dog.", "reasoning_content": "hm"}, "eos"), "A dog.", "eos"),
+        (completion({"content": "A dog.", "reasoning_content": "hm"}, "eos_token"), "A dog.", "stop"),
+        (completion({"content": None, "reasoning_content": "hm"}), "", "stop"),
+        (completion({"content": [{"type": "thinking", "text": "hm"}, {"text": "A dog."}]}), "A dog.", "stop"),
+        (completion({"content": "A do"}, "MAX_TOKENS"), "A do", "length"),
+        (completion({"content": "A do"}, "abort"), "A do", "abort"),
     ],
 )
 def test_a_completion_is_an_answer(body: dict, text: str, finish: str):
