@@ -7,15 +7,16 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-
 # The names by which servers and their proxies call an end token, and the token limit.
-_FINISHES = dict.fromkeys(("eos", "eos_token", "stop_sequence", "end_turn", "stop"), "stop")
-_FINISHES |= dict.fromkeys(("max_tokens", "max_length", "model_length", "length"), "length")
+_FINISHES = {
+    "stop": ("stop", "eos", "eos_token", "stop_sequence", "end_turn"),
+    "length": ("length", "max_tokens", "max_length", "model_length"),
+}
 
 
 def finish_name(said: str) -> str:
     """Return 'stop' or 'length' for a server's other name of it ('eos_token', 'MAX_TOKENS'), else its own reason."""
-    return _FINISHES.get(said.lower(), said)
+    return next((name for name, others in _FINISHES.items() if said.lower() in others), said)
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Generation:
     """One answer of a generative model.
 
     ``finish`` is why it ends: 'stop' (an end token), 'length' (cut by ``max_tokens``), 'content_filter', 'refusal', or
-    a server's own reason ('abort', 'tool_calls'). ``error`` is '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the
-    device on its own); ``text`` is then '', or the beginning of an answer that was too long.
+    a server's own reason ('abort', 'tool_calls'). ``error`` is '' or a quarantine reason, such as 'out_of_memory' (this
+    item does not fit the device on its own); ``text`` is then '', or the beginning of an answer that was too long.
     """
 
     text: str

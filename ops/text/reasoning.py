@@ -2,7 +2,7 @@
 
 import re
 
-# The marks of reasoning: <think> (Qwen, DeepSeek, GLM), <seed:think> (Seed-OSS), [THINK] (Magistral), ◁think▷ (Kimi-VL),
+# Marks of reasoning: <think> (Qwen, DeepSeek, GLM), <seed:think> (Seed-OSS), [THINK] (Magistral), ◁think▷ (Kimi-VL),
 # <|begin_of_thought|> (Sky-T1), <unused94> (MedGemma), <|channel|>analysis (gpt-oss); <SUMMARY> to <REASONING>
 # (LLaVA-CoT). A mark right after a quotation mark is a text that the image shows.
 _NAME = r"(?:seed:|\w{1,12}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad|summary)"

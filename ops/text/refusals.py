@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-# Characters of a text that are searched, and those after a hedge (an apology, "as an AI") within which a refusal begins.
+# Characters of a text that are searched, and those after a hedge (an apology) within which a refusal begins.
 OPENING, AFTER_HEDGE = 400, 120
 GAP = '[^.!?。！？\\n"“”«»「」]{0,60}?'
 QUOTES = "\"'“”«»„"

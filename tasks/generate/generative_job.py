@@ -223,7 +223,8 @@ def _remembered(row: dict[str, Any]) -> Generation:
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
     finish = finish_name(told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop"))
     read, retries = told["prompt_tokens"] or 0, told["retries"] or 0
-    return Generation(without_reasoning(told["text"]), told["n_tokens"], finish, told["seconds"], prompt_tokens=read, retries=retries)
+    text = without_reasoning(told["text"])
+    return Generation(text, told["n_tokens"], finish, told["seconds"], prompt_tokens=read, retries=retries)
 
 
 def usage(found: Iterable[Generation]) -> Usage:
