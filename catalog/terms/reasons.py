@@ -43,7 +43,9 @@ MEANINGS: dict[str, Reason] = {
         "The address leads into a private network.",
         "If that is wanted: `run --retry blocked_address --allow-address CIDR`.",
     ),
-    "opt_out": Reason("The server asks by `X-Robots-Tag` that the picture is not used.", "None."),
+    "opt_out": Reason(
+        "The server, by `X-Robots-Tag`, or the page, by `<meta name=robots>`, asks that it is not used.", "None."
+    ),
     "banned": Reason("The host or the picture is on a list of yours.", "Take it off the list."),
     "http_status": Reason(
         "The server answered with the status that the detail names.",

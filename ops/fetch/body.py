@@ -1,9 +1,9 @@
-"""Read a response: what its owner forbids, and its body, up to a limit and only while it may be an image."""
+"""Read the body of a response, up to a limit and only while it may be an image."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
@@ -14,27 +14,6 @@ from pairmill.ops.image.header import format_of, inspect
 # Bytes that identify any format. An HTML page served at an image URL is not read beyond this.
 ENOUGH = 512
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-AGENT = "pairmill"
-# Directives with which owners exclude their images from datasets; img2dataset heeds all but `none`.
-OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex", "none"))
-
-
-def opted_out(tags: Iterable[str]) -> str:
-    """Return the directive in ``X-Robots-Tag`` header values that forbids the fetch, or ''.
-
-    ``none`` means noindex and nofollow. Directives after another robot's name ("otherbot: noindex") do not count.
-    """
-    for value in tags:
-        about_us = True
-        for part in value.lower().split(","):
-            name, colon, rest = part.partition(":")
-            # A directive such as "unavailable_after: DATE" has a value; other text before a colon is a robot's name.
-            if colon and "_" not in name and not name.strip().startswith("max-"):
-                about_us, part = name.strip() in ("*", AGENT), rest
-            directive = part.strip()
-            if about_us and directive in OPT_OUT:
-                return directive
-    return ""
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None]) -> bytes | Fault:

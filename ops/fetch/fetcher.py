@@ -23,9 +23,10 @@ from pairmill.ops.ban_list import Banned
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress, numeric
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.body import AGENT, opted_out, read_body
+from pairmill.ops.fetch.body import read_body
 from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
 from pairmill.ops.header_number import seconds_until
+from pairmill.ops.opt_out import AGENT, opted_out
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",

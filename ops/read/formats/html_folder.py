@@ -60,6 +60,9 @@ class HtmlFolder:
         data = tree.read(path)
         parsed = data if isinstance(data, Fault) else page.parse(unit.uri, data)
         del data
+        if not isinstance(parsed, Fault) and (directive := page.opt_out(parsed.root)):
+            # Its pictures stay those of the page, or of other pages: none becomes a document of its own.
+            parsed = Fault(unit.uri, "opt_out", f"{directive}; the pictures that only it shows are left out too")
         yield parsed if isinstance(parsed, Fault) else _document(OneDocument(tree), path, parsed)
 
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import urldefrag, urljoin
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Picture, Unit
 from pairmill.ops.read.example import ADDRESS, PAGE, Example, picture
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, decode_data_uri
-from pairmill.ops.read.page.reading_order import PictureReference
+from pairmill.ops.read.page.reading_order import PictureReference, references
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
 from pairmill.ops.read.places.unpack import seekable
-from pairmill.ops.read.records.warc_records import Record, body, content_type_of, kind_of, records
+from pairmill.ops.read.records.warc_records import UNTELLING, Record, answer_of, body, opt_out_of, records, sort_of
 
-PAGES = ("text/html", "application/xhtml+xml")
-# Servers also send images with these content types.
-UNTOLD = ("", "application/octet-stream", "binary/octet-stream")
+# Records of one address to try, best first.
+MOST_TRIED = 4
 
 
 class Warc:
@@ -62,43 +62,112 @@ class Warc:
             yield from _OpenWarc(file, unit.uri).documents()
 
 
+class _Stored(NamedTuple):
+    """A record that is no page; ``sort`` is that of sort_of, and a lower ``rank`` is better."""
+
+    record: Record
+    sort: str
+    rank: int
+
+
 @dataclass
 class _OpenWarc:
-    """An open WARC file at ``uri``; ``images`` are the records of its images by address, found by the first pass."""
+    """An open WARC file at ``uri``, and what the first pass found in it."""
 
     file: IO[bytes]
     uri: str
-    images: dict[str, Record] = field(default_factory=dict)
+    pages: list[Record] = field(default_factory=list)
+    found: dict[str, list[_Stored]] = field(default_factory=dict)  # records of what is no page, by address, best first
     shown: set[str] = field(default_factory=set)  # addresses of images on the pages so far
+    refused: dict[str, Fault] = field(default_factory=dict)  # images on pages that opt out, by address
 
     def documents(self) -> Iterator[Document | Fault]:
         """Yield the pages of the file, then its images that no page shows."""
-        pages: list[Record] = []
-        for found in records(self.file, self.uri):
-            if isinstance(found, Fault):
-                yield found
-            elif (kind := kind_of(self.file, found)) in PAGES:
-                pages.append(found)
-            elif kind.startswith("image/") or kind in UNTOLD:
-                self.images.setdefault(_address(found.url), found)
-        for record in pages:
-            yield self._page(record)  # no name keeps it: its images may be 256 MB
-        for address, record in self.images.items():
-            # As in a folder, an image that no page shows is a document, if its record has an image's content type.
-            if address not in self.shown and kind_of(self.file, record).startswith("image/"):
+        revisits: list[Record] = []
+        for record in records(self.file, self.uri):
+            if isinstance(record, Fault):
+                yield record
+            elif record.revisits:
+                revisits.append(record)
+            elif fault := self._file_away(record):
+                yield fault
+        yield from self._revisited(revisits)
+        for record in self.pages:
+            yield from self._page(record)  # no name keeps it: its images may be 256 MB
+        for address, found in self.found.items():
+            if address in self.shown:
+                continue
+            record, sort, _ = found[0]
+            if sort == "":
+                detail = "an answer without a content type that begins neither like a page nor like a picture"
+                yield Fault(record.item(self.uri), "bad_record", detail)
+            elif sort != "other" and address in self.refused:
+                yield self.refused[address]
+            elif sort != "other":
+                # As in a folder, an image that no page shows is a document.
                 data = body(self.file, self.uri, record)
                 held, fault = (b"", data) if isinstance(data, Fault) else (data, None)
                 picture = Picture(0, address, "", held, fault)
-                yield Document(f"{self.uri}#byte={record.offset}", "", _about(record), (picture,))
+                yield Document(record.item(self.uri), "", _about(record), (picture,))
 
-    def _page(self, record: Record) -> Document | Fault:
-        """Build a page's document."""
-        item = f"{self.uri}#byte={record.offset}"
-        data = body(self.file, self.uri, record)
-        parsed = data if isinstance(data, Fault) else page.parse(item, data, content_type_of(self.file, record))
+    def _file_away(self, record: Record) -> Fault | None:
+        """Add a record to the pages or to what else was found; return a Fault if it is no HTTP response."""
+        answer = answer_of(self.file, record)
+        if answer is None:
+            return Fault(record.item(self.uri), "bad_record", "no HTTP response")
+        sort = sort_of(self.file, answer)
+        if sort == "page":
+            self.pages.append(record)
+            return None
+        # Of several records of one address the good one counts: the answer to a second try, the complete one.
+        rank = (sort != "picture") + 2 * record.is_cut + 4 * (answer.status != 200)
+        others = self.found.setdefault(_address(record.url), [])
+        others.append(_Stored(record, sort, rank))
+        others.sort(key=lambda found: found.rank)
+        del others[MOST_TRIED:]
+        return None
+
+    def _revisited(self, revisits: list[Record]) -> Iterator[Fault]:
+        """File away each revisit with the payload that it refers to, if the file holds it; else yield a Fault."""
+        if not revisits:
+            return
+        stored = [*self.pages, *(found.record for some in self.found.values() for found in some)]
+        by_id = {record.id: record for record in reversed(stored) if record.id}
+        by_digest = {record.digest.lower(): record for record in reversed(stored) if record.digest}
+        by_url = {_address(record.url): record for record in reversed(stored)}
+        for revisit in revisits:
+            record_id, referred = revisit.revisits
+            original = (
+                by_id.get(record_id)
+                or by_digest.get(revisit.digest.lower())
+                or by_url.get(_address(referred or revisit.url))
+            )
+            digests = {each.digest.lower() for each in (revisit, original) if each and each.digest}
+            if original is None or len(digests) > 1:
+                answer = answer_of(self.file, revisit)
+                if answer is None or answer.type in UNTELLING or sort_of(self.file, answer) != "other":
+                    detail = f"a revisit of {referred or revisit.url}, whose content is not in this file"
+                    yield Fault(revisit.item(self.uri), "missing", detail)
+            elif _address(revisit.url) != _address(original.url):
+                place = {"offset": original.offset, "size": original.size, "kind": original.kind}
+                self._file_away(revisit._replace(**place, own_offset=revisit.offset))
+
+    def _page(self, record: Record) -> Iterator[Document | Fault]:
+        """Yield a page's document."""
+        item = record.item(self.uri)
+        data = body(self.file, self.uri, record, heeds_opt_out=False)
+        answer = answer_of(self.file, record)
+        fields = answer.fields if answer else {}
+        parsed = data if isinstance(data, Fault) else page.parse(item, data, fields.get("content-type", ""))
         if isinstance(parsed, Fault):
-            return parsed
+            yield parsed
+            return
         base = urljoin(record.url, page.base(parsed.root))
+        if directive := opt_out_of(fields) or page.opt_out(parsed.root):
+            yield Fault(item, "opt_out", directive)
+            for address in {_address(source, base) for shown in references(parsed.root) for source in shown.sources}:
+                self.refused[address] = Fault(address, "opt_out", f"the page that shows it: {directive}")
+            return
         held: dict[str, bytes | Fault] = {}
 
         def read_picture(reference: PictureReference, position: int) -> Picture:
@@ -107,7 +176,7 @@ class _OpenWarc:
             return found
 
         about = _about(record) | {"charset": parsed.charset}
-        return page.build_document(item, parsed, reading_order.items(parsed.root), read_picture, about)
+        yield page.build_document(item, parsed, reading_order.items(parsed.root), read_picture, about)
 
     def _picture(
         self, reference: PictureReference, position: int, base: str, nowhere: str, held: dict[str, bytes | Fault]
@@ -122,7 +191,7 @@ class _OpenWarc:
                 refused += [(link.url, link.fault)] if link.fault else []
                 continue
             address = _address(source, base)
-            if address in self.images:
+            if address in self.found:
                 data = self._read_once(address, held)
                 if isinstance(data, bytes):
                     return Picture(position, address, reference.alt_text, data)
@@ -135,13 +204,22 @@ class _OpenWarc:
     def _read_once(self, address: str, held: dict[str, bytes | Fault]) -> bytes | Fault:
         """Read an image at most once per page, and limit a page's images to DOCUMENT_BYTES in total."""
         if address not in held:
-            record = self.images[address]
             room = DOCUMENT_BYTES - sum(len(each) for each in held.values() if isinstance(each, bytes))
-            found = body(self.file, self.uri, record) if record.size <= room else b""
-            fits = isinstance(found, Fault) or 0 < len(found) <= room
-            detail = f"the other pictures of its page leave room for {room} bytes"
-            held[address] = found if fits else Fault(f"{self.uri}#byte={record.offset}", "too_large", detail)
+            held[address] = self._read(address, room)
         return held[address]
+
+    def _read(self, address: str, room: int) -> bytes | Fault:
+        """Read the first record of an address that holds an image of at most ``room`` bytes."""
+        read: list[bytes | Fault] = []
+        for record in (stored.record for stored in self.found[address]):
+            data = body(self.file, self.uri, record) if record.size <= room else b""
+            if isinstance(data, bytes) and not 0 < len(data) <= room:
+                detail = f"the other pictures of its page leave room for {room} bytes"
+                data = Fault(record.item(self.uri), "too_large", detail)
+            if data.reason == "opt_out" if isinstance(data, Fault) else format_of(data):
+                return data
+            read.append(data)
+        return min(read, key=lambda data: isinstance(data, Fault))  # the first of equals
 
 
 def _about(record: Record) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.opt_out import AGENT, opted_out
 from pairmill.ops.read.document import Document, Picture, Text
 from pairmill.ops.read.page.charset import MAX_BAD, decode_text
 from pairmill.ops.read.page.reading_order import PictureReference
@@ -24,6 +25,7 @@ MOST_COMPARED = 1_000_000_000
 TAG = re.compile(r"""<[a-zA-Z](?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')|=)*+""")
 ATTRIBUTE = re.compile(r"""[\s/"'][^\s/>"'=]""")
 QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
+ROBOTS = ("robots", AGENT, "x-robots-tag")
 SAID = frozenset(("description", "keywords", "author", "og:title", "og:description", "og:url", "date"))
 SAID |= {"license", "copyright", "rights", "dc.rights", "dcterms.rights", "dcterms.license", "dc.date", "dcterms.date"}
 SAID |= {"article:published_time", "article:modified_time"}
@@ -127,6 +129,15 @@ def metadata(root: Any) -> dict[str, object]:
             if kind in kinds and element.get("href"):
                 found.setdefault(kind, element.get("href"))
     return found
+
+
+def opt_out(root: Any) -> str:
+    """Return the directive of a ``<meta name="robots">`` that forbids the use of the page, '' if there is none."""
+    for element in root.iter("meta"):
+        name = (element.get("name") or element.get("http-equiv") or "").strip().lower()
+        if name in ROBOTS and (directive := opted_out((element.get("content") or "",))):
+            return f"meta {name}: {directive}"
+    return ""
 
 
 def base(root: Any) -> str:

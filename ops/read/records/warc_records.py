@@ -6,33 +6,62 @@ times the CPU (warcio 5.6 times).
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+import pyarrow as pa
+
 from pairmill.ops.fault import Fault
 from pairmill.ops.header_number import whole_number
+from pairmill.ops.image.header import format_of
+from pairmill.ops.opt_out import opted_out
 from pairmill.ops.read.places.tree import MAX_BYTES
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 # The header lines of a record and of a response have some kilobytes.
 MAX_HEADER = 64 * 1024
+# Fields that are lists: a repeated one adds to the first.
+LISTS = frozenset(("x-robots-tag", "content-encoding", "transfer-encoding"))
+PAGES = ("text/html", "application/xhtml+xml")
+# By these content types a server says that it does not know. Pages are also sent as text/plain and as XML.
+UNKNOWN = ("", "unknown/unknown", "application/unknown", "*/*")
+UNTELLING = (*UNKNOWN, "application/octet-stream", "binary/octet-stream", "text/plain", "text/xml", "application/xml")
+# The first bytes of pages, by the WHATWG MIME Sniffing Standard; the short list for text that may quote markup, as the
+# README of a program does.
+TAGS = rb"!doctype\s+html|html|head|body|title"
+PAGE = re.compile(rb"<(?:%s|script|iframe|h1|div|font|table|a|style|b|br|p)[\s>/]|<!--" % TAGS, re.IGNORECASE)
+CERTAIN_PAGE = re.compile(rb"(?:<(?:\?xml|!--)[^>]*>\s*)*<(?:%s)[\s>]" % TAGS, re.IGNORECASE)
+HEAD = 1024
+BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+GZIP = b"\x1f\x8b"
+# Servers pack twice by mistake. A hostile file could unpack to itself for ever.
+MOST_PACKED = 3
+IDENTITY = ("", "identity", "none")
 
 
 class Record(NamedTuple):
-    """A response or resource record."""
+    """A response, resource or revisit record."""
 
     url: str
     date: str
-    kind: str  # 'http' for a response, else the record's own content type
+    kind: str  # 'http' for a response or a revisit, else the record's own content type
     id: str
     offset: int  # of its block, in bytes
     size: int
     digest: str = ""  # the payload's, prefixed with the algorithm (usually 'sha1:…' in base 32)
+    revisits: tuple[str, ...] = ()  # of a revisit: record id and address of the record with its payload
+    is_cut: bool = False  # the crawler stored only the start of the payload
+    own_offset: int = -1  # of a revisit's block, if ``offset`` is that of the record with its payload
+
+    def item(self, uri: str) -> str:
+        """Return the URI of the record's document, in the file at ``uri``."""
+        return f"{uri}#byte={self.offset if self.own_offset < 0 else self.own_offset}"
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
-    """Yield the response and resource records in order; a Fault ends it at a damaged header or a cut."""
+    """Yield response, resource and revisit records in order; a Fault ends it at a damaged header or a cut."""
     end = file.seek(0, 2)
     at = 0
     while at < end:
@@ -51,16 +80,26 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
             yield Fault(f"{uri}#byte={at}", "truncated", f"{end - start} of the record's {n} bytes are there")
             return
         at = start + n
-        if (type := fields.get("warc-type")) in ("response", "resource"):
-            kind = "http" if type == "response" else fields.get("content-type", "")
-            url = fields.get("warc-target-uri", "").strip("<>")
+        if (type := fields.get("warc-type")) in ("response", "resource", "revisit"):
+            kind = fields.get("content-type", "")
+            if type != "resource" and (
+                not kind or kind.lower().startswith("application/http") or file.read(5) == b"HTTP/"
+            ):
+                kind = "http"  # a crawler's look-up of a name is a response too, of the type text/dns
+            url, referred = (
+                fields.get(name, "").strip("<>") for name in ("warc-target-uri", "warc-refers-to-target-uri")
+            )
             names = ("warc-date", "warc-record-id", "warc-payload-digest")
             date, record_id, digest = (fields.get(name, "") for name in names)
-            yield Record(url, date, kind, record_id, start, n, digest)
+            revisits = (fields.get("warc-refers-to", ""), referred) if type == "revisit" else ()
+            yield Record(url, date, kind, record_id, start, n, digest, revisits, "warc-truncated" in fields)
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Parse header lines to {lower-case name: first value}; None if the empty line at their end is missing."""
+    """Parse header lines to {lower-case name: value}; None if the empty line at their end is missing.
+
+    A repeated field keeps its first value; values of the fields in LISTS are joined by line breaks.
+    """
     found: dict[str, str] = {}
     left = MAX_HEADER
     while left > 0:
@@ -71,7 +110,8 @@ def _fields(file: IO[bytes]) -> dict[str, str] | None:
         if not line.strip():
             return found
         name, _, value = line.decode("utf-8", "replace").partition(":")
-        found.setdefault(name.strip().lower(), value.strip())
+        name, value = name.strip().lower(), value.strip()
+        found[name] = f"{found[name]}\n{value}" if name in LISTS and name in found else found.get(name, value)
     return None
 
 
@@ -82,8 +122,13 @@ class HttpResponse(NamedTuple):
     fields: dict[str, str]
     size: int
 
+    @property
+    def type(self) -> str:
+        """The content type in lower case, without parameters; '' if there is none."""
+        return self.fields.get("content-type", "").split(";")[0].strip().lower()
 
-def _answer(file: IO[bytes], record: Record) -> HttpResponse | None:
+
+def answer_of(file: IO[bytes], record: Record) -> HttpResponse | None:
     """Parse a response's header and leave the file at its body; return None if the block is not an HTTP response."""
     file.seek(record.offset)
     if record.kind != "http":
@@ -94,52 +139,124 @@ def _answer(file: IO[bytes], record: Record) -> HttpResponse | None:
     return HttpResponse(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
 
 
-def content_type_of(file: IO[bytes], record: Record) -> str:
-    """Return the Content-Type of the record's content as written, with its charset; '' if unknown."""
-    answer = _answer(file, record)
-    return answer.fields.get("content-type", "") if answer else ""
+def sort_of(file: IO[bytes], answer: HttpResponse) -> str:
+    """Tell 'page', 'picture' or 'other' by the content type and the first bytes of ``answer``; '' if neither tells.
+
+    The file is at the answer's body. As in browsers, a picture is what begins like one, whatever its content type. It
+    is an 'image' if only the content type says so.
+    """
+    type, head = answer.type, _head(file, answer)
+    if format_of(head):
+        return "picture"
+    if type.startswith("image/"):
+        return "image"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n\f")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = head[2:].replace(b"\0", b"").lstrip()
+    if type in PAGES or (type in UNTELLING and CERTAIN_PAGE.match(text)) or (type in UNKNOWN and PAGE.match(text)):
+        return "page"
+    return "" if type in UNKNOWN and head and answer.status == 200 else "other"
 
 
-def kind_of(file: IO[bytes], record: Record) -> str:
-    """Return the content type of the record's content, in lower case without parameters; '' if unknown."""
-    return content_type_of(file, record).split(";")[0].strip().lower()
+def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
+    """Read the first bytes of an answer's content, decoded; damaged content gives fewer bytes."""
+    codings = _codings(answer)
+    is_chunked = "chunked" in answer.fields.get("transfer-encoding", "").lower()
+    # A block of brotli or zstd is decoded as a whole, and has at most 16 MB.
+    data = file.read(min(answer.size, 2**24 if {"br", "zstd"} & set(codings) else 4 * HEAD if codings else HEAD))
+    if is_chunked:
+        data = _unchunked(data)
+    try:
+        for coding in (*codings, "gzip"):
+            data = _decoded(coding, data, 8 * HEAD)
+    except (zlib.error, EOFError, OSError):
+        pass
+    return data[:HEAD]
 
 
-def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
+def opt_out_of(fields: dict[str, str]) -> str:
+    """Return the directive of ``X-Robots-Tag`` by which a server asks that its answer is not used, or ''."""
+    tags = fields.get("x-robots-tag")
+    return f"X-Robots-Tag: {found}" if tags and (found := opted_out(tags.split("\n"))) else ""
+
+
+def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) -> bytes | Fault:
     """Read the response's content, at most MAX_BYTES, with transfer and content encodings decoded.
 
-    Return a Fault for a status other than 200, and for damaged, truncated, empty or bomb-like content.
+    Return a Fault for a status other than 200, for damaged, truncated, empty or bomb-like content, and, unless
+    ``heeds_opt_out`` is False, where the server asks that its answer is not used.
     """
-    item = f"{uri}#byte={record.offset}"
-    answer = _answer(file, record)
+    item = record.item(uri)
+    answer = answer_of(file, record)
     if answer is None:
         return Fault(item, "bad_record", "no HTTP response")
     if answer.status != 200:
         return Fault(item, "http_status", f"the crawl was answered {answer.status}")
+    if heeds_opt_out and (directive := opt_out_of(answer.fields)):
+        return Fault(item, "opt_out", directive)
     if answer.size > MAX_BYTES:
         return Fault(item, "too_large", f"{answer.size} bytes; at most {MAX_BYTES} are read")
     data = file.read(answer.size)
     if "chunked" in answer.fields.get("transfer-encoding", "").lower():
         data = _unchunked(data)
-    coding = answer.fields.get("content-encoding", "").lower()
-    # Common Crawl stores decoded content and renames the header; other crawlers store the encoded bytes.
-    if coding in ("gzip", "x-gzip") and data.startswith(b"\x1f\x8b"):
-        return _inflated(item, data, 31)
-    if coding == "deflate" and data[:1] == b"\x78":
-        return _inflated(item, data, 15)
+    limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
+    # Some servers send gzip without saying so; neither a page nor a picture begins like it.
+    for coding in (*_codings(answer), "gzip"):
+        try:
+            decoded = _decoded(coding, data, limit + 1)
+        except (zlib.error, EOFError, OSError) as error:
+            # The crawler may have decoded it and kept the header.
+            if format_of(data) or not BINARY.search(data[:HEAD]):
+                break
+            if isinstance(error, EOFError):
+                return Fault(item, "truncated", f"the content, packed as {coding[:40]!r}, ends early")
+            return Fault(item, "undecodable", f"damaged content encoding {coding[:40]!r}: {error}")
+        if len(decoded) > limit:
+            return Fault(item, "bomb", f"over {limit} bytes")
+        data = decoded
     return data if data else Fault(item, "empty", "no bytes")
 
 
-def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
-    """Decompress ``data`` with zlib's ``window`` bits; return a Fault for damaged, truncated or bomb-like data."""
-    limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
+def _codings(answer: HttpResponse) -> list[str]:
+    """List the content encodings of an answer, the last applied first."""
+    if not (said := answer.fields.get("content-encoding")):
+        return []
+    codings = [coding.strip() for coding in said.lower().replace("\n", ",").split(",")]
+    return [coding for coding in reversed(codings) if coding not in IDENTITY]
+
+
+def _decoded(coding: str, data: bytes, limit: int) -> bytes:
+    """Undo one content encoding; return at most ``limit`` bytes.
+
+    Raises zlib.error or OSError for damaged data and unknown encodings, and EOFError for truncated data.
+    """
+    if coding in ("br", "zstd"):
+        try:
+            with pa.CompressedInputStream(pa.BufferReader(data), {"br": "brotli"}.get(coding, coding)) as stream:
+                return stream.read(limit)
+        except OSError as error:
+            raise EOFError if "Truncated" in str(error) else error from None
+    if coding in ("gzip", "x-gzip"):
+        # Common Crawl stores decoded content and renames the header; other crawlers store the encoded bytes.
+        for _ in range(MOST_PACKED):
+            if data.startswith(GZIP):
+                data = _inflated(data, 31, limit)
+        return data
+    if coding != "deflate":
+        raise OSError("it is not known")
+    has_header = data[:1] in (b"\x18", b"\x28", b"\x38", b"\x48", b"\x58", b"\x68", b"\x78")
+    return _inflated(data, 15 if has_header else -15, limit)
+
+
+def _inflated(data: bytes, window: int, limit: int) -> bytes:
+    """Decompress ``data`` with zlib's ``window`` bits; return at most ``limit`` bytes.
+
+    Raises zlib.error for damaged data, and EOFError for truncated data that has no ``limit`` bytes.
+    """
     inflate = zlib.decompressobj(wbits=window)
-    try:
-        found = inflate.decompress(data, limit)
-    except zlib.error as error:
-        return Fault(item, "undecodable", f"damaged content encoding: {error}")
-    if not inflate.eof:
-        return Fault(item, *(("bomb", f"over {limit} bytes") if len(found) == limit else ("truncated", "cut content")))
+    found = inflate.decompress(data, limit)
+    if not inflate.eof and len(found) < limit:
+        raise EOFError
     return found
 
 

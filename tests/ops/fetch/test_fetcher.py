@@ -11,8 +11,8 @@ import pytest
 from pairmill.ops.ban_list import Banned
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.body import opted_out
 from pairmill.ops.fetch.fetcher import Fetcher
+from pairmill.ops.opt_out import opted_out
 from tests.worlds.name_service import Always
 from tests.worlds.web import (
     LOOPBACK,
@@ -214,6 +214,8 @@ def test_what_is_said_to_others_or_of_other_things_is_no_opt_out(tag: str):
 def test_every_header_of_the_name_counts(server: Web):
     assert opted_out(["otherbot: noindex", "noai"]) == "noai"
     assert opted_out(["otherbot: noindex, pairmill: noai"]) == "noai"
+    assert opted_out(["max-image-preview: none, unavailable_after: 1 Jan 2099 10:00, nofollow noai"]) == "noai"
+    assert opted_out(["max-image-preview: none; all"]) == ""
 
 
 def test_banned_hosts_and_beginnings_are_not_asked(server: Web):

@@ -31,7 +31,7 @@ r1.jpg|<amp-img src=r1.jpg><amp-img fallback src=o1.jpg></amp-img></amp-img>
 r1.jpg|<amp-img srcset='r1.jpg 800w, o1.jpg 300w' src=o1.jpg></amp-img>
 r1.webp|<picture><source srcset=D data-srcset=r1.webp><img src=D alt=a></picture>
 r1.webp|<picture><source data-srcset='r1.webp 800w'><img src=loading.gif class=lazyload></picture>
-r1.jpg|<picture><source srcset=w1.gif data-lazy-srcset=o1.webp type=image/webp><img src=w1.gif data-lazy-src=r1.jpg></picture>
+r1.jpg|<picture><source srcset=w1.gif data-lazy-srcset=o1.webp><img src=w1.gif data-lazy-src=r1.jpg></picture>
 r1.jpg|<img src=spinner.gif data-echo=r1.jpg>
 r1.jpg|<img src=D data-ks-lazyload=r1.jpg>
 r1.jpg|<img src=w1.gif file=r1.jpg zoomfile=o1.jpg>
@@ -80,7 +80,7 @@ r1.jpg|<img src=r1.jpg data-icon=o1.png data-flag=o2.png>
 r1.jpg|<img src=r1.jpg data-bg=o1.jpg>
 r1.jpg|<img src=r1.jpg data-poster=o1.jpg>
 r1.jpg|<img src=r1.jpg data-before=o1.jpg data-after=o2.jpg>
-r1.jpg|<figure><img src=D data-src=r1.jpg alt=a><noscript><img src=r1.jpg alt=a></noscript><figcaption>c</figcaption></figure>
+r1.jpg|<figure><img src=D data-src=r1.jpg alt=a><noscript><img src=r1.jpg alt=a></noscript></figure>
 r1.jpg|<span><img src=w1.gif class=b-lazy></span><noscript><img src=r1.jpg></noscript>
 r1.jpg|<picture><img src=D data-src=r1.jpg></picture><noscript><picture><img src=r1.jpg></picture></noscript>
 r1.jpg|<picture><source srcset=r1.jpg><img src=w1.gif></picture>
@@ -89,7 +89,7 @@ r1.jpg|<amp-anim src=r1.jpg></amp-anim>
 r1.jpg|<amp-img src=r1.jpg><amp-img placeholder src=w1.gif></amp-img></amp-img>
 r1.jpg|<amp-img src=r1.jpg><img slot=x src=r1.jpg></amp-img>
 r1.jpg r2.jpg|<amp-carousel><amp-img src=r1.jpg></amp-img><amp-img src=r2.jpg></amp-img></amp-carousel>
-r1.jpg r2.jpg|<img src=loading.gif data-src=r1.jpg><img src=loading.gif data-src=r2.jpg><noscript><img src=r2.jpg></noscript>
+r1.jpg r2.jpg|<img src=w1.gif data-src=r1.jpg><img src=w1.gif data-src=r2.jpg><noscript><img src=r2.jpg></noscript>
 r1.jpg r2.jpg|<noscript><img src=r1.jpg></noscript><img src=r2.jpg alt=b>
 r1.jpg r2.jpg|<p>x</p><img src=r1.jpg data-hover=o1.jpg><img src=r1.jpg data-hover=o2.jpg data-src=r2.jpg>
 r1.jpg|<img src=no-image.png data-image=r1.jpg>

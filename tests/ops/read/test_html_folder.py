@@ -215,6 +215,12 @@ def test_what_a_page_says_about_itself_is_kept(tmp_path):
     assert document.metadata == expected
 
 
+def test_a_page_that_opts_out_is_a_row_and_its_pictures_are_no_documents(tmp_path):
+    write(tmp_path, {"a.html": "<meta name=robots content='noai, noimageai'><img src=a.jpg>x", "a.jpg": jpeg()})
+    (fault,) = everything(open_source(str(tmp_path)))
+    assert isinstance(fault, Fault) and (fault.reason, fault.item) == ("opt_out", str(tmp_path / "a.html"))
+
+
 def test_a_page_that_vanished_after_the_listing_is_missing(tmp_path):
     write(tmp_path, {"a.html": "x", "b.html": "y"})
     source = open_source(str(tmp_path))
