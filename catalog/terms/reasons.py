@@ -36,7 +36,7 @@ MEANINGS: dict[str, Reason] = {
     ),
     "missing": Reason("What a page, record or row names is not there.", "Put it back, then `run --retry`."),
     "damaged": Reason(
-        "A picture's bytes have another hash than when they were stored.",
+        "A picture's bytes have another hash than when they were stored, or a file crashes its reader.",
         "Put the file back from a copy; `run --retry`.",
     ),
     "blocked_address": Reason(

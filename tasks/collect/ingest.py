@@ -220,6 +220,7 @@ class IngestUnits:
 
     stage: ClassVar[str] = "ingest"
     unit: ClassVar[str] = "files"
+    reads_sources: ClassVar[bool] = True  # a unit may be anything, so that a crash is the unit's fault
     shown_as: ClassVar[str] = "Ingest"  # the name in the quarantine details of every lake so far
 
     source: Source

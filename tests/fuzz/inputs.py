@@ -9,10 +9,15 @@ import argparse
 import gzip
 import io
 import json
+import multiprocessing
 import random
 import resource
+import shutil
+import sys
 import tempfile
 import time
+import traceback
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,9 +35,11 @@ PAGE = "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><i
 ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]
 # CPU seconds: the machine may have other work.
 SECONDS_EACH = 5.0
-Decode()(jpeg())  # the first call imports torch, which no input should be charged for
 # Bytes by which the process may grow over a whole run.
 MEMORY = 400 * 2**20
+# Seconds without an answer after which a child hangs: it imports the readers first, on a machine with other work.
+HANGS_AFTER = 120.0
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def seeds() -> dict[str, bytes]:
@@ -166,29 +173,65 @@ def _check_document(folder: Path, document: Document) -> None:
 
 
 def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
-    """Mutate and read inputs for ``seconds``; return the numbers of inputs and of rows."""
-    chance, good = random.Random(seed), inputs()
-    names = sorted(good)
-    until, before = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    total = {"inputs": 0, "rows": 0}
+    """Mutate and read inputs for ``seconds``, in a child process; return the numbers of inputs and of rows.
+
+    A child that dies or hangs costs its input only: the next child goes on behind it. Raises AssertionError at the end,
+    which names the kept inputs that failed.
+    """
+    until, failed, total = time.monotonic() + seconds, [], {"inputs": 0, "rows": 0}
     with tempfile.TemporaryDirectory() as outside:
-        Path(outside, "secret.jpg").write_bytes(b"SECRET")
-        folder = Path(outside, "source")
-        folder.mkdir()
         while time.monotonic() < until and total["inputs"] < at_most:
-            name = names[total["inputs"] % len(names)]
-            data = mutated(good[name], chance)
+            ours, theirs = SPAWN.Pipe(duplex=False)
+            child = SPAWN.Process(target=_read_all, args=(theirs, outside, seed, total["inputs"], until, at_most))
+            child.start()
+            theirs.close()
+            name, data, why = "", b"", f"no answer within {HANGS_AFTER:g} s"
             try:
-                total["rows"] += check(folder, name, data)
-            except Exception:
+                while ours.poll(HANGS_AFTER):
+                    match ours.recv():
+                        case (name, data):
+                            total["inputs"] += 1
+                        case int(rows):
+                            total["rows"] += rows
+                        case told:
+                            why = told
+                child.kill()
+            except EOFError:
+                child.join()
+                why = why if child.exitcode == 1 else f"died with {child.exitcode}" if child.exitcode else ""
+            if why:
                 kept = Path(tempfile.gettempdir(), f"fuzz-{seed}-{total['inputs']}-{name}")
                 kept.write_bytes(data)
-                print(f"failed on {name}, kept as {kept}")
-                raise
-            total["inputs"] += 1
-        assert sorted(path.name for path in Path(outside).iterdir()) == ["secret.jpg", "source"]
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY / 1024
+                failed.append(f"{kept}: {why}")
+    assert not failed, "\n".join(failed)
     return total
+
+
+def _read_all(pipe: Connection, outside: str, seed: int, first: int, until: float, at_most: int) -> None:
+    """Read the inputs from number ``first`` on: send (name, bytes) before each and its rows after it.
+
+    Where a check fails, send why and exit with 1.
+    """
+    Decode()(jpeg())  # the first call imports torch, which no input should be charged for
+    good, before = inputs(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    secret, folder = Path(outside, "secret.jpg"), Path(outside, "source")
+    secret.write_bytes(b"SECRET")
+    shutil.rmtree(folder, ignore_errors=True)  # a child that died left its input
+    folder.mkdir()
+    for number in range(first, at_most):
+        if time.monotonic() > until:
+            return
+        name = sorted(good)[number % len(good)]
+        data = mutated(good[name], random.Random(f"{seed} {number}"))
+        pipe.send((name, data))
+        try:
+            rows = check(folder, name, data)
+            assert sorted(path.name for path in Path(outside).iterdir()) == [secret.name, folder.name]
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY / 1024
+        except Exception:
+            pipe.send(traceback.format_exc())
+            sys.exit(1)
+        pipe.send(rows)
 
 
 if __name__ == "__main__":

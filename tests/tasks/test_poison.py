@@ -1,9 +1,12 @@
 """A row that kills its worker is found and quarantined, and its neighbours are worked on."""
 
 import os
+import pickle
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,10 +16,15 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.pool import poison
 from pairmill.tasks.run.pool.poison import LostWorker
+from pairmill.tasks.run.pool.pool import run_item
+from pairmill.tasks.run.pool.process import Process
+from pairmill.tasks.run.pool.worker import JobWorker
 from pairmill.tasks.run.stage import JobStage
 
 DIED = LostWorker("poison", "a worker process that ran it alone died")
@@ -91,6 +99,25 @@ def test_a_row_that_dies_once_only_is_no_killer():
     assert found == (["one", "two"], {})
 
 
+@given(n=st.integers(1, 60), data=st.data())
+def test_each_damaged_row_costs_one_death_however_many_there_are(n: int, data: st.DataObject):
+    keys = tuple(str(key) for key in range(n))
+    damaged = data.draw(st.sets(st.sampled_from(keys), max_size=n if n <= poison.MAX_KILLERS else n - 1))
+    deaths = 0
+
+    def attempt(part: WorkItem, rows: int) -> tuple[str, ...] | LostWorker:
+        nonlocal deaths
+        if not (bad := [key for key in part.keys if key in damaged]):
+            return part.keys
+        deaths += 1
+        return LostWorker("damaged", "", (bad[0],), "SIGABRT")
+
+    results, found = poison.isolate(WorkItem("s", keys), attempt)
+    assert set(found) == damaged
+    assert sorted(key for part in results for key in part) == sorted(set(keys) - damaged)
+    assert deaths == len(damaged)
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -102,6 +129,46 @@ def test_a_row_that_dies_once_only_is_no_killer():
 def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(item: WorkItem):
     with pytest.raises(PairmillError):
         poison.isolate(item, lambda part, rows: DIED)
+
+
+@dataclass(frozen=True)
+class CrashesOn:
+    """A job over units of a source, in which a native library aborts on one key."""
+
+    key: str
+    tries: str
+    reads_sources: ClassVar[bool] = True
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        for key in item.keys:
+            row_reports.begin(key, 60)
+            with open(self.tries, "a") as file:
+                file.write(key)
+            if key == self.key:
+                os.write(2, b"terminate called after throwing an instance of what no user knows")
+                os.abort()
+        print("what Python says", file=sys.stderr)
+        table = pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)})
+        return [Part("image_embedding", table, "s")]
+
+
+def test_a_unit_that_crashes_a_library_costs_one_death_and_one_row_and_no_line_of_the_library(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    worker = JobWorker(CrashesOn("b", str(tmp_path / "tries")))
+    process = Process({}, is_forked=False)
+    item = WorkItem("s", ("a", "b", "c"))
+    manifests = run_item(process, worker, pickle.dumps(worker), item, Output(f"{tmp_path}/", "run", 1))
+    process.close()
+    (told,) = [row for each in manifests if each.table == "quarantine" for row in _rows(each)]
+    assert (told["item"], told["reason"]) == ("b", "damaged")
+    assert "SIGABRT" in told["detail"]
+    assert (tmp_path / "tries").read_text() == "abac"
+    assert capfd.readouterr().err == "what Python says\n"
+
+
+def _rows(manifest: Manifest) -> list[dict]:
+    return pq.read_table(manifest.path, partitioning=None).to_pylist()
 
 
 WORKERS = r"fewer workers \(--workers, or compute.workers in Prefect\)\.$"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.document import DIGESTS, Document, Unit
 from pairmill.ops.read.places.file_table import Entry, FileTable, runs
 from pairmill.ops.read.places.tree import OneDocument, Tree
 from pairmill.ops.read.places.unpack import MAX_RATIO
@@ -39,6 +39,10 @@ ALWAYS_ALLOWED = 256 * 2**20
 # pyarrow raises these on damaged files, besides its own exceptions.
 BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError)
 AT_ONCE = 16
+LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)  # fmt: skip
 # Lists the columns to read, by the kinds of all columns.
 Choose: TypeAlias = Callable[[dict[str, str]], list[str]]
 # Builds a row's document from the tree, the table's path, the row's URI and the row.
@@ -105,17 +109,24 @@ def kinds(schema: pa.Schema) -> dict[str, str]:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return the kind of an Arrow type; a dictionary has the kind of its values."""
+    """Return the kind of an Arrow type; a dictionary has the kind of its values, an extension type that of its storage.
+
+    Binary of a fixed size is a digest unless it is larger than any.
+    """
     types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _kind(kind.storage_type)
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind):
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
-    if types.is_binary(kind) or types.is_large_binary(kind):
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
         return "binary"
+    if types.is_fixed_size_binary(kind):
+        return "binary" if kind.byte_width > max(DIGESTS) else "other"
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         return "held"
-    if types.is_list(kind) or types.is_large_list(kind):
+    if any(each(kind) for each in LISTS):
         return {"text": "texts", "held": "helds"}.get(_kind(kind.value_type), "list")
     return "other"
 
@@ -169,7 +180,8 @@ def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row |
     path = path_of(tree, unit)
     try:
         if format_of(path) == "parquet":
-            yield from _parquet_rows(tree, path, int(unit.uri.rpartition("#row-group=")[2] or 0), choose)
+            _, marked, group = unit.uri.rpartition("#row-group=")
+            yield from _parquet_rows(tree, path, int(group) if marked else None, choose)
         else:
             start, _, end = unit.uri.rpartition("#bytes=")[2].partition("-") if "#bytes=" in unit.uri else ("0", "", "")
             yield from text_rows(tree, path, int(start), int(end) if end else None, tree.uri(path))
@@ -186,23 +198,30 @@ def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None)
 
     A Fault stands for a row that is too large, and for the rest of a row group that expands like a bomb. Raises one of
     BAD_PARQUET.
+
+    The first batch has one row: where reading raises, `RowGroupMetaData.column` ends the process (pyarrow 26, damaged
+    size statistics), so the column chunks are looked at once a row of each was read.
     """
     table = pq.ParquetFile(file, buffer_size=2**20)
     metadata = table.metadata.row_group(group)
-    chunks = [metadata.column(index) for index in range(metadata.num_columns)]
     first = sum(table.metadata.row_group(index).num_rows for index in range(group))
-    most = ALWAYS_ALLOWED + MAX_RATIO * sum(max(0, chunk.total_compressed_size) for chunk in chunks)
+    most = ALWAYS_ALLOWED + MAX_RATIO * file.seek(0, 2)
     if metadata.total_byte_size > most:
         yield Fault(f"{uri}#row-group={group}", "bomb", f"{metadata.total_byte_size} bytes; at most {most} are read")
         return
-    seen = 0
-    size = _rows_at_once(file, table, chunks)
     columns = choose(kinds(table.schema_arrow)) if choose else None
-    for packed in table.iter_batches(batch_size=size, row_groups=[group], columns=columns):
-        # Replace dictionary columns by their values, so that a repeated text counts as often as it occurs.
-        arrays = [each.dictionary_decode() if isinstance(each, pa.DictionaryArray) else each for each in packed.columns]
-        batch = pa.RecordBatch.from_arrays(arrays, names=packed.schema.names)
-        seen += batch.nbytes
+    seen = 0
+    for packed in table.iter_batches(batch_size=1, row_groups=[group], columns=columns):
+        if not seen:
+            chunks = _chunks(table, metadata, columns)
+            size = sum(chunk.total_uncompressed_size for chunk in chunks) if columns else metadata.total_byte_size
+            most = ALWAYS_ALLOWED + MAX_RATIO * sum(max(0, chunk.total_compressed_size) for chunk in chunks)
+            if size > most:
+                yield Fault(f"{uri}#row-group={group}", "bomb", f"{size} bytes; at most {most} are read")
+                return
+            table.reader.set_batch_size(_rows_at_once(file, table, chunks))
+        batch = pa.RecordBatch.from_arrays([_countable(each) for each in packed.columns], names=packed.schema.names)
+        seen += max(1, batch.nbytes)
         if seen > most:
             yield Fault(f"{uri}#row={first}", "bomb", f"over {most} bytes in one row group: the rest is not read")
             return
@@ -211,6 +230,40 @@ def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None)
         else:
             yield from _row_by_row(batch, uri, first)
         first += batch.num_rows
+
+
+def _chunks(table: pq.ParquetFile, group: pq.RowGroupMetaData, columns: list[str] | None) -> list[Any]:
+    """List the chunks of a row group's ``columns``, None for all; a group may have more columns than the schema."""
+    names = [table.schema.column(index).path.partition(".")[0] for index in range(len(table.schema))]
+    wanted = range(min(len(names), group.num_columns))
+    return [group.column(index) for index in wanted if columns is None or names[index] in columns]
+
+
+def _countable(array: pa.Array) -> pa.Array:
+    """Replace dictionaries and views by their values: ``nbytes`` then counts a repeated text as often as it occurs.
+
+    The ``nbytes`` of a slice of views counts the whole buffer.
+    """
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    kind = _without_views(array.type)
+    return array if kind is array.type else array.cast(kind)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return a type with `large_string` and `large_binary` in place of views; the same object if it has none."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_list(kind) or types.is_large_list(kind):
+        value = _without_views(kind.value_type)
+        return kind if value == kind.value_type else pa.large_list(value)
+    if types.is_struct(kind):
+        fields = [field.with_type(_without_views(field.type)) for field in kind]
+        return kind if fields == list(kind) else pa.struct(fields)
+    return kind
 
 
 def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[RowBatch | Fault]:
@@ -257,11 +310,12 @@ def _dictionary_bytes(file: IO[bytes], chunk: Any) -> int:
     return fields[1]
 
 
-def _parquet_rows(tree: Tree, path: str, group: int, choose: Choose | None) -> Iterator[Row | Fault]:
-    """Yield (uri, row) for each row of a row group."""
+def _parquet_rows(tree: Tree, path: str, group: int | None, choose: Choose | None) -> Iterator[Row | Fault]:
+    """Yield (uri, row) for each row of a row group; None for a file that had none when it was listed."""
     uri = tree.uri(path)
     with tree.open(path) as file:
-        for found in batches(file, uri, group, choose):
+        groups = range(pq.ParquetFile(file).num_row_groups) if group is None else (group,)
+        for found in (each for index in groups for each in batches(file, uri, index, choose)):
             if isinstance(found, Fault):
                 yield found
                 continue

@@ -41,7 +41,8 @@ class Job(Protocol):
 
     It is pickled once to each worker, lives as long as the worker, and loads its models on first use. It may yield
     several parts of one table, so that the written rows need not fit in memory. A true attribute ``is_light`` says that
-    it uses neither models nor torch. An attribute ``unit`` names the item's rows in the plural, as progress shows them.
+    it uses neither models nor torch, a true ``reads_sources`` that it reads its rows, the units of a source, one by
+    one. An attribute ``unit`` names the item's rows in the plural, as progress shows them.
     """
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:

@@ -1,7 +1,7 @@
 """Find the rows that kill a worker process or never end, by bisection, and quarantine them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pairmill.catalog.pending.item import WorkItem
@@ -19,6 +19,7 @@ DEATHS_PER_KILLER = 2
 MAX_KILLERS = 8
 # Retries of a part that had no row in progress when the worker died: as often as killers in other parts may kill.
 MAX_INNOCENT = 3 * MAX_KILLERS
+CRASHED = "the library that reads it crashed ({}): the file is damaged; replace it, or report it if it opens elsewhere"
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,21 @@ class LostWorker:
     """The loss of a worker while it ran a part of an item.
 
     Attributes:
-        reason: The reason of quarantine, 'poison' or 'timeout'.
+        reason: The reason of quarantine, 'poison', 'timeout' or 'damaged'.
         detail: The same in words.
         keys: The rows in progress; None if unknown, () if none of this part, which is innocent then.
+        crash: The signal of a native library that ended the process, such as 'SIGABRT'; '' for any other death.
     """
 
     reason: str
     detail: str
     keys: tuple[str, ...] | None = None
+    crash: str = ""
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether the one row in progress is known to have ended the process; it need not die again."""
+        return self.reason == "damaged"
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def isolate(
     """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
 
     Returns the results of the parts that ran, and the fatal rows by key. Takes some log2(n) lost workers for each
-    killer, at most three where the rows in progress are known.
+    killer, at most three where the rows in progress are known, one for a damaged row.
 
     Args:
         item: The item to divide.
@@ -61,6 +69,7 @@ def isolate(
 
     Raises:
         PairmillError: The item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
+            Damaged rows are not counted, unless nothing else is left of more than MAX_KILLERS.
     """
     results: list[Result] = []
     killers: dict[str, LostWorker] = {}
@@ -69,19 +78,28 @@ def isolate(
         suspect = waiting.pop()
         part = suspect.part
         known, first = first, None
-        is_enough = known and _is_divisible(part) and (known.keys or known.reason == "timeout")
+        is_enough = known and (known.is_damage or (_is_divisible(part) and (known.keys or known.reason == "timeout")))
         outcome = known if known and is_enough else _tried(suspect, attempt)
         if not isinstance(outcome, LostWorker):
             results.append(outcome)
+        elif outcome.is_damage and outcome.keys:
+            killers[outcome.keys[0]] = outcome
+            if others := [key for key in part.keys if key not in outcome.keys]:
+                waiting.append(_Suspect(part.only(others), suspect.rows))
         elif _is_divisible(part):
             waiting += _divided(suspect, outcome.keys or ())
-        elif len(part.keys) == 1 and _is_by_row(part) and len(killers) < MAX_KILLERS:
+        elif len(part.keys) == 1 and _is_by_row(part) and _n_unexplained(killers) < MAX_KILLERS:
             killers[part.keys[0]] = outcome
         else:
             raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
-    if len(item.keys) > 1 and not results:
+    if len(item.keys) > 1 and not results and (_n_unexplained(killers) or len(killers) > MAX_KILLERS):
         raise PairmillError(f"shard {item.shard}: each of its {len(item.keys)} rows kills a worker process")
     return results, killers
+
+
+def _n_unexplained(killers: Mapping[str, LostWorker]) -> int:
+    """Count the killers that may be innocent: a machine without memory kills too, but not by a crash."""
+    return sum(not lost.is_damage for lost in killers.values())
 
 
 def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
@@ -98,7 +116,7 @@ def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWo
             innocent += 1
             continue
         deaths += 1
-        if outcome.reason == "timeout" or len(suspect.part.keys) > 1 or deaths >= DEATHS_PER_KILLER:
+        if outcome.reason != "poison" or len(suspect.part.keys) > 1 or deaths >= DEATHS_PER_KILLER:
             return outcome
 
 
@@ -137,6 +155,14 @@ def _is_by_row(item: WorkItem) -> bool:
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
 
 
+def _explained(outcome: Result, job: Job) -> Result | LostWorker:
+    """Call the one row in progress damaged if it is of a source, and a native library crashed on it."""
+    if not isinstance(outcome, LostWorker) or not outcome.crash or len(outcome.keys or ()) != 1:
+        return outcome
+    is_unit = getattr(job, "reads_sources", False)
+    return replace(outcome, reason="damaged", detail=CRASHED.format(outcome.crash)) if is_unit else outcome
+
+
 def quarantine_killers(
     item: WorkItem,
     job: Job,
@@ -147,12 +173,15 @@ def quarantine_killers(
     """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
 
     A job may define ``poisoned(item) -> list[Part]``: further rows for the killers, so that they are not pending again.
-    Details name the job's class, or its ``shown_as`` where that is set. ``attempt`` runs a part in a separate process;
-    it and ``first`` are as in `isolate`. Raises PairmillError, with the remedy, when single rows are not to blame.
+    If its ``reads_sources`` is true, a row in progress at a native crash is ``damaged`` at once. Details name the job's
+    class, or its ``shown_as`` where that is set. ``attempt`` runs a part in a separate process; it and ``first`` are as
+    in `isolate`. Raises PairmillError, with the remedy, when single rows are not to blame.
     """
     name = getattr(job, "shown_as", type(job).__name__)
     try:
-        results, killers = isolate(item, attempt, first)
+        results, killers = isolate(
+            item, lambda part, rows: _explained(attempt(part, rows), job), _explained(first, job)
+        )
     except PairmillError as error:
         raise type(error)(  # a death while loading stays one
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "

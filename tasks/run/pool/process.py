@@ -32,6 +32,8 @@ MAX_IDLE_DEATHS = 3
 DIED = "a worker process that ran it alone died"
 STUCK = "a worker process that ran it alone was ended when its time was over"
 BROKE = "it broke the device's context"
+# How native code ends a process; not SIGILL, by which a library that was built for another CPU ends at every row.
+CRASHES = {each.value: each.name for each in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE)}
 
 
 Report = Callable[[int], None]  # called with a number of rows that have their results
@@ -295,4 +297,5 @@ class _RunningProcess:
         if number in self._stuck:
             return LostWorker("timeout", STUCK, keys)
         broke = self._process.exitcode == BROKEN_DEVICE
-        return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
+        crash = CRASHES.get(-self._process.exitcode, "")
+        return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys, crash)

@@ -4,6 +4,7 @@ import faulthandler
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -29,6 +30,7 @@ ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"
 ONE_THREAD["TOKENIZERS_PARALLELISM"] = "false"
 # Exit status of a process whose device context is broken: only a new process can use the device.
 BROKEN_DEVICE = 70
+NATIVE_STDERR = 2
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,13 @@ class JobWorker:
         started = time.perf_counter()
         parts = one_by_one(self.job, item, rows) if isinstance(self.job, ModelJob) else self.job(item)
         return with_seconds(write_parts(parts, item, output), time.perf_counter() - started)
+
+
+def _show_native(is_shown: bool) -> None:
+    """Send what native libraries print to the terminal, or nowhere; Python's own standard error is always shown."""
+    target = os.dup(sys.stderr.fileno()) if is_shown else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(target, NATIVE_STDERR)
+    os.close(target)
 
 
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
@@ -93,6 +102,8 @@ class _WorkerEnd:
         """
         if isinstance(before, ModelLine):
             before.close()
+        # What a library says of a damaged file names no file; the row of quarantine does.
+        _show_native(isinstance(worker, JobWorker) and not getattr(worker.job, "reads_sources", False))
         if not isinstance(worker, JobWorker):
             return worker
         if worker.share:
@@ -151,7 +162,8 @@ def _set_up(environment: dict[str, str]) -> None:
     so workers ignore it and the caller decides. SIGUSR1 dumps the stack of every thread.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    sys.stderr = os.fdopen(os.dup(NATIVE_STDERR), "w", buffering=1, errors="backslashreplace")
+    faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
     if json_log.is_asked():
