@@ -178,13 +178,15 @@ def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
     A child that dies or hangs costs its input only: the next child goes on behind it. Raises AssertionError at the end,
     which names the kept inputs that failed.
     """
-    until, failed, total = time.monotonic() + seconds, [], {"inputs": 0, "rows": 0}
+    left, failed, total = seconds, [], {"inputs": 0, "rows": 0}
     with tempfile.TemporaryDirectory() as outside:
-        while time.monotonic() < until and total["inputs"] < at_most:
+        while left > 0 and total["inputs"] < at_most:
             ours, theirs = SPAWN.Pipe(duplex=False)
-            child = SPAWN.Process(target=_read_all, args=(theirs, outside, seed, total["inputs"], until, at_most))
+            child = SPAWN.Process(target=_read_all, args=(theirs, outside, seed, total["inputs"], left, at_most))
             child.start()
             theirs.close()
+            ours.poll(HANGS_AFTER)  # it imports the readers first, which takes no time of the run
+            began = time.monotonic()
             name, data, why = "", b"", f"no answer within {HANGS_AFTER:g} s"
             try:
                 while ours.poll(HANGS_AFTER):
@@ -199,6 +201,7 @@ def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
             except EOFError:
                 child.join()
                 why = why if child.exitcode == 1 else f"died with {child.exitcode}" if child.exitcode else ""
+            left -= time.monotonic() - began
             if why:
                 kept = Path(tempfile.gettempdir(), f"fuzz-{seed}-{total['inputs']}-{name}")
                 kept.write_bytes(data)
@@ -207,8 +210,8 @@ def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
     return total
 
 
-def _read_all(pipe: Connection, outside: str, seed: int, first: int, until: float, at_most: int) -> None:
-    """Read the inputs from number ``first`` on: send (name, bytes) before each and its rows after it.
+def _read_all(pipe: Connection, outside: str, seed: int, first: int, seconds: float, at_most: int) -> None:
+    """Read the inputs from number ``first`` on for ``seconds``: send (name, bytes) before each and its rows after it.
 
     Where a check fails, send why and exit with 1.
     """
@@ -218,6 +221,7 @@ def _read_all(pipe: Connection, outside: str, seed: int, first: int, until: floa
     secret.write_bytes(b"SECRET")
     shutil.rmtree(folder, ignore_errors=True)  # a child that died left its input
     folder.mkdir()
+    until = time.monotonic() + seconds
     for number in range(first, at_most):
         if time.monotonic() > until:
             return
