@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.cut import publication
-from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
@@ -24,7 +24,7 @@ from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, margin
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import refuse_other_scorers
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.error import BadRecipe, NoPairs
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.lease import writing
@@ -80,7 +80,8 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
 
     Raises:
         BadRecipe: A key is none of OF_THE_CUT, or the changed rules let items through that have no scores yet.
-        PairmillError: There is no such version. LeaseHeld if another process writes to the lake.
+        PairmillError: There is no such version. LeaseHeld if another process writes to the lake; NoPairs if no picture
+            would be kept.
     """
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)
@@ -91,6 +92,10 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
         cut(lake, plan)
         if missing := missing_texts(lake, plan):
             raise _needs_a_run(dataset.name, f"{missing[0].n:,} pictures that would be kept lack generated texts")
+        if not count_cut(lake)[0]:
+            raise NoPairs(
+                f"no pair would be left, so no version is published: pairmill recut {dataset} --dry-run shows why."
+            )
         return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"))
 
 

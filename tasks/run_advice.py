@@ -1,11 +1,12 @@
 """Compose the notes at the end of a run: what its result says about the recipe, with the remedy."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.pending import quarantine
-from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find, funnel
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
 from pairmill.catalog.queries.losses.rule_losses import heavy_losses, idle_rules
 from pairmill.catalog.recipe.parts import Association
@@ -17,7 +18,7 @@ LOW_RECALL = 0.8
 def advise(session: Session, published: Published, recall: float | None) -> None:
     """Add the notes on a published version; ``recall`` is that of its association."""
     dataset = find(session.lake, f"{published.name}@{published.version}")
-    losses = heavy_losses(session.lake, session.plan, dataset)
+    losses = heavy_losses(session.lake, session.plan, funnel(session.lake, dataset), published.n_pairs)
     for note in _on_recall(session.recipe.association, recall):
         session.note(note)
     for note in _on_canaries(session, dataset):
@@ -26,13 +27,29 @@ def advise(session: Session, published: Published, recall: float | None) -> None
         session.note(note)
     for note in _on_idle_rules(session, dataset, bool(losses)) if published.is_new else ():
         session.note(note, once=True)
-    if not (published.n_pairs or losses):
-        session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for note in _on_withheld_texts(session):
         session.note(note)
     for reason, before in session.retried.items():
         after = quarantine.count(session.lake, reason)
         session.note(f"retried '{reason}': {before:,} items were in quarantine for it, {after:,} are now.", once=True)
+
+
+def explain_no_pairs(session: Session) -> str:
+    """Return why the last cut keeps no picture: what each rule drops, what was not read, and the remedy. One line."""
+    lake, plan = session.lake, session.plan
+    steps = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
+    steps += [FunnelStep("sentence", *step) for step in publication.sentence_funnel(lake, plan)]
+    dropped = ", ".join(f"{each.rule} {each.n_dropped:,}" for each in steps if each.kind == "image" and each.n_dropped)
+    of_rules = f" ({steps[0].n_in:,} pictures; dropped: {dropped})" if dropped else ", since there is no picture"
+    faults = Counter[str]()
+    for each in quarantine.fault_counts(lake):
+        faults[each.reason] += each.items
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in faults.most_common(3))
+    in_quarantine = [f"in quarantine: {reasons} (pairmill quarantine)"] if reasons else []
+    notes = [*heavy_losses(lake, plan, steps, 0), *session.notes, *in_quarantine]
+    first = f"no pair is left, so no version of {plan.recipe.name} is published{of_rules}"
+    last = "What was measured stays. --allow-empty publishes the empty version, for `pairmill why`"
+    return ". ".join([first, *(note[:1].upper() + note[1:].rstrip(".") for note in notes), last]) + "."
 
 
 def _on_recall(association: Association, recall: float | None) -> Iterator[str]:

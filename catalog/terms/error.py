@@ -47,6 +47,10 @@ class NotApproved(PairmillError):
     """A person was asked whether a run may go on, and said no; what it finished is committed."""
 
 
+class NoPairs(PairmillError):
+    """A cut keeps no picture, so there is nothing to publish; what was measured is committed."""
+
+
 class BudgetSpent(PairmillError):
     """A run reached a limit of its time, rows, bytes or money; what it finished is committed."""
 

@@ -11,9 +11,14 @@ from typing import NoReturn
 
 from pairmill.flows.command.commands import parser
 
+NO_PAIRS = 3
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status: 0, 1 for an error that the user can fix, 130 when interrupted."""
+    """Run one command; return its exit status.
+
+    It is 0, 1 for an error that the user can fix, NO_PAIRS for a run that keeps no pair, 130 when interrupted.
+    """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from pairmill.flows.command.completion import complete
 
@@ -61,7 +66,7 @@ def _run_command(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _interrupted(args)
     except Exception as error:
-        from pairmill.catalog.terms.error import stop_behind
+        from pairmill.catalog.terms.error import NoPairs, stop_behind
         from pairmill.flows.user_error import user_message
 
         if isinstance(stop_behind(error), KeyboardInterrupt):
@@ -72,7 +77,7 @@ def _run_command(args: argparse.Namespace) -> int:
         if (line := user_message(error)) is None:
             raise
         _print_error(args, line)
-        return 1
+        return NO_PAIRS if isinstance(error, NoPairs) else 1
 
 
 def _print_error(args: argparse.Namespace, text: str) -> None:

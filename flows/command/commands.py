@@ -54,6 +54,7 @@ COMPUTE = (
         Option("--ray", "a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here", "ADDRESS"),
         Option("--allow-address", "also fetch from this private network, such as 10.1.0.0/16", "CIDR", network,
                repeats=True),
+        Option("--allow-empty", "publish a version without a pair too, instead of ending with exit status 3"),
     ),
     *_grouped(
         "where it stops, at a commit; the same command again goes on",

@@ -131,7 +131,7 @@ def compute_of(args: Namespace) -> Compute:
     same = ("workers", "max_cost", "max_hours", "max_gpu_hours", "max_gigabytes", "stall_minutes", "metrics")
     given = {name: getattr(args, name) for name in same}
     given |= {"ray_address": args.ray, "models": dict(args.model), "max_rows": int(args.max_rows)}
-    given |= {"wait_minutes": args.wait, "allow_addresses": args.allow_address}
+    given |= {"wait_minutes": args.wait, "allow_addresses": args.allow_address, "allow_empty": args.allow_empty}
     try:
         return Compute.model_validate(given)
     except ValidationError as error:

@@ -101,6 +101,7 @@ def preflight(
             measured = Measured()
             with create_or_open(folder / "sample") as sample:
                 with session_on(sample, checked, compute, "preflight", uris) as session, measured.watching_memory():
+                    session.allow_empty = True
                     session.sampled, session.progress = sampling.of, progress
                     session.observe(measured)
                     made = curate_steps(session, measured.run_step)

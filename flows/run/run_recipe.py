@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # torch, 3 s: a run with nothing to do imports none of them
 
 # Limits decide whether a run completes, and metrics who watches it; not what a completed run did.
 LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
-          "quarantine_alert", "metrics"}  # fmt: skip
+          "quarantine_alert", "metrics", "allow_empty"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def request_run(
     recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str], retry: str = ""
 ) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
-    digest = _digest([recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)])
+    asked = [recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)]
+    digest = _digest([*asked, "allow empty"] if compute.allow_empty else asked)
     inputs = "" if retry else inputs_digest(recipe, sources)
     return RunRequest(recipe, tuple(sources), digest, inputs, retry)
 

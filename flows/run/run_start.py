@@ -121,6 +121,7 @@ def session_on(
         LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
     with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        session.allow_empty = compute.allow_empty
         session.budget.most = compute.max_cost
         session.spending.limits = compute.limits()
         if loads_models:

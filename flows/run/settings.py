@@ -98,6 +98,10 @@ class Compute(BaseModel):
         [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
     )
 
+    allow_empty: bool = Field(
+        False, description="Publish a version without a pair too. Without it such a run fails, and publishes nothing."
+    )
+
     @model_validator(mode="after")
     def _costs_need_prices(self) -> Self:
         """Validate that a cost limit comes with a price."""

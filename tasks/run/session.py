@@ -39,6 +39,7 @@ class Session:
         waiting: Called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait
             ends.
         allow_addresses: Networks (CIDR) that a fetch may contact although they are not public.
+        allow_empty: Whether a version without a pair is published.
         counts: Number of work items by step.
         rows: Number of rows by step and by what a row is.
         waves: Number of waves of generated texts that were requested so far.
@@ -62,6 +63,7 @@ class Session:
     waiting: Callable[[str, str], None] = lambda step, text: None
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
+    allow_empty: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     waves: int = 0

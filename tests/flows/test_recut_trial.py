@@ -9,6 +9,7 @@ import pytest
 
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.command.cli import main
 from pairmill.tasks.recut import CutTrial, try_recut
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
@@ -92,3 +93,12 @@ def test_json_has_what_the_table_has(small: Path, tell: Tell):
     assert found["before"] == "small@1" and len(found["missing"]) == told.count("needed  ")
     assert f"pairs   {found['kept']}; small@1 has" in told
     assert all(item["image_id"] in told for item in found["marginal"])
+
+
+def test_a_recut_that_keeps_no_pair_publishes_nothing_and_has_a_status_of_its_own(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str]
+):
+    rule = "images.short_side.keep=width > 100000"
+    assert main(["recut", "demo@1", "--set", rule, "--lake", str(curated_copy)]) == 3
+    assert "no pair would be left, so no version is published" in capsys.readouterr().err
+    assert rows(curated_copy, "SELECT max(version) FROM datasets") == [(1,)]

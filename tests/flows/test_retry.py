@@ -68,11 +68,17 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
 
 
 @pytest.mark.slow
-def test_a_lake_whose_addresses_are_not_fetched_is_curated_without_pictures(
-    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
+def test_a_lake_whose_addresses_are_not_fetched_has_no_pairs_and_no_version_unless_that_is_allowed(
+    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    told = tell("run", "demo", "--source", source, "--lake", str(tmp_path / "lake"),
-                *(f"--set={key}={value}" for key, value in settings.items()))  # fmt: skip
+    asked = ["run", "demo", "--source", source, "--lake", str(tmp_path / "lake"),
+             *(f"--set={key}={value}" for key, value in settings.items())]  # fmt: skip
+    assert main(asked) == 3
+    refused = capsys.readouterr().err
+    assert "no pair is left, so no version of demo is published, since there is no picture" in refused
+    assert "24 addresses of pictures are not fetched" in refused and len(refused.splitlines()) == 1
+    assert rows(tmp_path / "lake", "SELECT 1 FROM datasets") == []
+    told = tell(*asked, "--allow-empty")
     assert "not fetched yet" in tell("why", server.url("/1.jpg"), "--lake", str(tmp_path / "lake"))
     assert "demo@1  0 pairs" in told and "24 addresses of pictures are not fetched" in told
     assert not server.asked

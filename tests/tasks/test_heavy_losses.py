@@ -14,7 +14,8 @@ def notes(lake: Path, cap: int) -> list[str]:
     plan, _ = plan_of(cap, IMAGE_RULES, False, False)
     with create_or_open(lake) as opened:
         cut(opened, plan)
-        return heavy_losses(opened, plan, find(opened, "small"))
+        dataset = find(opened, "small")
+        return heavy_losses(opened, plan, funnel(opened, dataset), dataset.n_pairs)
 
 
 def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_path: Path):

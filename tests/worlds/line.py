@@ -51,14 +51,17 @@ def curate(
 ) -> tuple[Published, dict[str, int]]:
     """Run once; return the published version and the number of work items by step.
 
-    ``commit_files`` 1 commits each item, for a run that is killed between two items; it takes twice as long.
+    A version without a pair is published too. ``commit_files`` 1 commits each item, for a run that is killed between
+    two items; it takes twice as long.
     """
     read = load_recipe(recipe, settings)
+    asked = {"workers": workers, "ray_address": ray_address, "small_rounds": small_rounds, "allow_empty": True}
+    compute = Compute.model_validate(asked)
     with session(
         read,
         [str(source) for source in sources],
         str(new_lake(lake)),
-        Compute(workers=workers, ray_address=ray_address, small_rounds=small_rounds),
+        compute,
     ) as opened:
         opened.progress, opened.commit_files = progress, commit_files
         published = curate_steps(opened, lambda step, held: step(held))

@@ -96,13 +96,12 @@ def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[
     return {label: values for label, values in measured.items() if values}
 
 
-def heavy_losses(lake: Lake, plan: Plan, dataset: Dataset) -> list[str]:
+def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) -> list[str]:
     """Return notes on balance that drops more than MOST_BY_CAP of a small lake, and on sentences of which none is left.
 
-    Reads the tables of the connection's last cut.
+    ``steps`` are the funnel of the connection's last cut, whose tables are read, and ``n_pairs`` its pairs.
     """
-    steps = funnel(lake, dataset)
-    is_lost = not dataset.n_pairs and plan.recipe.association.at_least
+    is_lost = not n_pairs and plan.recipe.association.at_least
     found = [_lost_to_cap(lake, plan, steps), _no_sentence(lake, plan, steps) if is_lost else ""]
     return [note for note in found if note]
 
