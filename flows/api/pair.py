@@ -1,6 +1,5 @@
 """One pair of a dataset, with its image decoded when it is asked for."""
 
-import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,6 +7,9 @@ from typing import Any
 from PIL import Image
 
 from pairmill.catalog.terms import text_columns
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.pixels import pixels_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,11 @@ class Pair:
 
     @cached_property
     def image(self) -> Image.Image:
-        """The image in RGB, decoded at the first use and upright by its EXIF orientation."""
-        from PIL import ImageOps
+        """The image in RGB, decoded at the first use to the pixels that the scores were computed from.
 
-        with Image.open(io.BytesIO(self.data)) as found:
-            return ImageOps.exif_transpose(found).convert("RGB")
+        Raises PairmillError for bytes that cannot be decoded.
+        """
+        pixels = pixels_of(self.data)
+        if isinstance(pixels, Fault):
+            raise PairmillError(f"image {self.image_id} cannot be decoded: {pixels.reason}: {pixels.detail}")
+        return Image.fromarray(pixels)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
 from PIL import ExifTags, Image
@@ -25,6 +28,7 @@ BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 # EXIF orientations that swap rows and columns.
 TURNED = (5, 6, 7, 8)
 ORIENTATION, SHORT = 0x0112, 3
+PNG_MARK = b"\x89PNG\r\n\x1a\n"
 # Kinds of a GIF's blocks.
 TRAILER, EXTENSION, FRAME = 0x3B, 0x21, 0x2C
 # A GIF of the largest accepted size has 200,000 blocks; a hostile GIF could have 25 million empty ones.
@@ -82,7 +86,8 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
     except (TruncatedHeader, struct.error):
         return Fault("", "truncated", f"the {format} header is cut off after {len(data)} bytes")
     except HOSTILE as error:
-        return Fault("", "undecodable", f"a {format} header that cannot be read: {error}")
+        reason = "truncated" if ends_early(data, format) else "undecodable"
+        return Fault("", reason, f"a {format} header that cannot be read: {error}")
     if stored.width < 1 or stored.height < 1:
         return Fault("", "undecodable", f"the {format} header says {stored.width} x {stored.height} pixels")
     if stored.width * stored.height > max_pixels:
@@ -110,7 +115,7 @@ def format_of(data: bytes) -> str:
     """Detect the format from the magic bytes alone; return '' if unknown."""
     if data.startswith(b"\xff\xd8\xff") or data in (b"\xff\xd8", b"\xff"):
         return "jpeg"
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+    if data.startswith(PNG_MARK):
         return "png"
     if data.startswith((b"GIF87a", b"GIF89a")):
         return "gif"
@@ -135,8 +140,8 @@ def stored_size(data: bytes, format: str) -> StoredSize:
 
 
 def _jpeg(data: bytes) -> StoredSize:
-    """Parse the first frame header, and the EXIF orientation if it precedes the frame header."""
-    at, orientation = 2, 1
+    """Parse the first frame header, and the orientation of the first EXIF segment before the pixels."""
+    at, orientation = 2, 0
     while True:
         at = data.find(b"\xff", at)
         if at < 0:
@@ -154,10 +159,20 @@ def _jpeg(data: bytes) -> StoredSize:
         (length,) = struct.unpack_from(">H", data, at)
         if marker in FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 3)
-            return StoredSize(width, height, orientation)
-        if marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0":
+            return StoredSize(width, height, orientation or _late_orientation(data, at + length))
+        if marker == 0xE1 and not orientation and data[at + 2 : at + 8] == b"Exif\0\0":
             orientation = orientation_of(data[at + 2 : at + length])
         at += max(length, 2)
+
+
+def _late_orientation(data: bytes, at: int) -> int:
+    """Read the orientation of an EXIF segment between the frame header and the pixels; 1 if there is none."""
+    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] != b"\xda" and at + 4 <= len(data):
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if data[at + 1] == 0xE1 and data[at + 4 : at + 10] == b"Exif\0\0":
+            return orientation_of(data[at + 4 : at + 2 + length])
+        at += 2 + length
+    return 1
 
 
 def _png(data: bytes) -> StoredSize:
@@ -169,7 +184,7 @@ def _png(data: bytes) -> StoredSize:
     # An eXIf chunk may stand before or after the pixels; decoders agree only on the position before.
     while at + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
-        if kind == b"eXIf":
+        if kind == b"eXIf" and _is_whole(data, at, length):
             orientation = orientation_of(data[at + 8 : at + 8 + length])
         if kind in (b"IDAT", b"IEND", b"eXIf"):
             break
@@ -177,9 +192,19 @@ def _png(data: bytes) -> StoredSize:
     return StoredSize(width, height, orientation)
 
 
+def _is_whole(data: bytes, at: int, length: int) -> bool:
+    """Return whether the checksum of the PNG chunk at ``at`` is right; viewers ignore metadata where it is wrong."""
+    return zlib.crc32(data[at + 4 : at + 8 + length]).to_bytes(4, "big") == data[at + 8 + length : at + 12 + length]
+
+
 def _gif(data: bytes) -> StoredSize:
-    """Parse the size of the canvas; a GIF has no orientation."""
-    return StoredSize(*struct.unpack_from("<HH", data, 6), 1)
+    """Parse the size of the canvas, which grows with a larger first frame; a GIF has no orientation."""
+    width, height = struct.unpack_from("<HH", data, 6)
+    at = next(_frames(data), None)
+    if at is not None and at + 9 <= len(data):
+        left, top, columns, rows = struct.unpack_from("<HHHH", data, at + 1)
+        width, height = max(width, left + columns), max(height, top + rows)
+    return StoredSize(width, height, 1)
 
 
 def _bmp(data: bytes) -> StoredSize:
@@ -222,17 +247,64 @@ def _webp_exif(data: bytes) -> bytes:
 
 def _by_pillow(data: bytes) -> StoredSize:
     """Read size and orientation of a TIFF, whose size Pillow has already rotated, or an AVIF; both nest boxes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about odd tags
-        image = Image.open(io.BytesIO(data), formats=("TIFF", "AVIF"))
-    with image:
+    with opened(data, format_of(data)) as image:
         orientation = image.getexif().get(ORIENTATION, 1) if image.format == "AVIF" else 1
         return StoredSize(*image.size, orientation if orientation in range(1, 9) else 1)
+
+
+@contextmanager
+def opened(data: bytes, format: str) -> Iterator[Image.Image]:
+    """Open an image by the one Pillow plugin of its format, without XMP, by which Pillow would turn it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings about odd tags; errors are raised
+        with Image.open(io.BytesIO(data), formats=("JPEG", "MPO") if format == "jpeg" else (format.upper(),)) as image:
+            image.info.pop("xmp", None)
+            yield image
 
 
 PARSERS: dict[str, Callable[[bytes], StoredSize]] = {
     "jpeg": _jpeg, "png": _png, "gif": _gif, "bmp": _bmp, "webp": _webp, "tiff": _by_pillow, "avif": _by_pillow,
 }  # fmt: skip
+
+
+def ends_early(data: bytes, format: str) -> bool:
+    """Return whether the structure of a PNG, TIFF or AVIF says that its end is missing; never raises."""
+    try:
+        if format == "png":
+            for _ in chunks(data):
+                pass
+        elif format == "avif":
+            return _end_of_boxes(data) > len(data)
+        elif format == "tiff":
+            (table,) = struct.unpack_from(">I" if data.startswith(b"MM") else "<I", data, 4)
+            return table + 2 > len(data)
+        return False
+    except (TruncatedHeader, struct.error):
+        return True
+
+
+def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (kind, whole chunk) of a PNG up to IEND. Raises TruncatedHeader when a chunk ends behind the data."""
+    at, kind = len(PNG_MARK), b""
+    while kind != b"IEND":
+        if at + 8 > len(data):
+            raise TruncatedHeader
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if at + 12 + length > len(data):
+            raise TruncatedHeader
+        yield kind, data[at : at + 12 + length]
+        at += 12 + length
+
+
+def _end_of_boxes(data: bytes) -> int:
+    """Return where the last box of an ISO file ends, by its own size."""
+    at = 0
+    while at < len(data):
+        (size,) = struct.unpack_from(">I", data, at)
+        if size == 0:  # up to the end of the file
+            return len(data)
+        at += max(8, struct.unpack_from(">Q", data, at + 8)[0] if size == 1 else size)
+    return at
 
 
 def orientation_of(exif: bytes) -> int:
@@ -294,16 +366,21 @@ def is_animated(data: bytes, format: str) -> bool:
 
 def _is_animated_gif(data: bytes) -> bool:
     """Return whether a GIF has a second image descriptor (GIF89a)."""
-    at, frames, is_inside = 13 + _palette(data[10]), 0, False
+    return len(list(islice(_frames(data), 2))) == 2
+
+
+def _frames(data: bytes) -> Iterator[int]:
+    """Yield the place of each image descriptor of a GIF, up to its trailer or MAX_BLOCKS blocks."""
+    at, is_inside = 13 + _palette(data[10]), False
     for _ in range(MAX_BLOCKS):
+        if at >= len(data):
+            return
         kind = data[at]
         if is_inside:
             at += kind + 1
             is_inside = kind > 0
         elif kind == FRAME:
-            frames += 1
-            if frames == 2:
-                return True
+            yield at
             at += 11 + _palette(data[at + 9])
             is_inside = True
         elif kind == EXTENSION:
@@ -313,7 +390,6 @@ def _is_animated_gif(data: bytes) -> bool:
             break
         else:
             at += 1  # padding, which decoders skip
-    return False
 
 
 def _palette(flags: int) -> int:

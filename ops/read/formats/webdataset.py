@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import posixpath
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,8 @@ from PIL import Image, ImageSequence
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.image.header import HOSTILE
+from pairmill.ops.image.header import HOSTILE, opened
+from pairmill.ops.image.pixels import is_inverted, rgb
 from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
@@ -42,6 +42,8 @@ MAX_SIDECAR_ROWS = 500_000
 MAX_SIDECAR_BYTES = 64 * 2**20
 TIFF = ("tiff", "tif")
 MAX_PAGE_PIXELS = 100_000_000
+# Modes that a PNG holds as they are; Pillow inverts WhiteIsZero of these.
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 Sample = dict[str, str]
 # The JSON of a sample as MINT-1T and LAION by img2dataset have it, for the examples.
 MINT = {"texts": ["Before.", None], "images": [None, "page_0_image_1"], "image_metadata": [{"page": 0}], "url": ADDRESS}
@@ -260,17 +262,15 @@ def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
         return [data] * n if isinstance(data, Fault) else []
     found: list[bytes | Fault] = []
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=("TIFF",)) as image:
-                if n == 1 and getattr(image, "n_frames", 1) == 1:
-                    return [data]
-                for page in ImageSequence.Iterator(image):
-                    if len(found) == n:
-                        break
-                    if sum(len(each) for each in found if isinstance(each, bytes)) > DOCUMENT_BYTES:
-                        raise MemoryError(f"its pages hold over {DOCUMENT_BYTES} bytes")
-                    found.append(_png(page, packed.uri(path)))
+        with opened(data, "tiff") as image:
+            if n == 1 and getattr(image, "n_frames", 1) == 1:
+                return [data]
+            for page in ImageSequence.Iterator(image):
+                if len(found) == n:
+                    break
+                if sum(len(each) for each in found if isinstance(each, bytes)) > DOCUMENT_BYTES:
+                    raise MemoryError(f"its pages hold over {DOCUMENT_BYTES} bytes")
+                found.append(_png(page, packed.uri(path)))
     except HOSTILE as error:
         found += [Fault(packed.uri(path), "undecodable", f"the TIFF cannot be read: {error}")] * (n - len(found))
     return found
@@ -281,7 +281,8 @@ def _png(page: Image.Image, uri: str) -> bytes | Fault:
     if page.width * page.height > MAX_PAGE_PIXELS:
         return Fault(uri, "bomb", f"a page of {page.width} x {page.height} pixels")
     out = io.BytesIO()
-    shown = page if page.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else page.convert("RGB")
+    is_plain = page.mode in PNG_MODES or (page.mode == "I;16" and not is_inverted(page))
+    shown = page if is_plain else Image.fromarray(rgb(page))
     shown.save(out, "PNG", compress_level=1)
     return out.getvalue()
 

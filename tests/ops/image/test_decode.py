@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.image import decode as decoding
 from pairmill.ops.image import header
+from pairmill.ops.image import pixels as decoding
 from pairmill.ops.image.decode import Decode, target
 from pairmill.ops.image.header import inspect
 from tests.examples import examples
