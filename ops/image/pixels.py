@@ -45,10 +45,11 @@ ODD_JPEG = re.compile(
     r"extraneous bytes|unknown Adobe|unknown JFIF|Inconsistent progression|Invalid SOS|bad ICC|^Premature end of JPEG",
     re.IGNORECASE,
 )
-CUT = re.compile(
-    r"premature end|truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE
-)
-START, END, SCAN, JFIF, ADOBE, COMMENT = 0xD8, 0xD9, 0xDA, 0xE0, 0xEE, 0xFE
+# TurboJPEG's message for rare sampling factors, such as 4:1:0, which libjpeg itself decodes.
+ODD_SAMPLING = "Could not determine subsampling"
+CUT_JPEG = re.compile(r"premature end|truncat", re.IGNORECASE)
+CUT = re.compile(r"truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE)
+END, SCAN, JFIF, ADOBE, COMMENT = 0xD9, 0xDA, 0xE0, 0xEE, 0xFE
 SEQUENTIAL = (0xC0, 0xC1)
 AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")  # coded data hold restarts and stuffed zeros alone
 # The chunks of a PNG that its pixels depend on.
@@ -101,7 +102,8 @@ def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int 
         else:
             pixels = _png(data) if header.format == "png" else _by_pillow(data, header.format)
     except (TruncatedHeader, *HOSTILE) as error:
-        cut = isinstance(error, TruncatedHeader) or CUT.search(str(error)) or ends_early(data, header.format)
+        says_so = (CUT_JPEG if header.format == "jpeg" else CUT).search(str(error))
+        cut = says_so or isinstance(error, TruncatedHeader) or ends_early(data, header.format)
         return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {_in_words(error)}")
     # In other formats than JPEG the first frame may not fill the canvas.
     whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
@@ -121,18 +123,20 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def _in_words(error: Exception) -> str:
-    """Describe a decoder's error; simplejpeg says '-1' of a header that libjpeg refuses."""
-    if isinstance(error, TruncatedHeader):
-        return "the file ends before its pixels"
-    return "a header that cannot be read" if str(error) == "-1" else str(error) or type(error).__name__
+    """Describe a decoder's error."""
+    return (
+        "the file ends before its pixels" if isinstance(error, TruncatedHeader) else str(error) or type(error).__name__
+    )
 
 
 def _jpeg(data: bytes, stored: StoredSize, least_side: int) -> np.ndarray:
     """Decode a JPEG strictly; one with an odd header is rewritten without the oddity, and decoded strictly then."""
     try:
         return _decoded_jpeg(data, stored, least_side, strict=True)
-    except ValueError as error:
-        if not ODD_JPEG.search(str(error)) and str(error) != "-1":  # -1: a header without a scan
+    except (ValueError, KeyError) as error:  # KeyError: simplejpeg's of a header without a scan
+        if ODD_SAMPLING in str(error):
+            return _by_pillow(data, "jpeg")
+        if not (isinstance(error, KeyError) or ODD_JPEG.search(str(error))):
             raise
     plain = plain_jpeg(data)
     try:

@@ -58,6 +58,25 @@ def inserted(data: bytes, *more: bytes) -> bytes:
     return data[:at] + b"".join(more) + data[at:]
 
 
+def of_one_colour(luma: tuple[int, int], chroma: tuple[int, int]) -> bytes:
+    """Return a JPEG of one colour, one MCU large, with any sampling factors: after its first block no value changes."""
+    size = 8 * max(luma[0], chroma[0]), 8 * max(luma[1], chroma[1])
+    plain = encode(RGB.resize(size), quality=90, subsampling="4:4:4")
+    frame, scan = plain.index(b"\xff\xc0"), plain.index(b"\xff\xda")
+    factors = [across << 4 | down for across, down in (luma, chroma, chroma)]
+    head = bytearray(plain[: scan + 14])
+    head[frame + 11 : frame + 18 : 3] = bytes(factors)
+    # The codes of Annex K.3: a difference of category 5 and its bits, no difference, end of block.
+    codes = (("110" + "11111", "00", "1010"), ("11110" + "11111", "00", "00"), ("11110" + "00000", "00", "00"))
+    bits = "".join(
+        first + end + (same + end) * (across * down - 1)
+        for (first, same, end), (across, down) in zip(codes, (luma, chroma, chroma), strict=True)
+    )
+    bits += "1" * (-len(bits) % 8)
+    coded = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits), 8)).replace(b"\xff", b"\xff\0")
+    return bytes(head) + coded + b"\xff\xd9"
+
+
 def jpegs() -> Iterator[tuple[str, bytes]]:
     """Yield odd JPEGs."""
     plain = encode(RGB, quality=95)
@@ -66,6 +85,8 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
         yield f"sampling-{name}", encode(RGB, quality=90, subsampling=name)
     for name in ("440", "411", "Gray"):
         yield f"sampling-{name}", simplejpeg.encode_jpeg(np.asarray(RGB), 90, "RGB", name)
+    for luma, chroma in (((4, 2), (1, 1)), ((2, 2), (2, 1)), ((3, 1), (1, 1)), ((1, 1), (2, 1))):
+        yield f"sampling-{luma[0]}x{luma[1]}-{chroma[0]}x{chroma[1]}", of_one_colour(luma, chroma)
     for name, options in {"progressive": {"progressive": True}, "restarts": {"restart_marker_blocks": 2},
                           "rgb": {"keep_rgb": True}, "low": {"quality": 3}}.items():  # fmt: skip
         yield name, encode(RGB, **({"quality": 90} | options))
@@ -119,12 +140,13 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
     yield "cut-in-header", plain[: frame + 12]
     yield "cut-half", plain[: (scan + len(plain)) // 2]
     yield "cut-half-with-end", plain[: (scan + len(plain)) // 2] + b"\xff\xd9"
-    yield "bad-code", plain[: scan + 60] + b"\xfe\xfe\xfe\xfe\xfe\xfe" + plain[scan + 66 :]
+    yield "bad-code", plain[: scan + 60] + b"\xfe" * 40 + plain[scan + 100 :]
     restarts = encode(RGB, quality=90, restart_marker_blocks=2)
-    yield "restart-lost", restarts.replace(b"\xff\xd1", b"\x55\x55", 1)
+    yield "restart-lost", restarts.replace(b"\xff\xd1", b"\xff\xd3", 1)
     progressive = encode(RGB, quality=90, progressive=True)
-    yield "progressive-cut", progressive[: len(progressive) * 4 // 5]
-    yield "progressive-cut-with-end", progressive[: len(progressive) * 4 // 5] + b"\xff\xd9"
+    last = progressive.rindex(b"\xff\xda") + 30
+    yield "progressive-cut", progressive[:last]
+    yield "progressive-cut-with-end", progressive[:last] + b"\xff\xd9"
 
 
 def chunk(kind: bytes, body: bytes, wrong: bool = False) -> bytes:
@@ -337,7 +359,7 @@ def webps() -> Iterator[tuple[str, bytes]]:
 
 
 def tiff(samples: np.ndarray, bits: int, photometric: int, tags: tuple = (), order: str = "<", big=False) -> bytes:
-    """Return a TIFF of one strip, with more ``tags``: (tag, type, value or values), of type 2, 7 bytes, 3 short, 4 long."""
+    """Return a TIFF of one strip, with more ``tags``: (tag, type, value or values), type 2, 7 bytes, 3, 4 ints."""
     height, width, n = samples.shape
     code = samples.dtype.str[1:] if samples.dtype.kind == "f" else ""
     pixels = b"".join([row.astype(order + code).tobytes() for row in samples] if code else packed(samples, bits, order))
