@@ -83,9 +83,12 @@ fuzz: setup
 powerloss: setup
 	$(BIN)/python -m infra.endure.power_loss --prefixes 510
 
-# 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes.
+# 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes. Then
+# 300 histories of commands that are killed anywhere, on lakes that must equal a model: 60 CPU minutes.
 chaos: setup
 	$(BIN)/python -m infra.endure.chaos $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m infra.endure.histories --times 200 $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m infra.endure.histories --times 100 $(if $(SEED),--seed $(SEED)) --postgres
 
 # 30 nights of a growing lake with kills, replays, maintenance and three readers: up to 40 minutes.
 soak: setup

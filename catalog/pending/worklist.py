@@ -96,6 +96,9 @@ def _pending(
     ``rows`` is SQL of the eligible keys. It may leave out keys of finished shards: it can restrict itself to the tables
     ``pending_open`` (contents of the unfinished shards) and ``pending_shards``.
     """
+    if not tables:
+        yield []
+        return
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
     shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"
     for run in rounds(lake.query(shards)):

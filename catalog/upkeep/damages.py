@@ -145,7 +145,7 @@ def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Dam
     yield from _unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
     keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
-    for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE} & lake.tables - set(without)):
+    for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE, "inputs"} & lake.tables - set(without)):
         yield from _groups(lake, table)
         if deep and (key := keys.get(table)):
             twice = f"SELECT shard, scorer, count(*) - count(DISTINCT {key}) AS n FROM {table} GROUP BY ALL"

@@ -108,10 +108,12 @@ def fetched_pictures(lake: Lake, path: str) -> int:
     return lake.query(sql)[0][0]
 
 
-def forget_readings(lake: Lake, table: str) -> None:
+def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None:
     """Delete the partitions of ``inputs`` or ``fetches`` whose rows are gone: their units are read or fetched again.
 
-    What a lost fetch stored is deleted too, because an address may answer with another picture today.
+    What a lost fetch stored is deleted too, because an address may answer with another picture today. Without its
+    readings, nothing tells that a shard was read again: its partitions without rows are deleted too, unless a file of
+    their table is damaged (``unreadable``).
     """
 
     def body() -> None:
@@ -125,6 +127,13 @@ def forget_readings(lake: Lake, table: str) -> None:
             for stored in ("payloads", "quarantine"):
                 lake.execute(f"DELETE FROM {stored} WHERE {here}")
                 lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{stored}' AND {here}")
+        else:
+            for pages in sorted(lake.tables.intersection(OF_A_PAGE).difference(unreadable)):
+                held = f'SELECT (shard, "commit") FROM {pages} WHERE shard IS NOT NULL'
+                lake.execute(
+                    f"DELETE FROM partitions WHERE \"table\" = '{pages}' AND {here} "
+                    f'AND (shard, "commit") NOT IN ({held})'
+                )
         lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{table}' AND {here}")
         lake.execute("DROP TABLE lost_readings")
 

@@ -71,7 +71,7 @@ def repair(
         of_pages = [each for each in todo if each.trouble != "doubled" and each.table in {*OF_A_PAGE, *HOMES}]
         others = [each for each in todo if each not in of_pages]
         yield from _taken_out(writer, [each for each in others if each.trouble != "counts"])
-        yield from _forgotten(writer, others)
+        yield from _forgotten(writer, others, {damage.table for damage in of_files})
         yield from _restored(writer, of_pages, show, lose_rows)
 
 
@@ -106,13 +106,13 @@ def _taken_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
         )
 
 
-def _forgotten(writer: Writer, todo: Sequence[Damage]) -> Iterator[str]:
-    """Make lost scores and readings pending."""
+def _forgotten(writer: Writer, todo: Sequence[Damage], unreadable: Collection[str]) -> Iterator[str]:
+    """Make lost scores and readings pending. Tables that are ``unreadable`` have damaged files."""
     lake = writer.lake
     forgotten_rows.count_again(lake, [d.path for d in todo if d.trouble == "counts" and d.ids])
     for table in _tables(todo, "run"):
         if table in ("inputs", "fetches"):
-            forgotten_rows.forget_readings(lake, table)
+            forgotten_rows.forget_readings(lake, table, unreadable)
             yield f"{table}: the next run reads or fetches again what is lost"
             continue
         mine = [d for d in todo if d.table == table and d.trouble == "doubled" and not d.ids]

@@ -109,6 +109,11 @@ def test_pictures_are_pending_that_pass_so_far_and_lack_a_score(lake: Lake, pict
         assert all(key in item.keys for item in items for key in expected if shard_of(int(key[1:])) == item.shard)
 
 
+def test_a_pass_that_fills_no_table_has_no_work(lake: Lake):
+    """A recipe without models has none for pictures that pass a rule on pixels."""
+    assert list(pending_images(lake, plan(), (), Stage.CLIP)) == [[]]
+
+
 @given(sentences=st.lists(SENTENCE, max_size=10))
 @QUICK
 def test_sentences_that_survive_are_those_that_no_rule_drops(lake: Lake, sentences: list):

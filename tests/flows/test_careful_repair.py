@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.sweep import SNAPSHOT_SECONDS, sweep
 from pairmill.flows.command.cli import main
+from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from tests.worlds.line import rows
 from tests.worlds.published import published
 
@@ -60,3 +63,35 @@ def test_what_a_repair_took_out_stays_on_disk_for_days_also_in_a_lake_of_long_ag
     assert file.exists()
     swept(lake, 0)
     assert not file.exists()
+
+
+def read_again(lake: Path) -> None:
+    """Let a page be read again whose rows an earlier reading has: of them, as `supersede` does, none is left."""
+    with create_or_open(lake) as opened, lease.writing(opened, "again", "test") as writer:
+        output = Output(opened.data_path, "again", writer.begin("ingest"))
+        documents = opened.table('SELECT * EXCLUDE (shard, "commit") FROM documents LIMIT 1')
+        reading = {"uri": ["page"], "size": [1], "etag": ["e"], "source": ["s"], "retries": [0], "reader": ["html 1"]}
+        parts = [Part("documents", documents, ""), Part("inputs", pa.table(reading), "")]
+        writer.commit(write_parts(parts, WorkItem("shard-9", ("page",)), output))
+        opened.execute('DELETE FROM documents WHERE "commit" = ?', (output.commit,))
+        opened.execute("INSERT INTO rereads (unit, commit) VALUES ('page', ?)", (output.commit,))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_lost_reading_of_pages_that_were_read_again_is_repaired(
+    lake: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    read_again(lake)
+    before = rows(lake, "SELECT * FROM documents ORDER BY ALL")
+    assert main(["check", "--lake", str(lake)]) == 0
+    first_file(lake, "inputs").unlink()
+    if is_killed:
+        with monkeypatch.context() as patch:
+            patch.setattr("pairmill.tasks.upkeep.repair._forgotten", killed)
+            assert main(["check", "--repair", "--lake", str(lake)]) == 130
+        assert main(["check", "--lake", str(lake)]) == 3
+    assert main(["check", "--repair", "--lake", str(lake)]) == 0
+    assert rows(lake, "SELECT * FROM documents ORDER BY ALL") == before and not rows(lake, "FROM inputs")
