@@ -41,7 +41,10 @@ class Published:
 
 
 def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
-    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`); ``begin`` allocates the commit number."""
+    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`) as the dataset's next version.
+
+    ``begin`` is called for the commit's number if there is something to write.
+    """
     _pairs(lake, plan)
     digest = content_digest(lake)
     name = plan.recipe.name

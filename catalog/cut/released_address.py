@@ -23,7 +23,7 @@ _FRAGMENT = "CASE WHEN contains(page, '#') THEN '&' ELSE '#' END || 'image=' || 
 
 
 def with_released_address(images: str) -> str:
-    """Return SQL for the query ``images`` with a column ``raw_image_url`` added.
+    """Return SQL for the query ``images`` with a column ``raw_image_url`` added, the released address of each image.
 
     ``images`` has the columns image_id, document_id, position, url, and others. The added column is NULL if the lake
     lacks the image's document. Only the documents of these images are read.

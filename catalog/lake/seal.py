@@ -91,7 +91,7 @@ def opening(location: Location) -> Iterator[None]:
 
 
 def remove(location: Location) -> None:
-    """Remove the seal, because the catalog is about to change."""
+    """Remove the file with the catalog's sha256, because the catalog is about to change."""
     with suppress(OSError):
         os.remove(_path(location))
 

@@ -21,9 +21,9 @@ CAPTION = ("text", "status", "n_tokens", "seconds", "finish_reason", "prompt_tok
 
 
 def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
-    """Return the digests of the lake's scorers whose model gets the same request as this scorer's, including its own.
+    """Return the digests of the scorers whose answers can be reused: their model gets the same request. Its own is one.
 
-    The scorers of their inputs are not compared: each row's input digest covers them.
+    What their inputs were made by is not compared: each row has a digest of its input.
     """
     asked = _request_settings(scorer.settings_json())
     return sorted({scorer.digest, *(each for each, told in _requests_to_model(lake, scorer).items() if told == asked)})

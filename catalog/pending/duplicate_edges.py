@@ -49,7 +49,7 @@ def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.nda
 def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
     """Return whether ``table`` has any edge of these scorers.
 
-    A comparison that found no edge leaves a partition without rows.
+    False too for a comparison that is done and found none: it leaves a partition without rows.
     """
     sql = f"SELECT 1 FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL LIMIT 1"
     return bool(lake.query(sql, (list(scorers),)))

@@ -21,7 +21,7 @@ class Kind:
     """A family of vectors to cluster, such as image embeddings.
 
     ``kind`` is its name in ``centroids`` and ``clusters``. ``table`` holds the vectors, in ``column`` by ``key``;
-    ``content`` is the table with the home shards.
+    ``content`` is the table whose partitions say to which shard a key's scores belong.
     """
 
     kind: str

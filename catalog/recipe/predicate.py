@@ -65,7 +65,7 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
 
 
 def check_number(rule_name: str, sql: str, known: Mapping[str, str]) -> None:
-    """Raise BadPredicate unless an expression is numeric; arguments as in `type_of`."""
+    """Raise BadPredicate unless the expression ``sql`` over the columns ``known`` (name -> DuckDB type) is a number."""
     kind = type_of(rule_name, sql, known)
     if not _NUMBER.fullmatch(kind):
         raise BadPredicate(

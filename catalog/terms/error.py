@@ -32,7 +32,7 @@ class BadQuery(PairmillError):
 
 
 class LeavesLake(BadQuery):
-    """SQL would read or write beside the lake. ``reason`` is the message without the option that allows it."""
+    """SQL would read or write outside of the lake. ``reason`` is the message without the option that allows it."""
 
     def __init__(self, reason: str) -> None:
         self.reason = f"{reason}."

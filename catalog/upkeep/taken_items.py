@@ -81,7 +81,7 @@ class Taken:
 
 
 def select(lake: Lake, subject: Subject) -> Taken:
-    """Create the temporary tables of what ``subject`` names, and count them.
+    """Write the ids that a takedown of ``subject`` removes to the temporary tables TABLES; return how many they are.
 
     Takes one pass over ``documents`` and ``images``, and over ``sentences`` if a document is taken: 30 million images
     and 800 million sentences are read in minutes, and what is found is held on disk.
@@ -199,7 +199,7 @@ def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
 
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
-    """Yield (table, condition of its taken rows) for the lake's tables with a declaration."""
+    """Yield (table, SQL condition of the rows that a takedown removes from it) for each table that loses rows."""
     for table, columns in REMOVED_BY.items():
         if table in lake.tables:
             yield table, _names_taken(columns)

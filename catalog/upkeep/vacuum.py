@@ -1,9 +1,9 @@
-"""Remove what deleted rows left in the catalog's own database: free pages, and the bounds of columns.
+"""Remove what deleted rows left in the catalog's own database: free pages, and their values in statistics of columns.
 
 The smallest and largest values that DuckLake keeps of each column outlive the rows that had them. DuckDB leaves out
 what lies beyond these bounds when it plans a query, so they must never be too narrow. Where a bound is not known for
-certain, it becomes one that no value exceeds. NULL would not do: DuckLake reads it as unknown, but sets it to the
-bounds of the next rows that it inserts, and the older rows would be left out of queries.
+certain, it becomes one that no value exceeds. It is not set to NULL: with the next rows that DuckLake inserts, their
+values would become the bounds, and queries would leave out the older rows.
 """
 
 import subprocess

@@ -108,9 +108,9 @@ def is_cached(uri: str, request: str) -> bool:
 
 
 def state(lake: Lake) -> str:
-    """Return the number of the last snapshot that changed any table other than _TOLD_ONLY.
+    """Return the number of the last snapshot that changed a table which a run reads, as text.
 
-    If `sweep` has expired that snapshot, return the number of the newest snapshot with a suffix. Equal states mean
+    If `sweep` has expired that snapshot, return "N or before" for the newest snapshot N. Equal states mean
     equal rows in every other table.
     """
     told = {

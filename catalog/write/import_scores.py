@@ -30,10 +30,17 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 @dataclass(frozen=True)
 class ImportedScores:
-    """What an import did: ``name`` is the column that rules read, ``scorer`` the digest of the import.
+    """What an import of scores did.
 
-    Of the file's ``rows`` with a value, ``unmatched`` name no picture of the lake. This import gave ``added`` pictures
-    a value. ``scored`` pictures of the lake have a value of this file, ``median`` is theirs; ``without`` have none.
+    Attributes:
+        name: The column that rules read.
+        scorer: Digest of the import.
+        rows: Rows of the file with a value.
+        unmatched: Rows that name no picture of the lake.
+        added: Pictures that got a value by this import.
+        scored: Pictures that have a value of this file, by this import or an earlier one.
+        without: Pictures of the lake that have none.
+        median: Median of the scored pictures' values; None without one.
     """
 
     name: str

@@ -66,7 +66,7 @@ class Asked(BaseModel):
         return urlencode([(name, value) for name, value in pairs if value not in ("", None, False)])
 
     def active(self) -> list[tuple[str, str, str]]:
-        """Return (name, value, query without it) of each filter that restricts the gallery, other than the fate."""
+        """Return (name, value, query without it) of each filter in use, except the one on kept or dropped."""
         given = [(name, getattr(self, name)) for name in (*FILTERS, "words", "like")]
         shown = [(name, str(value), self.query(**{name: ""})) for name, value in given if value not in ("", None)]
         if self.score and (self.low is not None or self.high is not None):

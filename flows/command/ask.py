@@ -48,7 +48,7 @@ def ask(args: Namespace) -> int:
 
 
 def answer(args: Namespace, lake: OpenLake) -> Any:
-    """Return the answer to the command's question, with the arguments of the command line."""
+    """Ask the lake the question that the command stands for, with the command line's arguments; return its answer."""
     given = {each.name: getattr(args, each.name) for each in args.question.parameters}
     if given.get("names"):
         given["names"] = name_list(given["names"])

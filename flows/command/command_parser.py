@@ -25,8 +25,8 @@ class Option:
         default: Its value if it is not given.
         choices: The values it may have; the first is the default.
         repeats: Whether it may be given several times; its value is a list.
-        is_required: Whether one with dashes must be given.
-        group: Title of its group in the help, EITHER, or '' for none.
+        is_required: Whether an option with dashes must be given.
+        group: Title of its group in the help; EITHER if only one of its kind may be given; '' for none.
         more: Further arguments of `add_argument`.
     """
 

@@ -1,4 +1,4 @@
-"""Check whether the models of a recipe are on this machine, or can be downloaded or asked."""
+"""Check whether each model of a recipe is on this machine, can be downloaded, or is served at its endpoint."""
 
 import os
 import urllib.error

@@ -84,7 +84,7 @@ def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
 
 
 def demo_note(models: Sequence[str]) -> str:
-    """Return the line that a run by these small models begins with, '' without any."""
+    """Return the warning that a run begins with if it uses the small shipped ``models``; '' without any."""
     if not models:
         return ""
     return (

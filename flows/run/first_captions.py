@@ -71,7 +71,7 @@ class FirstCaptions:
 
 
 def caption_first(session: Session, run_step: RunStep) -> CaptionOutcome:
-    """Caption the first images, unless that is done, and no others."""
+    """Caption the first wave's images, which people look at before the others are captioned, unless that is done."""
     session.shows_first = True
     select_captions(session)
     if first_lacking(session) and run_step(next_wave, session):

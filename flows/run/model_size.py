@@ -110,7 +110,7 @@ class ModelSize(BaseModel):
 
 
 def parse_size(text: str) -> tuple[str, ModelSize]:
-    """Parse ``NAME:KEY=VALUE,…``, as in AN_EXAMPLE. Raises ValueError with the correct form."""
+    """Parse a model's name and sizes, as in ``clip:gpus=0.25,replicas=1-8``. Raises ValueError with the right form."""
     name, colon, settings = text.partition(":")
     if not (name and colon and settings):
         raise ValueError(f"'{text}' does not say a model's size; write it as {AN_EXAMPLE}")

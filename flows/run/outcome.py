@@ -51,7 +51,7 @@ def outcome(uri: str, name: str) -> Outcome:
 
 
 def outcome_in(lake: Lake, name: str) -> Outcome:
-    """Read the outcome of a dataset in an open lake, as `outcome` does."""
+    """Read a dataset's funnel, sample pairs and figures from an open lake; write its report if it is missing."""
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
     report, rates = written_report(lake, dataset), tuple(canary_rates(lake, dataset))

@@ -43,7 +43,10 @@ _OF_RUN = (
 
 
 def install_alerts(client: SyncPrefectClient) -> list[str]:
-    """Create or update one automation for each of ALERTS if the server has the block; return their new names."""
+    """Create or update one Prefect automation per alert, if the server has the notification block BLOCK.
+
+    Returns the names of those that are new or changed.
+    """
     block = next((each for each in client.read_block_documents(limit=200) if each.name == BLOCK), None)
     wanted = [_alert(about, *sent, block) for about, sent in ALERTS.items()] if block else []
     return [each.name for each in wanted if _install(client, each)]

@@ -101,13 +101,13 @@ def maintain(
     days: Annotated[int, Field(ge=1, le=3_650)] = 7,
     wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
 ) -> State:
-    """Merge a lake's small files, expire old snapshots, remove orphans and old caches, retry passing failures.
+    """Merge a lake's small files, expire old snapshots, remove orphans and old caches, retry what failed in passing.
 
     Dataset versions and their rows stay. The run ends as Refused if another run writes to the lake all the time.
 
     Args:
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
-        days: DuckLake's snapshots of this many days are kept.
+        days: Age in days from which DuckLake's snapshots are removed.
         wait_minutes: How long each step waits for a run that writes to the lake.
     """
     from pairmill.catalog.lake.opening import check_is_lake, create_or_open

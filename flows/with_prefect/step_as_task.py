@@ -75,7 +75,7 @@ def _may_pass(task: Any, run: Any, state: Any) -> bool:
 
 
 def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
-    """Count the shards and the rows of CONTENT and FAILED that the run committed after ``commit``, without zeros."""
+    """Count what the run committed after ``commit``: shards, and rows of content and quarantine by table; no zeros."""
     found = partitions_since(lake, run_id, commit)
     counts = Counter({"shards": len({shard for _, shard, _ in found})})
     for name, _, rows in found:

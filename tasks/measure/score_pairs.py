@@ -108,7 +108,7 @@ class ScorePairs(ScoringJob):
         return replace(done, bad=[fault.about(fault.item.split(" ")[0]) for fault in done.bad])
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterator[Part]:
-        """Turn all pieces into the rows of the score, and the faults into quarantine rows."""
+        """Return the rows of the score from the results of an item's batches, and a quarantine row for each fault."""
         return (self._with_keys(item, part) for part in super().parts(item, found))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
@@ -117,7 +117,7 @@ class ScorePairs(ScoringJob):
         return [self._with_keys(item, part) for part in self.null_parts(item, keys)]
 
     def wanted(self, tables: tuple[str, ...]) -> list[Bound]:
-        """Return the scorer of the job: an item is of its table alone."""
+        """Return the job's one scorer, whatever ``tables`` an item lacks: the item was listed for its table."""
         return [*self.scorers]
 
     def _with_keys(self, item: WorkItem, part: Part) -> Part:
@@ -143,7 +143,7 @@ def _keys(item: WorkItem, at: int) -> list[str]:
 
 
 def text_similarity_scorer(plan: Plan, score: Score) -> Scorer:
-    """Return the scorer of ``score``, a similarity of the plan's texts and image vectors."""
+    """Return the identity of the similarity ``score``: its version, and the scorers of its texts and image vectors."""
     return Scorer(score.name, score.table, VERSION, {}, "", tuple(plan.scorer(name) for name in score.made_from))
 
 

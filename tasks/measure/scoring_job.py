@@ -167,7 +167,7 @@ def batch_size(scorers: list[Bound]) -> int:
 
 
 def run_op(scorer: Bound, batch: Batch) -> Batch:
-    """Run all of an op over ``batch``. Raises as `naming_package`."""
+    """Score ``batch`` by the scorer's op. Raises PairmillError that names the package if another package's op fails."""
     with naming_package(scorer.score):
         return scorer.op(batch)
 

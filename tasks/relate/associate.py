@@ -56,7 +56,7 @@ def associate(session: Session) -> None:
 
 
 def search(session: Session) -> None:
-    """Search every range of sentence clusters that has new rows, into ``match_candidates``."""
+    """Find pictures' nearest sentences in the ranges of clusters with new rows; write them to ``match_candidates``."""
     association = session.recipe.association
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}

@@ -1,6 +1,7 @@
-"""Audit the association of pictures and sentences: reuse of sentences, their origin, similarities, and the gap.
+"""Audit the association of pictures and sentences: reuse of sentences, pages they are from, similarities.
 
-Counts over pairs are exact; own sentences and vectors are counted on bounded samples.
+Counts over pairs are exact. Similarities to sentences of the picture's own page, and what depends on vectors, are of
+bounded samples.
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ SIMILARITIES = {
 
 
 def sample(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
-    """Sample ``n`` pairs with the smallest sha256(image_id || seed), texts cut at LONGEST, with the image's shard.
+    """Sample the ``n`` pairs with the smallest sha256(image_id || seed), with shortened texts and the image's shard.
 
     Ids first: one pass over one column, then only the wide rows of the sample.
     """

@@ -41,7 +41,7 @@ class ImageVectors:
     path: Path
 
     def row(self, sha256: str) -> int | None:
-        """Return the row of a picture, None without a vector."""
+        """Return the row number of a picture's vector, None if it has no vector."""
         key = sha256.encode()
         at = int(np.searchsorted(self.sha256s, np.bytes_(key)))
         return at if at < len(self.sha256s) and self.sha256s[at] == key else None

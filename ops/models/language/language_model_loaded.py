@@ -79,7 +79,7 @@ class LoadedGenerator(LoadedModel):
         return [len(row) for row in rows]
 
     def example(self) -> dict[str, torch.Tensor]:
-        """Build the inputs of a few rows of unlike lengths."""
+        """Build the input that tries the model at load: a padded batch of a few prompts of different lengths."""
         return self.padded([self.tokenize(prompt) for prompt in EXAMPLE_PROMPTS])
 
     def prepare(self, prompts: list[str]) -> Prepared:

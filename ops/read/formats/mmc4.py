@@ -1,7 +1,7 @@
 """Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text to which each image belongs.
 
 Image files lie beside the table under their ``image_name``; other images are at their ``raw_url``. An image precedes
-the text with its ``matched_text_index``. The shape of its ``docs_….jsonl.zip`` is its card's (arXiv 2304.06939).
+the text with its ``matched_text_index``. Files are named ``docs_….jsonl.zip``, as released (arXiv 2304.06939).
 """
 
 from __future__ import annotations

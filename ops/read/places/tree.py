@@ -93,7 +93,8 @@ class Tree(ABC):
 class OneDocument(Tree):
     """Cache the files of one document, and bound their total size.
 
-    A file that no longer fits is returned as a Fault ``too_large`` and is not read. The rest is the source's tree.
+    A file that no longer fits is returned as a Fault ``too_large`` and is not read. Everything else is passed on to the
+    source's tree.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -131,7 +132,7 @@ class OneDocument(Tree):
         return self._tree.open(path)
 
     def where(self, path: str) -> Place | None:
-        """Locate a file's bytes as the source's tree does."""
+        """Return the place of a file's bytes in the source, None if it has none of its own."""
         return self._tree.where(path)
 
 
@@ -148,7 +149,7 @@ class LocalTree(Tree):
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """List the folder as Tree.list_into does; links out of the source, and linked folders, become faults."""
+        """Add the folder's files to ``files``; yield a Fault for each skipped file, linked folder and link out of it."""
         if self.only:
             files.add([_entry(self.only, os.stat(self.uri(self.only)))])
             return

@@ -24,7 +24,7 @@ _OBELICS = pa.schema(zip(OBELICS_COLUMNS, (_STRINGS, pa.string(), pa.string(), _
 
 
 def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> None:
-    """Write ``columns`` of the table, without pictures."""
+    """Write ``columns`` of ``table`` to ``out``, as one Parquet file without pictures."""
     buffer = io.BytesIO()
     pq.write_table(table.select(list(columns)), buffer, compression="zstd")
     out.write(buffer.getvalue())

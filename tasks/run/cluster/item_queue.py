@@ -118,7 +118,7 @@ class ItemQueue:
         return len(lost - self._gone)
 
     def leave_out(self, minder: str, node: str, host: str, error: bytes) -> None:
-        """Record that the model does not fit ``node``; queue again what its actor ``minder``, which ends, has.
+        """Record that the model does not fit ``node``, and queue the items of its actor ``minder``, which ends, again.
 
         No item is blamed: the starts that this actor made do not count. ``error`` is the pickled exception.
         """
