@@ -149,7 +149,7 @@ class LocalTree(Tree):
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """Add the folder's files to ``files``; yield a Fault for each skipped file, linked folder and link out of it."""
+        """Add the folder's files to ``files``; yield a Fault for each skipped file, linked folder and link out."""
         if self.only:
             files.add([_entry(self.only, os.stat(self.uri(self.only)))])
             return
