@@ -2,7 +2,9 @@
 
 import re
 
-NAME = re.compile(r"[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
+import regex
+
+NAME = regex.compile(r"[A-Z][\p{L}\p{N}\p{M}_’'-]+(?: [A-Z][\p{L}\p{N}\p{M}_’'-]+)*")
 # A sentence's first word is capitalised too, and so is that after a full stop, a quotation mark or a colon.
 BEGINS = re.compile(r"(?:^|[.!?:;…\"“”‘(\[]\s*)$")
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pairmill.ops.batch import Batch
+import regex
 
-# Letters, digits and marks, with inner apostrophes and hyphens: "don't" and "well-known" are one word each.
-WORD = re.compile(r"\w+(?:['’\-]\w+)*")
+from pairmill.ops.batch import Batch
+from pairmill.ops.text.words import RUN
+
+# Runs with inner apostrophes and hyphens: "don't" and "well-known" are one word each.
+WORD = regex.compile(rf"{RUN}(?:['’\-]{RUN})*")
 
 # Every repeat is bounded, so that a megabyte of "a.a.a." takes linear time.
 URL = re.compile(
@@ -34,33 +37,55 @@ EMOJI = re.compile(
     "\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\u20e3\ufe0f]"
 )
 
-# Phrases of site boilerplate that rarely occur in sentences about anything else.
+# Phrases of site boilerplate: links, buttons and notices. A phrase that sentences contain too ("ran out of stock",
+# "people like us on the coast") counts only where a link begins or ends (LINKS, END), or where it addresses the reader.
+END = r"\W{0,9}$"
+TERMS = r"terms (?:of (?:use|service)|(?:and|&) conditions)"
+NETWORK = r"(?:our )?(?:social|facebook|twitter|x\b|instagram|pinterest|linkedin|youtube|tiktok|whatsapp|telegram)"
+PHRASES = (
+    r"cookies?\b.{0,40}\b(?:polic(?:y|ies)|consent|settings|preferences|browser|website|our site|your experience)",
+    r"(?:we|sites?|pages?|websites?|stores?) (?:only )?uses? (?:[\w-]+ ){0,2}cookies\b",
+    rf"(?:manage|reject|allow)(?: all| the| our| these| optional)? cookies?{END}",
+    r"(?:accept|consent to|agree to|use of)(?: all| our| these)? cookies\b",
+    r"all rights reserved\b(?! to)|copyright\s{0,3}\d{4}|privacy (?:policy|notice|statement)\b",
+    rf"(?:our|these|agree|agreed|accept|accepted|website|site)\b.{{0,30}}\b{TERMS}\b|terms of use\b|unsubscribe\b",
+    r"(?:subscribe|sign up) (?:to|for) (?:our|my|this|updates|free|newsletters?|the (?:newsletter|channel|blog))\b",
+    rf"(?:sign up|subscribe) (?:now|today|here){END}|(?:our|your|free) (?:\w+ ){{0,2}}newsletters?\b",
+    r"share (?:this|it|on|via)\b.{0,20}\b(?:facebook|twitter|pinterest|whatsapp|email|linkedin)\b",
+    rf"(?<!people )(?<!others )(?<!those )(?:follow|like|find|join) us on(?: {NETWORK}|{END})",
+    r"tweet this (?:post|page|article)|forgot your password\b|skip to (?:main )?content\b",
+    r"(?:log|sign|logged|signed) ?in (?:to|or register to) (?:post|comment|reply|leave|view|your|continue)\b",
+    r"click (?:here\b|(?:on )?(?:the|this) (?:link|button|image|icon|picture|photo|thumbnail|map)\b)",
+    r"click (?:below |on it )?to (?:enlarge|view|read|see|zoom|download)\b",
+    rf"(?-i:(?:Read|View|Show|Load|See|Learn) [Mm]ore){END}|(?-i:Continue reading\b)|back to top{END}",
+    rf"(?:leave|post|add) a (?:comment|reply)(?: below|{END})|no comments yet\b",
+    rf"add to (?:cart|basket|bag|wishlist)\b|buy now{END}|free shipping(?: on\b| for\b| over\b|{END})",
+    r"\d+ (?:left )?in stock\b|(?:item|product|size|colou?r)s? (?:is|are) (?:\w+ )?(?:in|out of) stock\b",
+    r"enable javascript\b|javascript (?:is|must be) (?:disabled|enabled)\b|your browser (?:does not|doesn't|is)\b",
+    r"this (?:entry|post|article) was (?:posted|published|last|filed)\b|last (?:updated|modified|edited)(?: on|:)",
+    r"proudly powered by\b|sponsored (?:content|post|links?)\b",
+)
+# A link begins a sentence or follows a sign, such as a bar: no word or comma, no opening quotation mark after one.
+BEGINS = r"(?:(?<![\w,;] )(?<![\w'’-])(?<![\w,;:] [\"“«‘'(])|(?<=please )|(?<=please, )|(?<=simply )|(?<=just ))"
+LINKS = (
+    rf"{TERMS}\W{{0,3}}(?:[|•·/©].*|and\b.{{0,30}}|apply\b.*)?$",
+    rf"(?:subscribe|sign up)(?: (?:to|now|today|for|here|via|and|with)\b|{END})|newsletter{END}",
+    rf"share (?:this|on|via|to|with)\b.{{0,30}}\b(?:post|page|article|story|friends|email|{NETWORK})\b|share this{END}",
+    rf"(?:follow|like|join) us{END}|tweet this{END}|pin it(?:{END}| on)",
+    r"(?:log|sign) ?in (?:to|or|with|here|now)\b|forgot(?:ten)? (?:your |my )?password\b",
+    r"(?:click|tap) (?:on|below|to|for)\b|continue reading\b",
+    rf"(?:read|view|show|load|see|learn) (?:more|all|less){END}",
+    rf"(?:leave|post|add|write) (?:a |your )?(?:comment|reply)\b|no comments{END}|buy now\b",
+    r"(?:only )?(?:\d+ )?(?:left |items? |currently |temporarily |now )?(?:in|out of) stock"
+    rf"(?:{END}|\W{{1,3}}(?:ships|order|\d))",
+    r"(?:posted|published|last (?:updated|modified|edited)|filed):? (?:by|on|under|at)\b.{0,40}$|posted in\b.{0,40}$",
+    rf"(?:previous|next|related|recent|older|newer) (?:posts?|articles?|pages?|entry|entries|stories)(?:{END}|:)",
+    rf"powered by [\w.]+(?: [\w.]+){{0,2}}{END}",
+)
 BOILERPLATE = re.compile(
-    "|".join(
-        (
-            r"\bcookies?\b.{0,40}\b(?:polic|consent|settings|use|accept|site|experience)",  # cookie notices
-            r"\b(?:use|uses|using|accept|consent to)\b.{0,30}\bcookies\b",
-            r"\ball rights reserved\b|^\W{0,9}(?:©|\(c\)|copyright\b)\W{0,9}(?:\d{4}|by\b)",
-            r"(?:©|\(c\)|\bcopyright)\s{0,3}\d{4}",
-            r"\b(?:terms of (?:use|service)|terms (?:and|&) conditions|privacy (?:policy|notice|statement))\b",
-            r"\bsubscribe (?:to|now|today|for|here)\b|\bunsubscribe\b|\bsign up (?:for|to|now|today|here)\b",
-            r"\b(?:our|the|weekly|free) newsletter\b",
-            r"\bshare (?:this|on|via|to)\b.{0,30}\b(?:post|page|article|facebook|twitter|pinterest|whatsapp|email)\b",
-            r"\b(?:follow|like|find) us on\b|\btweet this\b|\bpin it\b",
-            r"\b(?:log|sign) ?in (?:to|or|with|here|now)\b|^\W{0,9}(?:log|sign) ?(?:in|out|up)\W{0,9}$",
-            r"\bforgot (?:your )?password\b",
-            r"\bclick (?:here|the (?:link|button|image)|on the|below|to (?:enlarge|view|read|see|zoom))\b",
-            r"\b(?:read|view|show|load|see|learn) (?:more|all|less)\W{0,9}$|\bcontinue reading\b",
-            r"\bback to top\b|\bskip to (?:main )?content\b",
-            r"\b(?:leave a (?:comment|reply)|no comments(?: yet)?|add (?:a )?comment|post a comment)\b",
-            r"\b(?:add to (?:cart|basket|wishlist)|buy now|free shipping|in stock|out of stock)\b",
-            r"\benable javascript\b|\bjavascript (?:is|must be) (?:disabled|enabled)\b",
-            r"\byour browser (?:does not|doesn't|is)\b",
-            r"\b(?:posted|published|last (?:updated|modified|edited)|filed) (?:by|on|in|under|at)\b.{0,40}$",
-            r"\b(?:previous|next|related|recent|older|newer) (?:post|posts|article|articles|page|entry)\b",
-            r"\bpowered by \w+|\badvertisement\b|\bsponsored (?:content|post|links?)\b",
-        )
-    ),
+    rf"\b(?:{'|'.join(PHRASES)}|{BEGINS}(?:{'|'.join(LINKS)}))|©\s{{0,3}}\d{{4}}|\(c\)\s{{0,3}}(?:19|20)\d\d"
+    rf"|^\W{{0,9}}(?:(?:©|\(c\)|copyright\b)\W{{0,9}}(?:\d{{4}}|by\b)"
+    rf"|(?:(?:log|sign) ?(?:in|out|up)|advertisements?){END})",
     re.IGNORECASE,
 )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pairmill.ops.text.words import WORD
+
 VERSION = 1  # increase when a text gets another count
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 NAMED = {name: str(number) for number, name in enumerate(NAMES)}
-WORD = re.compile(r"\w+")
 # An apostrophe inside or after a word opens no quotation; a longer passage is not a quotation.
 QUOTED = re.compile(
     r"\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”|«([^»\n]{1,200})»|‘([^’\n]{1,200})’(?!\w)|(?<![\w'])'([^'\n]{1,200})'(?![\w'])"
