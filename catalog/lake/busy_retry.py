@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import duckdb
 
-from pairmill.catalog.terms.error import BadQuery, Damaged, PairmillError, stop_behind
+from pairmill.catalog.terms.error import BadQuery, Damaged, NotWritable, PairmillError, stop_behind
 
 SECONDS = 60.0
 Result = TypeVar("Result")
@@ -59,14 +59,14 @@ _MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogExcep
 _REMEDIES = (
     (("no space left", "disk is full", "disk full", "quota exceeded", "disk i/o error"),
      "its disk is full, or fails. Free some space and run again: what was committed is kept, the rest is done again."),
-    (("permission denied", "readonly database", "read-only file system", "unable to open database file"),
-     "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."),
     (("connect to postgres", "connection refused", "could not translate host", "connection to server",
       "terminating connection", "server closed the connection"),
      "its Postgres cannot be reached. Check `metadata` in lake.yaml, that the server runs, and PGPASSWORD."),
     (("http", "could not establish connection", "could not connect", "curl", "s3://"),
      "its S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys."),
 )  # fmt: skip
+_NOT_WRITABLE = ("permission denied", "readonly database", "read-only file system", "unable to open database file",
+                 "must be owner of", "read-only transaction")  # fmt: skip
 _DAMAGE = (
     (("disk image is malformed", "malformed database", "not a database"),
      "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
@@ -106,6 +106,9 @@ def translated(error: Exception, uri: str) -> Exception:
             f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "
             f"what was committed is kept, the rest is done again. ({in_a_line(error)[:300]})"
         )
+    if any(sign in text.lower() for sign in _NOT_WRITABLE):
+        remedy = "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."
+        return NotWritable(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
     for signs, remedy in _REMEDIES:
         if any(sign in text.lower() for sign in signs):
             return PairmillError(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")

@@ -21,7 +21,7 @@ from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.lake.new_lake import check_new_place
 from pairmill.catalog.lake.side_folders import spill_folder
 from pairmill.catalog.lake.stored_files import make_folder
-from pairmill.catalog.terms.error import NewerLake, PairmillError
+from pairmill.catalog.terms.error import NewerLake, NotWritable, PairmillError
 from pairmill.catalog.terms.mark import LAKE_TEXT, MARK
 
 OPENING_ERRORS = (duckdb.Error, OSError)
@@ -251,6 +251,15 @@ def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillErr
     if lake > known:
         return NewerLake(f"lake '{uri}' has DuckLake format {found[1]}, newer than this DuckDB reads. Update DuckDB.")
     return PairmillError(f"lake '{uri}' has the old DuckLake format {found[1]}. Migrate it with DuckDB first: {error}")
+
+
+def open_as_allowed(uri: str | os.PathLike[str]) -> Lake:
+    """Open an existing lake for writing, or for reading where this user may not write. Raises as `create_or_open`."""
+    check_is_lake(os.fspath(uri))
+    try:
+        return create_or_open(uri)
+    except NotWritable:
+        return create_or_open(uri, read_only=True)
 
 
 def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int | None = None) -> Lake:

@@ -15,6 +15,10 @@ class NewerLake(PairmillError):
     """The lake's schema or format is newer than this program supports."""
 
 
+class NotWritable(PairmillError):
+    """The lake's catalog or folder cannot be opened or written by this user."""
+
+
 class Damaged(PairmillError):
     """A file of the lake is missing, or its bytes differ from what was written."""
 

@@ -11,6 +11,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.recorded_removals import removed_at, unfinished_removals
 
 STEP = "forget "  # then the scorer's digest: the step's name in `commits`
 # Tables that steps of the cut read besides the rules' scores.
@@ -31,7 +32,7 @@ class Forgettable:
     Attributes:
         digest: The scorer's digest.
         name: Its name.
-        rows: Its rows by table.
+        rows: Its rows by table; none if they are deleted, and only their bytes are still to be erased.
         bytes: Bytes of its files.
         versions: The versions that were made with it, each with the steps and rules that read its rows.
         made_from_it: Names of the scorers in the lake that were made from it: their rows stay, and cannot be made
@@ -49,7 +50,8 @@ class Forgettable:
 def forgettable(lake: Lake, digest: str) -> Forgettable:
     """Count the rows of the scorer whose digest begins with ``digest``, and find the versions that read them.
 
-    Raises PairmillError if no scorer has this digest, several have it, or it has no rows.
+    Raises PairmillError if no scorer has this digest, several have it, or it has no rows and none that a killed removal
+    has still to erase.
     """
     found = lake.query("SELECT digest, name FROM scorers WHERE starts_with(digest, ?) ORDER BY digest", (digest,))
     if len(found) != 1:
@@ -63,8 +65,11 @@ def forgettable(lake: Lake, digest: str) -> Forgettable:
         'SELECT "table", sum(rows)::BIGINT, sum(bytes)::BIGINT FROM partitions WHERE scorer = ? GROUP BY ALL ORDER BY 1'
     )
     held = [row for row in lake.query(sql, (whole,)) if row[1]]
-    if not held:
-        raise PairmillError(f"lake '{lake.uri}': the scorer {name} {whole} has no rows; there is nothing to forget.")
+    if not held and all(report.get("scorer") != whole for report in unfinished_removals(lake).values()):
+        when = "".join(f", forgotten at {at:%Y-%m-%d %H:%M} UTC" for at in removed_at(lake, "scorer", whole))
+        raise PairmillError(
+            f"lake '{lake.uri}': the scorer {name} {whole} has no rows{when}; there is nothing to forget."
+        )
     using = [each for each in datasets.published(lake) if whole in each.scorers]
     versions = tuple((str(each), _steps_reading(lake, each, whole, name)) for each in using)
     made = "SELECT DISTINCT name FROM scorers JOIN partitions ON scorer = digest WHERE list_contains(made_from, ?)"

@@ -14,10 +14,9 @@ another page shows too stays there, as does a sentence that another page holds. 
 erases those.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
@@ -144,25 +143,6 @@ def named(column: str) -> str:
         f"OR EXISTS (SELECT 1 FROM asked_urls u WHERE u.value LIKE '%/' AND starts_with({column}, u.value)) "
         f"OR EXISTS (SELECT 1 FROM asked_hosts h WHERE {host} = h.value OR ends_with({host}, '.' || h.value)))"
     )
-
-
-def record_removal(lake: Lake, takedown_id: str, commit: int, report: dict[str, Any]) -> None:
-    """Record a removal within its transaction; ``report["erased"]["why"]`` says that its bytes are not erased yet."""
-    text = json.dumps(report, sort_keys=True)
-    lake.execute("INSERT INTO takedowns VALUES (?, ?, ?, ?, now())", (takedown_id, report["reason"], text, commit))
-
-
-def record_report(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
-    """Record the report of a removal. It is done unless ``report["erased"]["why"]`` says what hindered it."""
-    text = json.dumps(report, sort_keys=True)
-    lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
-
-
-def unfinished_removals(lake: Lake) -> dict[str, dict[str, Any]]:
-    """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
-    hindered = "coalesce(json_extract_string(nullif(report, ''), '$.erased.why'), 'no report') <> ''"
-    found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
-    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:

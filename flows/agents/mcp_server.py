@@ -35,16 +35,47 @@ def serve(place: str) -> None:
         PairmillError: The extra [mcp] is not installed.
     """
     try:
+        import anyio
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
+        from mcp.server.stdio import stdio_server
         from mcp_types import ToolAnnotations
     except ImportError as error:
         raise PairmillError("`pairmill mcp` needs the extra [mcp]: pip install 'pairmill[mcp]'.") from error
-    server = MCPServer("pairmill", instructions=instructions(), log_level="WARNING")
+
+    class AnsweringServer(MCPServer):
+        """A server that also answers what is no message; the SDK drops it, and its sender would wait for ever."""
+
+        async def run_stdio_async(self) -> None:
+            async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+                sending, receiving = anyio.create_memory_object_stream()
+                tasks.start_soon(_answer_faults, read, write, sending)
+                inner = self._lowlevel_server
+                await inner.run(receiving, write, inner.create_initialization_options())
+
+    server = AnsweringServer("pairmill", instructions=instructions(), log_level="WARNING")
     only_reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in lake_tools(place, ToolError).values():
         server.tool(annotations=only_reads)(tool)
     server.run("stdio")
+
+
+async def _answer_faults(read: Any, write: Any, sending: Any) -> None:
+    """Pass on the messages of ``read`` to ``sending``, and answer a line that is none with a JSON-RPC error."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+    from pydantic import ValidationError
+
+    async with sending:
+        async for message in read:
+            if not isinstance(message, Exception):
+                await sending.send(message)
+                continue
+            faults = message.errors() if isinstance(message, ValidationError) else []
+            is_json = bool(faults) and all(fault["type"] != "json_invalid" for fault in faults)
+            code, text = (INVALID_REQUEST, "is no message of JSON-RPC") if is_json else (PARSE_ERROR, "is not JSON")
+            error = ErrorData(code=code, message=f"this line {text}: send one request a line")
+            await write.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=error)))
 
 
 def instructions() -> str:

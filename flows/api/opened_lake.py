@@ -356,10 +356,11 @@ class OpenLake:
                 writes to the lake.
         """
         from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.flows.run.outcome import reports_folder
         from pairmill.tasks.upkeep.removal import forget
 
         with create_or_open(self.lake.uri) as lake:
-            return forget(lake, digest)[0]
+            return forget(lake, digest, reports_folder(lake.uri))[0]
 
     def exports(self, dataset: str) -> list[tuple[str, str, int]]:
         """Return address, format and number of rows of each export of a version."""

@@ -96,11 +96,13 @@ class PairDataset:
     ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
-        Holds the lake's lease meanwhile. Raises PairmillError as `tasks.release.export.export.export`.
+        Holds the lake's lease meanwhile. Where this user may not write to the lake, the export is not recorded.
+
+        Raises PairmillError as `tasks.release.export.export.export`.
         """
-        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.catalog.lake.opening import open_as_allowed
         from pairmill.tasks.release.export.export import export
 
-        with create_or_open(self.lake.uri) as lake:
+        with open_as_allowed(self.lake.uri) as lake:
             which = self.version.name, self.version.version
             return export(lake, *which, to, format, captions=captions, text=text, shuffle=shuffle)

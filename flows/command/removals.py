@@ -53,8 +53,8 @@ def forget(args: Namespace) -> int:
     with create_or_open(args.lake, read_only=args.dry_run) as lake:
         found = forgettable(lake, args.scorer)
         going = _forgotten(found, datasets_made_with(lake, found))
-        question = "remove these scores for good?"
-        return _remove(args, going, question, lambda: removal.forget(lake, found.digest)[1], _erased)
+        question, reports = "remove these scores for good?", reports_folder(args.lake)
+        return _remove(args, going, question, lambda: removal.forget(lake, found.digest, reports)[1], _erased)
 
 
 def drop(args: Namespace) -> int:
@@ -165,6 +165,9 @@ def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
 def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
     """Yield lines that say what goes: rows by table, versions that read them, recipes that make them again."""
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
+    if not rows:
+        yield f"scorer {found.name} {found.digest}: its rows are deleted; their bytes are still to be erased"
+        return
     yield f"scorer {found.name} {found.digest}: {rows}; {found.bytes / 1e6:,.1f} MB"
     for version, steps in found.versions:
         lost = f"{', '.join(steps)} can no longer be evaluated" if steps else "no rule reads these scores"

@@ -26,6 +26,8 @@ def print_status(found: "LakeStatus") -> None:
     screen.print(f"lease    {shown(found.writer)}" if found.writer else f"lease    free: nobody writes{left}")
     if found.writer and found.writer.waiting:
         screen.print(f"now      {shown(found.writer.waiting)}")
+    if found.unfinished:
+        screen.print(f"removal  [yellow]{shown(found.unfinished)}[/]")
     for run in found.runs:
         spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
         said = f"{run.state}{spent}" + (f": {run.error[:200]}" if run.error else "")

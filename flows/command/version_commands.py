@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
@@ -21,7 +21,7 @@ from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.ask import name_list
 from pairmill.flows.command.option_types import overrides
-from pairmill.flows.command.terminal import console
+from pairmill.flows.command.terminal import console, print_notes
 
 if TYPE_CHECKING:
     from pairmill.catalog.write.import_scores import ImportedScores
@@ -34,8 +34,7 @@ def write_export(args: Namespace) -> int:
     """Export a dataset's files; take the lease only to record them in ``exports``."""
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
 
-    check_is_lake(args.lake)
-    with create_or_open(args.lake) as lake:
+    with open_as_allowed(args.lake) as lake:
         opened = OpenLake(lake)
         dataset = opened.dataset(args.dataset).version
         gaps = opened.concepts(args.dataset, name_list(args.concepts)) if args.concepts else []
@@ -47,7 +46,7 @@ def write_export(args: Namespace) -> int:
 
 
 def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], unit: str, **chosen: Any) -> str:
-    """Export a version, show the progress, and return a line about the export.
+    """Export a version, show the progress and the notes, and return a line about the export.
 
     ``place`` is dataset, version, target folder or prefix, and format; ``unit`` is what a row is.
     """
@@ -61,6 +60,7 @@ def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], 
             display.progress(Progress(f"export {place[0]}@{place[1]}", done, total, unit))
 
         found = export(lake, *place, progress=show, **chosen)
+    print_notes(screen, found.notes)
     return f"{found.uri}: {found.rows:,} {unit} in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"
 
 

@@ -16,6 +16,7 @@ from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import finished
+from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.flows.run.outcome import Outcome, outcome_in
 from pairmill.flows.run.run_inputs import inputs_digest
 
@@ -107,7 +108,8 @@ def last_result(wanted: RunRequest, uri: str) -> Curated | None:
             found = finished.load(lake, wanted.digest)
             if found is None or found.inputs != wanted.inputs:
                 return None
-            return Curated(outcome_in(lake, f"{found.dataset}@{found.version}"), list(found.notes), is_new=False)
+            notes = [*found.notes, *filter(None, [unfinished_notice(lake)])]
+            return Curated(outcome_in(lake, f"{found.dataset}@{found.version}"), notes, is_new=False)
     except (PairmillError, *OPENING_ERRORS):
         return None
 

@@ -15,6 +15,7 @@ from pairmill.catalog.write import runs
 from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.judgement_log import register_judgements
 from pairmill.catalog.write.lease import writing
+from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.run.model_size import check_sizes
 from pairmill.flows.run.settings import Compute, resolve_source
@@ -127,6 +128,8 @@ def session_on(
         if loads_models:
             session.demo_weights = identity.demo_weights(plan.recipe, known)
         session.register_later(known)
+        if loads_models and (notice := unfinished_notice(lake)):
+            session.note(notice, once=True)
         register_judgements(writer.lake)
         if json_log.is_asked():
             session.observe(LogLines(run_id))

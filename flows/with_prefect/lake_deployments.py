@@ -39,7 +39,7 @@ def export(
         grow: Use one folder for all versions of the recipe: the rows of a later version go into further files.
         wait_minutes: How long to wait for a run that writes to the lake.
     """
-    from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+    from pairmill.catalog.lake.opening import open_as_allowed
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts
@@ -48,8 +48,7 @@ def export(
 
     try:
         name_run(f"export {dataset}")
-        check_is_lake(place := lake or default_lake())
-        with create_or_open(place) as opened:
+        with open_as_allowed(lake or default_lake()) as opened:
             found, bars = OpenLake(opened).dataset(dataset).version, ProgressArtifacts()
 
             def show(done: int, total: int) -> None:
@@ -58,6 +57,8 @@ def export(
             waits = 60.0 * wait_minutes
             made = write(opened, found.name, found.version, to, format, waits, show, captions, text, grow=grow)
         name_by_result(f"export {dataset}", f"export {found}")
+        for note in made.notes:
+            get_run_logger().warning(visible(note))
         size = f"{made.rows:,} pairs in {made.files:,} files, {made.bytes / 1e6:,.1f} MB"
         return Completed(message=visible(f"{made.uri}: {size}"))
     except Exception as error:

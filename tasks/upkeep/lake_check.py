@@ -15,7 +15,7 @@ from pairmill.catalog.upkeep import recorded_files
 from pairmill.catalog.upkeep.amended_versions import changed_versions
 from pairmill.catalog.upkeep.damages import MOST, Damage, doubled, miscounted
 from pairmill.catalog.upkeep.recorded_files import RecordedFile
-from pairmill.catalog.upkeep.taken_items import unfinished_removals
+from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.items.payloads import COLUMNS, bytes_of_rows
@@ -62,7 +62,7 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
     rows = of_rows(lake, damages, deep, show)
     has_digests = deep and not {damage.table for damage in damages}.intersection(_DIGESTED)
     changed = changed_versions(lake) if has_digests else ()
-    detail = "removal {} is not finished: what it deleted is still in the lake's files"
+    detail = "removal {} is unfinished: what it deleted is still in the files; `pairmill maintain` erases it"
     unfinished = [Damage("unfinished", "takedowns", detail.format(each), 0) for each in unfinished_removals(lake)]
     return Checked(files, size, (*unfinished, *damages, *rows, *changed))
 

@@ -28,6 +28,7 @@ from pairmill.catalog.upkeep.vacuum import refresh_statistics, vacuum
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.recorded_removals import record_removal, record_report, unfinished_removals
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.catalog.write.version_names import drop_version
@@ -101,8 +102,10 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
         return remove(writer, "takedown", reason, delete, reports, NOT_REACHED)
 
 
-def forget(lake: Lake, digest: str) -> tuple[Forgettable, dict[str, Any]]:
+def forget(lake: Lake, digest: str, reports: Path) -> tuple[Forgettable, dict[str, Any]]:
     """Delete the rows of one scorer in one transaction, then erase their bytes; return what was there, and the report.
+
+    If a killed `forget` has deleted them, their bytes are erased. ``reports`` is as for `take_down`.
 
     Raises:
         PairmillError: As `forgettable`.
@@ -110,12 +113,16 @@ def forget(lake: Lake, digest: str) -> tuple[Forgettable, dict[str, Any]]:
     """
     with lease.writing(lake, uuid.uuid4().hex, f"{STEP}{digest}", WAIT_SECONDS) as writer:
         found = forgettable(lake, digest)
+        if not found.rows:
+            erased, _ = _finish_all(writer, reports)
+            return found, {"scorer": found.digest, "erased": asdict(erased), "not_reached": []}
 
         def delete(commit: int) -> dict[str, Any]:
             delete_scorer(lake, found, commit)
             return {"scorer": found.digest, "rows": found.rows}
 
-        return found, remove(writer, f"{STEP}{found.digest}", f"the scores of {found.name} are forgotten", delete)
+        reason = f"the scores of {found.name} are forgotten"
+        return found, remove(writer, f"{STEP}{found.digest}", reason, delete, reports)
 
 
 def drop(lake: Lake, find: Callable[[], Dataset]) -> dict[str, Any]:
@@ -134,7 +141,7 @@ def remove(
     step: str,
     reason: str,
     delete: Callable[[int], dict[str, Any]],
-    reports: Path | None = None,
+    reports: Path,
     not_reached: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Delete rows and record the removal in one transaction, then erase their bytes; return the report.
@@ -148,15 +155,25 @@ def remove(
     def body() -> dict[str, Any]:
         found = {"takedown": writer.run_id, "at": _now(), "lake": str(lake_id(lake)), "reason": reason}
         found |= delete(commit)
-        taken_items.record_removal(lake, writer.run_id, commit, found | {"erased": {"why": "it was ended before"}})
+        record_removal(lake, writer.run_id, commit, found | {"erased": {"why": "it was ended before"}})
         return found
 
     report = lake.retrying(body)
-    erased = finish(writer, reports)
+    erased, _ = _finish_all(writer, reports)
     others = [f"files of the last day that {other} may still write" for other in erased.others]
     report |= {"erased": asdict(erased), "not_reached": [*not_reached, *others]}
-    taken_items.record_report(lake, writer.run_id, report)
+    record_report(lake, writer.run_id, report)
     return report
+
+
+def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, int]:
+    """Erase the bytes of all unfinished removals, record that, and return their number. Raises LeaseLost."""
+    waiting = unfinished_removals(writer.lake)
+    of_pictures = any("pictures" in report for report in waiting.values())
+    erased = finish(writer, reports if of_pictures else None)
+    for takedown_id, report in waiting.items():
+        record_report(writer.lake, takedown_id, {**report, "takedown": takedown_id, "erased": asdict(erased)})
+    return erased, len(waiting)
 
 
 def _forget_judgements(lake: Lake) -> None:
@@ -192,18 +209,14 @@ def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECO
     Raises LeaseHeld if a run writes to the lake, and did not end within ``wait_seconds``, and LeaseLost if another
     process took the lease over.
     """
-    if not taken_items.unfinished_removals(lake):
+    if not unfinished_removals(lake):
         return
     with lease.writing(lake, uuid.uuid4().hex, "finish removals", wait_seconds) as writer:
-        waiting = taken_items.unfinished_removals(lake)
-        erased = finish(writer, reports)
-        for takedown_id, report in waiting.items():
-            told = {**report, "takedown": takedown_id, "erased": asdict(erased)}
-            taken_items.record_report(lake, takedown_id, told)
+        erased, n = _finish_all(writer, reports)
     if erased.why:
-        yield f"{len(waiting):,} removals wait for the catalog's old pages: {erased.why}"
+        yield f"{n:,} removals wait for the catalog's old pages: {erased.why}"
     else:
-        yield f"finished {len(waiting):,} removals: rewrote {erased.rewritten:,} files"
+        yield f"finished {n:,} removals: rewrote {erased.rewritten:,} files"
 
 
 def _now() -> str:

@@ -28,6 +28,7 @@ from tests.worlds.elsewhere import free_port, remote_partition, write_yaml
 from tests.worlds.elsewhere import postgres as postgres
 from tests.worlds.elsewhere import s3 as s3
 from tests.worlds.escapes import FILES, TABLES
+from tests.worlds.published import published
 from tests.worlds.random_lake import fill, plan, world
 
 
@@ -278,14 +279,29 @@ def test_a_full_disk_is_told_and_the_lake_goes_on_when_there_is_room(tmp_path: P
     script = tmp_path / "full.py"
     script.write_text(FULL)
     (tmp_path / "disk").mkdir()
-    mounted = f"mount -t tmpfs -o size=2m none {tmp_path}/disk && exec {sys.executable} {script} {tmp_path}/disk"
-    isolated = ["unshare", "--mount", "--map-root-user"]
-    if shutil.which("unshare") is None or subprocess.run([*isolated, "true"], capture_output=True).returncode:
-        pytest.skip("no small disk can be mounted here")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([*isolated, "sh", "-c", mounted], capture_output=True, text=True, env=environment)
-    if "mount:" in done.stderr:
-        pytest.skip("no small disk can be mounted here")
+    done = _mounted(f"-t tmpfs -o size=2m none {tmp_path}/disk", f"{script} {tmp_path}/disk")
     told, rows = done.stdout.splitlines()
     assert "its disk is full, or fails. Free some space and run again: what was committed is kept" in told
     assert rows == "[('a',), ('b',)] [(0,)]", done.stderr
+
+
+def _mounted(mount: str, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Python with a file system mounted, or skip the test where that is not allowed."""
+    isolated = ["unshare", "--mount", "--map-root-user"]
+    if shutil.which("unshare") is None or subprocess.run([*isolated, "true"], capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    line = f"mount {mount} && exec {sys.executable} {command}"
+    done = subprocess.run([*isolated, "sh", "-c", line], capture_output=True, text=True, env=environment)
+    if "mount:" in done.stderr:
+        pytest.skip("no disk can be mounted here")
+    return done
+
+
+def test_a_lake_on_a_read_only_disk_is_exported_and_a_line_says_that_no_takedown_will_name_the_export(tmp_path: Path):
+    lake, to = tmp_path / "lake", tmp_path / "out"
+    published(lake)
+    done = _mounted(f"--bind -o ro {lake} {lake}", f"-m pairmill export small --to {to} --format texts --lake {lake}")
+    assert done.returncode == 0, done.stderr
+    assert "note: the lake is open for reading only, so this export is not recorded in it" in done.stdout
+    assert sorted(path.suffix for path in to.glob("small-*")) == [".parquet"]

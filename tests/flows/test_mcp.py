@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,17 @@ def test_a_missing_extra_is_a_line(missing: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["mcp", "--lake", str(curated)]) == 1
     assert "needs the extra [mcp]: pip install 'pairmill[mcp]'" in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_request_gets_an_error_and_the_next_request_its_answer(curated: Path):
+    lines = [b"{bad", b"\xff\xfe", b"[" * 100_000, b'{"jsonrpc": "2.0", "id": 1}', b"[]"]
+    asked = b"\n".join([*lines, b'{"jsonrpc": "2.0", "id": 2, "method": "ping"}', b""])
+    command = [sys.executable, "-m", "pairmill", "mcp", "--lake", str(curated)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout
+        server.stdin.write(asked)
+        server.stdin.flush()
+        *errors, pong = (json.loads(server.stdout.readline()) for _ in range(len(lines) + 1))
+        server.stdin.close()
+    assert [(each["id"], each["error"]["code"]) for each in errors] == [(None, -32700)] * 3 + [(None, -32600)] * 2
+    assert pong == {"jsonrpc": "2.0", "id": 2, "result": {}} and server.returncode == 0

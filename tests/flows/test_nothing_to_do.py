@@ -19,9 +19,11 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import finished
 from pairmill.catalog.write.finished import Finished, save
 from pairmill.catalog.write.lease import Writer, writing
+from pairmill.catalog.write.recorded_removals import record_removal
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.catalog.write.version_names import drop_version, name_version
 from pairmill.flows.run import run_inputs, run_recipe
+from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats
 from tests.worlds.installed import declaring
@@ -90,6 +92,21 @@ def test_what_did_not_change_is_answered_with_the_outcome_and_the_notes_that_las
     found = run_recipe.last_result(given.question(), str(given.lake))
     assert found is not None
     assert (str(found.outcome.dataset), found.notes) == ("demo@1", ["a note"])
+
+
+def test_an_unfinished_removal_is_a_note_of_a_run_without_work_and_of_one_with_work(given: Given):
+    asked = given.question()
+
+    def change(lake: Lake, writer: Writer) -> None:
+        report = {"reason": "test", "erased": {"why": "it was ended before"}}
+        lake.retrying(lambda: record_removal(lake, "a removal", writer.begin("takedown"), report))
+        save(writer, Finished(asked.digest, asked.inputs, "demo", 1))
+
+    given.write(change)
+    found = run_recipe.last_result(asked, str(given.lake))
+    assert found and len(found.notes) == 1 and found.notes[0].startswith("1 removal is unfinished: ")
+    with session(asked.recipe, [str(given.pages)], str(given.lake), Compute(workers=1)) as begun:
+        assert begun.notes == found.notes and not begun.lasting_notes
 
 
 ASKED = {

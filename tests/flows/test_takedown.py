@@ -25,8 +25,9 @@ from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep.amended_versions import changed_versions, is_as_published
-from pairmill.catalog.upkeep.taken_items import Subject, unfinished_removals
+from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
+from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash

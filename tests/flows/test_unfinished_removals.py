@@ -34,11 +34,11 @@ def kill(*_: object, **__: object) -> None:
     raise Killed
 
 
-def killed_removal(lake: Path, state: str) -> None:
-    """Kill a removal of one document in ``state``."""
+def killed_removal(lake: Path, state: str, removal: list[str] = REMOVAL) -> None:
+    """Kill a removal, of one document by default, in ``state``."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(f"pairmill.{KILLED_IN[state]}", kill)
-        main([*REMOVAL, "--lake", str(lake)])
+        main([*removal, "--lake", str(lake)])
 
 
 def of_picture(n: int) -> dict[str, str]:
@@ -112,3 +112,30 @@ def test_after_a_killed_removal_a_command_loses_nothing_else_and_the_removal_is_
     assert held(lake) == expected
     assert main(["maintain", "--lake", str(lake)]) == 0 and main(["check", "--deep", "--lake", str(lake)]) == 0
     assert held(lake) == expected and pictures_in(lake) == set(range(N)) - gone
+
+
+def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_command_says_what_finishes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, place = tmp_path / "lake", ["--lake", str(tmp_path / "lake")]
+    published(lake)
+    forget = ["forget", "--scorer", rows(lake, "SELECT max(scorer) FROM tags")[0][0], "--yes"]
+    killed_removal(lake, "deleted", forget)
+    line = (
+        f"1 removal is unfinished: what was deleted is still in the lake's files. `pairmill maintain {' '.join(place)}`"
+    )
+    export = ["export", "small", "--format", "texts", "--to", str(tmp_path / "out")]
+    for each in (["status"], export):
+        assert main([*each, *place]) == 0
+        assert line in capsys.readouterr().out.replace("\n", " "), each
+    assert main(["check", *place]) == 3
+    assert "is unfinished: what it deleted is still in the files; `pairmill maintain`" in capsys.readouterr().out
+    of_tags = lake / "data" / "main" / "tags"
+    assert list(of_tags.rglob("*.parquet"))
+    assert main([*forget, *place]) == 0
+    assert "its rows are deleted; their bytes are still to be erased" in capsys.readouterr().out
+    assert not list(of_tags.rglob("*.parquet"))
+    assert main(["check", "--deep", *place]) == 0 and main(["status", *place]) == 0
+    assert "unfinished" not in capsys.readouterr().out
+    assert main([*forget, *place]) == 1
+    assert "has no rows, forgotten at 20" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from pairmill.catalog.terms.text_columns import RELEASED, of_version
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.release.export.destination import Destination, HashingFile
-from pairmill.tasks.release.export.export import TAR_BYTES, export, spans
+from pairmill.tasks.release.export.export import TAR_BYTES, UNRECORDED, export, spans
 from pairmill.tasks.release.export.export_forms import Format
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import REALSYN, picture, published
@@ -319,12 +319,18 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
         export(lake, "smal", None, str(tmp_path / "out"))
     with pytest.raises(PairmillError, match="webdataset or parquet"):
         export(lake, "small", None, str(tmp_path / "out"), "csv")  # pyright: ignore
-    with (
-        create_or_open(lake.uri, read_only=True) as reader,
-        pytest.raises(PairmillError, match="open for reading only"),
-    ):
-        export(reader, "small", None, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_from_a_lake_that_is_open_for_reading_is_the_same_and_says_that_it_is_not_recorded(
+    lake: Lake, tmp_path: Path
+):
+    recorded = lake.query("SELECT count(*) FROM exports")
+    with create_or_open(lake.uri, read_only=True) as reader:
+        read = export(reader, "small", None, str(tmp_path / "read"))
+    assert read.notes == (UNRECORDED,) and lake.query("SELECT count(*) FROM exports") == recorded
+    export(lake, "small", None, str(tmp_path / "written"))
+    assert files(tmp_path / "written") == files(tmp_path / "read")
 
 
 @given(st.lists(st.integers(1, 400_000_000), max_size=60), st.integers(1, 12))

@@ -8,6 +8,7 @@ from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.queries.datasets import PublishedVersion, newest_of_each, published_version
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
 from pairmill.catalog.write import runs
+from pairmill.catalog.write.recorded_removals import unfinished_notice
 
 COUNTED = ("documents", "images", "sentences", "quarantine")
 RUNS = 5
@@ -51,6 +52,7 @@ class LakeStatus:
         left_by: A writer that was killed, whose lease the next run takes over.
         runs: The last runs, the newest first; the state of a run whose process is gone is 'killed'.
         usage: Tokens of these runs by step.
+        unfinished: A line on removals whose bytes are still to be erased, '' if there are none.
     """
 
     lake: str
@@ -62,6 +64,7 @@ class LakeStatus:
     left_by: Holder | None
     runs: list[runs.Run]
     usage: list[StepUsage]
+    unfinished: str
 
 
 def lake_status(lake: Lake) -> LakeStatus:
@@ -97,6 +100,7 @@ def _without_writer(lake: Lake) -> LakeStatus:
         left_by=None,
         runs=latest,
         usage=by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else [],
+        unfinished=unfinished_notice(lake),
     )
 
 

@@ -9,7 +9,7 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -29,6 +29,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.recorded_export import record_export
+from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
@@ -39,6 +40,7 @@ from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
+UNRECORDED = "the lake is open for reading only, so this export is not recorded in it: no later takedown will name it"
 LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 LAYOUT = 2  # of files and members; an export of another layout is written anew, because loaders want one layout
@@ -46,12 +48,16 @@ LAYOUT = 2  # of files and members; an export of another layout is written anew,
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export at ``uri``: its numbers of files, rows (pairs or documents) and bytes, without the manifest."""
+    """A finished export at ``uri``: its numbers of files, rows (pairs or documents) and bytes, without the manifest.
+
+    ``notes`` are lines on what its user should know of the lake.
+    """
 
     uri: str
     files: int
     rows: int
     bytes: int
+    notes: tuple[str, ...] = ()
 
 
 def export(
@@ -97,7 +103,7 @@ def export(
 
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
-    between.
+    between. An export from a lake that is open for reading is not recorded, and takes no lease.
 
     Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
@@ -105,10 +111,6 @@ def export(
     export_forms.check_choices(format, text, captions, shuffle, grow)
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     more = {name: value for name, (value, default) in given.items() if value != default}
-    if lake.read_only:
-        raise PairmillError(
-            f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
-        )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
     chosen = text_choice(text, dataset.n_texts)
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
@@ -116,16 +118,20 @@ def export(
     more |= {"recipe": whose["recipe"]} if grow else {}
     head = head_of(dataset, format, more)
     check_place(place, lake, whose, head, dataset.amended or grow)
-    with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
+    notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
+    with nullcontext() if lake.read_only else lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = listed_files(place, MANIFEST, head)
         files = files or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
         place.write_checksums(files)
         _describe(lake, dataset, place, head, gaps)
         rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
-        found = Exported(place.uri, len(files), rows, n_bytes)
+        found = Exported(place.uri, len(files), rows, n_bytes, tuple(filter(None, notes)))
         unamended = partial(exports.check_unamended, lake, dataset)
-        this = dataset.name, dataset.version
-        record_export(lake, unamended, this, format, found.uri, found.files, found.rows, found.bytes)
+        if lake.read_only:
+            unamended()
+        else:
+            this = dataset.name, dataset.version
+            record_export(lake, unamended, this, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
     if not grow:
         place.remove(PROGRESS)

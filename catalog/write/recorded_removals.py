@@ -1,0 +1,48 @@
+"""Record removals in ``takedowns``, and find those whose bytes are not erased yet."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pairmill.catalog.lake.lake import Lake
+
+
+def record_removal(lake: Lake, takedown_id: str, commit: int, report: dict[str, Any]) -> None:
+    """Record a removal within its transaction; ``report["erased"]["why"]`` says that its bytes are not erased yet."""
+    text = json.dumps(report, sort_keys=True)
+    lake.execute("INSERT INTO takedowns VALUES (?, ?, ?, ?, now())", (takedown_id, report["reason"], text, commit))
+
+
+def record_report(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
+    """Record the report of a removal. It is done unless ``report["erased"]["why"]`` says what hindered it."""
+    text = json.dumps(report, sort_keys=True)
+    lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
+
+
+def unfinished_removals(lake: Lake) -> dict[str, dict[str, Any]]:
+    """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
+    hindered = "coalesce(json_extract_string(nullif(report, ''), '$.erased.why'), 'no report') <> ''"
+    found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
+    return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
+
+
+def unfinished_notice(lake: Lake) -> str:
+    """Return a line that names the command which finishes the unfinished removals, '' if there are none."""
+    if not (n := len(unfinished_removals(lake))):
+        return ""
+    are = "1 removal is" if n == 1 else f"{n:,} removals are"
+    return (
+        f"{are} unfinished: what was deleted is still in the lake's files. `pairmill maintain --lake {lake.uri}` "
+        "erases it."
+    )
+
+
+def last_removal(lake: Lake) -> int:
+    """Return the commit number of the newest removal, 0 without one: copies that are older may hold what it removed."""
+    return lake.query('SELECT coalesce(max("commit"), 0) FROM takedowns')[0][0]
+
+
+def removed_at(lake: Lake, name: str, value: str) -> list[datetime]:
+    """Return when the newest removal was recorded whose report has ``value`` at ``name``, [] if there is none."""
+    where = "json_extract_string(nullif(report, ''), ?) = ?"
+    return [at for (at,) in lake.query(f'SELECT max("at") FROM takedowns WHERE {where}', (f"$.{name}", value)) if at]
