@@ -9,7 +9,6 @@ bytes of disk per image; a cut from it takes 1.2 s and 9.5.
 
 import hashlib
 import json
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, spill_folder
+from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, scratch_folder
 from pairmill.catalog.pending.eligible import best_candidates
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.recorded_removals import last_removal
 
 
 def attach(lake: Lake, plan: Plan) -> None:
@@ -115,9 +115,8 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
 
     If this process is killed, the next process to open the lake removes the temporary file.
     """
-    unfinished = Path(spill_folder(str(folder.parent)))
-    unfinished.mkdir()
-    try:
+    removed = last_removal(lake)
+    with scratch_folder(folder.parent) as unfinished:
         with lake.pinned() as catalog:
             data_digest = _data_digest(lake, catalog)
             lake.execute(f"ATTACH {quoted(str(unfinished / folder.name))} AS making")
@@ -128,7 +127,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
         for former in folder.glob("*.duckdb"):
             if not former.name.startswith(f"{data_digest}-"):
                 former.unlink(missing_ok=True)
+        if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
+            return _make(lake, plan, folder, plan_digest)
         made = unfinished / folder.name
         return made.rename(folder / _with_stamp(f"{data_digest}-{plan_digest}", made))
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

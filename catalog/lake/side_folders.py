@@ -3,7 +3,8 @@
 Files of a cache may be deleted at any time. Each instance of DuckDB spills into a folder of its own: two instances that
 share one write into each other's files, and the first to close deletes the other's, because DuckDB 1.5.5 names them by
 size alone (duckdb/duckdb issue 15173). DuckDB creates the folder at the first spill and removes it when it closes; the
-folder of a killed process is removed when the next process opens a lake.
+folder of a killed process is removed when the next process opens a lake. Samples, dry runs and files that are being
+built have such folders too.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -70,12 +72,34 @@ _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 
 def spill_folder(parent: str) -> str:
     """Return an unused path below ``parent``; remove the spill folders of this machine's ended processes."""
-    for path in Path(parent).glob(".spill-*"):
-        found = _NAME.fullmatch(path.name)
-        if found and found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
-            # ignore_errors: another user's folder, or another process is removing it
-            shutil.rmtree(path, ignore_errors=True)
+    others_spills(parent)
     return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
+
+
+def others_spills(parent: str) -> list[tuple[str, str]]:
+    """Remove the spill folders of this machine's ended processes; return (path, whose it is) of others that stay."""
+    stay = []
+    for path in Path(parent).glob(".spill-*"):
+        if (found := _NAME.fullmatch(path.name)) is None:
+            continue
+        owner = f"process {found['pid']}" if found["host"] == _here() else f"a process on {found['host']}"
+        if found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
+            shutil.rmtree(path, ignore_errors=True)  # another user's folder, or another process is removing it
+            owner = "an ended process of another user"
+        if path.exists() and int(found["pid"]) != os.getpid():
+            stay.append((str(path), owner))
+    return stay
+
+
+@contextmanager
+def scratch_folder(parent: str | Path = "") -> Iterator[Path]:
+    """Create a spill folder for the body's files, below the temporary folder by default, and remove it at the end."""
+    folder = Path(spill_folder(str(parent) or tempfile.gettempdir()))
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def spill_parent(lake: Lake) -> Path:

@@ -14,7 +14,7 @@ another page shows too stays there, as does a sentence that another page holds. 
 erases those.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,12 +55,19 @@ class Subject:
 
     ``urls`` are addresses of pictures or documents, with everything below an address that ends in a slash; ``hosts``
     include their subdomains; ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents.
+    ``items`` are names as they were given, by which pictures and documents were found.
     """
 
     urls: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     pictures: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names: addresses, hosts, ids and items."""
+        return (*self.urls, *map(str.lower, self.hosts), *self.pictures, *self.documents, *self.items)
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,12 @@ def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Ite
         f"AS value UNION {documents}) ANTI JOIN taken_bans USING (kind, value)",
         (takedown_id, [kind for kind, _ in values], [value for _, value in values]),
     )
+
+
+def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
+    """Return the sha256s of images."""
+    sql = "SELECT DISTINCT sha256 FROM images WHERE image_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL"
+    return [sha256 for (sha256,) in lake.query(sql, (list(image_ids),))]
 
 
 def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:

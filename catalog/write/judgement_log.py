@@ -93,7 +93,7 @@ class JudgementLog:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._folder = _folder(lake)
+        self._folder = log_folder(lake)
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{new_id()[:8]}"
         self._written = 0
         self._lock = threading.Lock()
@@ -177,7 +177,7 @@ def _is_taken(line: str, taken: Callable[[Judgement], bool]) -> bool:
     return isinstance(found, Judgement) and taken(found)
 
 
-def _folder(lake: Lake) -> str:
+def log_folder(lake: Lake) -> str:
     """Return the folder of the logs: beside a local lake's data, else below the data's prefix on S3."""
     if lake.data_path.startswith("s3://"):
         return f"{lake.data_path}{FOLDER}"
@@ -186,7 +186,7 @@ def _folder(lake: Lake) -> str:
 
 def _texts(lake: Lake) -> list[tuple[str, str]]:
     """Return (path, text) of every log, by path."""
-    folder = _folder(lake)
+    folder = log_folder(lake)
     if not folder.startswith("s3://"):
         found = sorted(Path(folder).glob("*.jsonl"))
         return [(str(path), path.read_text(encoding="utf-8", errors="replace")) for path in found]

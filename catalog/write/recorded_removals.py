@@ -1,6 +1,8 @@
 """Record removals in ``takedowns``, and find those whose bytes are not erased yet."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +42,38 @@ def unfinished_notice(lake: Lake) -> str:
 def last_removal(lake: Lake) -> int:
     """Return the commit number of the newest removal, 0 without one: copies that are older may hold what it removed."""
     return lake.query('SELECT coalesce(max("commit"), 0) FROM takedowns')[0][0]
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The newest removal of what ``name`` names: when (in UTC), why, and its id, '' for a ban without a removal."""
+
+    name: str
+    at: datetime
+    reason: str
+    takedown_id: str
+
+
+def removed_before(lake: Lake, names: Sequence[str]) -> list[Removed]:
+    """Return the names by which something was removed or banned: ids, addresses, hosts, and items as given."""
+    asked = "from_json(coalesce(json_extract(nullif(report, ''), '$.asked.items'), '[]'), '[\"VARCHAR\"]')"
+    found = lake.query(
+        f"""WITH names AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS name), found AS (
+        SELECT name, b."at", b.reason, coalesce(takedown_id, '') AS takedown_id FROM names
+        JOIN bans b ON sha256 = name LEFT JOIN takedowns t ON t."at" = b."at"
+        UNION ALL SELECT name, "at", reason, takedown_id FROM names JOIN taken_bans ON value = name
+        JOIN takedowns USING (takedown_id)
+        UNION ALL SELECT name, "at", reason, takedown_id FROM names JOIN takedowns ON list_contains({asked}, name))
+        SELECT DISTINCT ON (name) * FROM found ORDER BY name, "at" DESC""",
+        (list(names),),
+    )
+    return [Removed(*row) for row in found]
+
+
+def recorded_report(lake: Lake, takedown_id: str) -> dict[str, Any]:
+    """Return the report of a removal, {} if it has none."""
+    found = lake.query("SELECT report FROM takedowns WHERE takedown_id = ?", (takedown_id,))
+    return json.loads(found[0][0] or "{}") if found else {}
 
 
 def removed_at(lake: Lake, name: str, value: str) -> list[datetime]:

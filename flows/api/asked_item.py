@@ -1,5 +1,6 @@
-"""Find what a user names an item by: an id, a sha256, an address, a local file, or a sentence's text."""
+"""Find what a user names an item by: an id, a sha256, an address, a file, an item of the gallery, a sentence's text."""
 
+import re
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
@@ -11,17 +12,21 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.text.split import normalise
 
+# Addresses of `pairmill browse`: of an item's page, and of its picture.
+_SHOWN = re.compile(r"http://(?:127\.0\.0\.1|localhost):\d+/(?:item|picture/\w+)/([0-9a-f]{32})(?:[?#].*)?")
+
 
 def find_item(lake: Lake, item: str) -> Resolved:
     """Return the lake's items that ``item`` refers to. Raises PairmillError if there is none."""
-    stored = _as_stored(item)
+    stored = as_stored(item)
     found = _resolved(lake, stored)
     if not found and stored != item:  # a local file has the same name as a file in a source
         found = _resolved(lake, item)
     if not found:
         raise PairmillError(
-            f"lake '{lake.uri}' knows no '{item}'. Give an id, a sha256, the address of a picture or page, "
-            'or a sentence\'s text; `pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
+            f"lake '{lake.uri}' knows no '{item}'. Give an id, a sha256, the address of a picture or page, or of an "
+            "item of the gallery, or a sentence's text; "
+            '`pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
         )
     return found
 
@@ -45,8 +50,13 @@ def _resolved(lake: Lake, item: str) -> Resolved:
     return resolve(lake, item, text_id(normalise(item)))
 
 
-def _as_stored(item: str) -> str:
-    """Convert an item to its stored form: a local file's absolute path, an address without user and password."""
+def as_stored(item: str) -> str:
+    """Convert an item to its stored form.
+
+    That is the id of an item of the gallery, a local file's absolute path, or an address without user and password.
+    """
+    if shown := _SHOWN.fullmatch(item):
+        return shown[1]
     try:
         return str(Path(item).resolve()) if Path(item).exists() else without_users(item)
     except OSError:  # a sentence may be longer than a file name may be

@@ -290,6 +290,13 @@ class OpenLake:
 
         return last_commit(self.lake)
 
+    @property
+    def newest_removal(self) -> int:
+        """Highest commit number of a removal, 0 without one: what was read before it may be gone from the lake."""
+        from pairmill.catalog.write.recorded_removals import last_removal
+
+        return last_removal(self.lake)
+
     def picture_vectors(self, dataset: str = "") -> "answers.ImageVectors | None":
         """Return the CLIP vectors of a version's pictures, or of all, mapped from a file; None if there are none."""
         from pairmill.catalog.queries.gallery.image_vectors import image_vectors

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -26,10 +26,11 @@ def application(
     opened: BrowsedLake, token: str, port: int, searching: Callable[[BrowsedLake], PictureSearch] = PictureSearch
 ) -> ASGIApp:
     """Return the guarded application over an open lake, whose pictures ``searching`` finds."""
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, dependencies=[Depends(opened.forget_removed)])
     search = searching(opened)
     maps = PictureMaps(search)
     opened.closing.append(maps.close)
+    opened.forgetting += [search.forget, maps.forget, gallery_routes.forget]
     for rooms in (item_routes, version_routes, judge_routes):
         app.include_router(rooms.routes(opened))
     app.include_router(gallery_routes.routes(opened, search, maps))
@@ -75,6 +76,7 @@ def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
             app = application(opened, token, port)
             config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none",
                                     server_header=False, date_header=False, timeout_graceful_shutdown=1)  # fmt: skip
+            opened.watch()
             announce(f"http://127.0.0.1:{port}/?token={token}")
             uvicorn.Server(config).run([listening])
     finally:

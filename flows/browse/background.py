@@ -34,6 +34,11 @@ class Background(Generic[Made]):
                 self._made.pop(key, None)
             raise
 
+    def forget(self) -> None:
+        """Forget all values; the next calls make them again."""
+        with self._lock:
+            self._made.clear()
+
     def close(self) -> None:
         """Wait for the value that is being made."""
         self._maker.shutdown(cancel_futures=True)

@@ -1,7 +1,9 @@
 """Hold what the browser's pages read: a lake, its galleries, which are built in the background, and thumbnails."""
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from pairmill.catalog.pending.contents import home_of
@@ -11,6 +13,8 @@ from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.background import Background
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 
+LOOKED_SECONDS = 1.0  # between two looks for a removal
+IDLE_SECONDS = 10.0  # the same while nobody asks for a page
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
 
 
@@ -31,7 +35,10 @@ class BrowsedLake:
         self._last: dict[str, Gallery] = {}
         self._thumbnails: ThumbnailCache | None = None
         self._changed: tuple[object, ImageSet] | None = None
-        self.closing: list[Callable[[], None]] = [self._galleries.close]
+        self._removal, self._looked = self.lake.newest_removal, time.monotonic()
+        self._ended = threading.Event()
+        self.forgetting: list[Callable[[], None]] = [self._galleries.forget]
+        self.closing: list[Callable[[], None]] = [self._ended.set, self._galleries.close]
 
     def connection(self, purpose: str) -> OpenLake:
         """Return the connection of one purpose, opened at its first use."""
@@ -39,6 +46,31 @@ class BrowsedLake:
             if purpose not in self._opened:
                 self._opened[purpose] = open_lake(self.uri)
             return self._opened[purpose]
+
+    def forget_removed(self) -> None:
+        """Forget all that was read of the lake if another process has removed items since, at most once a second."""
+        with self._lock:
+            if time.monotonic() - self._looked < LOOKED_SECONDS:
+                return
+            self._looked = time.monotonic()
+        newest = self.connection("removals").newest_removal
+        with self._lock:
+            if newest == self._removal:
+                return
+            self._removal, self._changed = newest, None
+            self._last.clear()
+        for forget in self.forgetting:
+            forget()
+
+    def watch(self) -> None:
+        """Forget what is removed while nobody asks for a page, in a thread of its own, until the lake is closed."""
+
+        def look() -> None:
+            while not self._ended.wait(IDLE_SECONDS):
+                with suppress(PairmillError):  # the next page says it
+                    self.forget_removed()
+
+        threading.Thread(target=look, name="removals", daemon=True).start()
 
     def versions(self) -> list[Dataset]:
         """Return every dataset version, the newest first."""
@@ -62,11 +94,11 @@ class BrowsedLake:
         with self._lock:
             if is_scroll and name in self._last:
                 return self._last[name]
-            dataset = self.dataset(name)
+            dataset, removal = self.dataset(name), self._removal
             state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else self.lake.newest_commit
         built = self._galleries.find(name, state, partial(self._build, name), PATIENCE)
         with self._lock:
-            if built is not None:
+            if built is not None and removal == self._removal:
                 self._last[name] = built
             return self._last.get(name)
 

@@ -84,6 +84,11 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
     }
 
 
+def forget() -> None:
+    """Forget the galleries whose facets are known."""
+    _facets.cache_clear()
+
+
 def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
     """Return how a value is offered: a cluster with its name, a long text by its end."""
     name = names.get(value, "") if facet == "cluster" else ""

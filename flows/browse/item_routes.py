@@ -18,8 +18,6 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.release.gallery.thumbnails import SIDES
 
-FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # a picture never changes under its sha256
-
 
 def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of single pictures."""
@@ -45,7 +43,8 @@ def routes(opened: BrowsedLake) -> APIRouter:
                 path = opened.thumbnails.make({sha256: shard}, size).get(sha256)
         if path is None or isinstance(path, Fault):
             return FileResponse(FOLDER / "static" / "lost.svg", media_type="image/svg+xml")
-        return FileResponse(path, media_type="image/jpeg", headers=FOREVER)
+        # Not to be stored by the browser, as the guard says of every page: it may be removed from the lake.
+        return FileResponse(path, media_type="image/jpeg")
 
     return router
 

@@ -75,6 +75,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
     router, user, lock = APIRouter(), user_name(), threading.Lock()
     log = JudgementLog(opened.lake.lake)  # one for all requests has samples and verdicts in order
     drawn: dict[str, list[dict[str, Any]]] = {}  # by sample, its images
+    opened.forgetting.append(drawn.clear)
 
     def judging(dataset: str) -> AbstractContextManager[VersionJudging]:
         """Return the judging of a version. Raise PairmillError while its gallery is being built."""

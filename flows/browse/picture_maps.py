@@ -34,7 +34,7 @@ class PictureMaps:
     def __init__(self, search: PictureSearch) -> None:
         self._search = search
         self._maps: Background[MappedGallery] = Background()
-        self.close = self._maps.close
+        self.close, self.forget = self._maps.close, self._maps.forget
 
     def find(self, dataset: str, gallery: Gallery, patience: float) -> MappedGallery | None:
         """Return the map of a gallery, None while it is still being made after ``patience`` seconds."""

@@ -57,6 +57,13 @@ class PictureSearch:
                 self._uploads.popitem(last=False)
             return name
 
+    def forget(self) -> None:
+        """Forget all vectors, and what was found in them."""
+        with self._lock:
+            self._vectors.clear()
+            self._uploads.clear()
+            self._remembered.cache_clear()
+
     def vectors(self, dataset: str) -> ImageVectors:
         """Return the vectors of a version's pictures, or of the whole lake's. Raise PairmillError if there are none."""
         with self._lock:

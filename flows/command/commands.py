@@ -183,7 +183,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--days", "keep snapshots of these days; dataset versions always stay", "N", above_0, 7), LAKE,
         ), interrupted="stopped. The same command again goes on from there."),
         Command("takedown", "removals:takedown", "Remove pictures or documents from a lake, and keep them out.",
-                "--domain example.org --dry-run --lake lake", (
+                "https://example.org/fox.jpg --dry-run --lake lake", (
+            Option("item", "a picture or document as `why` takes it: an id, a path, an address, an item of the gallery",
+                   "ITEM", default=None, more={"nargs": "*"}),
             Option("--url", "a picture's or document's address; with a slash at its end, all below it", "URL",
                    repeats=True),
             Option("--domain", "a host, with its subdomains", "HOST", repeats=True),

@@ -3,7 +3,6 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -83,10 +82,11 @@ def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
 def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     """Print the pending work of each step and write nothing; a missing lake counts as an empty one."""
     from pairmill.catalog.lake.opening import create_or_open
+    from pairmill.catalog.lake.side_folders import scratch_folder
     from pairmill.flows.run.run_start import resolve_sources
 
     sources = list(resolve_sources(recipe, args.source))
-    with TemporaryDirectory(prefix="pairmill-dry-run-") as folder:
+    with scratch_folder() as folder:
         exists = Path(args.lake).expanduser().exists()
         if not exists:
             create_or_open(f"{folder}/lake").close()

@@ -5,6 +5,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep.forgotten_scorer import datasets_made_with, forgettable
-from pairmill.catalog.upkeep.taken_items import Subject, near_hash
+from pairmill.catalog.upkeep.taken_items import Subject, near_hash, pictures_of
+from pairmill.catalog.write.recorded_removals import recorded_report, removed_before
 from pairmill.catalog.write.version_names import version_names
+from pairmill.flows.api.asked_item import as_stored, find_item
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.run.outcome import report_path, reports_folder
 from pairmill.tasks.upkeep import removal
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
@@ -34,9 +38,17 @@ def takedown(args: Namespace) -> int:
     check_is_lake(args.lake)
     subject, hashes = _subject(args)
     with create_or_open(args.lake) as lake:
+        subject = _with_items(lake, subject, args.item)
         if args.like:
             subject = _like(lake, subject, hashes[0], args)
         taken, versions = removal.preview(lake, subject)
+        before = removed_before(lake, subject.names)
+        for each in before:
+            print(
+                visible(f"{each.name}: removed on {each.at:%Y-%m-%d at %H:%M} UTC ({each.reason}), and kept out since")
+            )
+        if taken.is_nothing and not hashes and {each.name for each in before} >= {*subject.names}:
+            return _finish(args, lake, before[-1].takedown_id)
         counts = (
             f"{taken.documents:,} documents, {taken.pictures:,} pictures in {taken.images:,} places, "
             f"{taken.sentences:,} sentences, fused texts of {taken.fused:,} other pictures"
@@ -45,6 +57,15 @@ def takedown(args: Namespace) -> int:
         question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
         done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
         return _remove(args, going, question, done, _taken_down)
+
+
+def _finish(args: Namespace, lake: Lake, takedown_id: str) -> int:
+    """Finish what earlier removals have begun, print that, and write the report of one of them."""
+    if not args.dry_run:
+        for line in removal.finish_unfinished(lake, reports_folder(args.lake)):
+            print(visible(line), flush=True)
+        _write_report(args.report, recorded_report(lake, takedown_id))
+    return 0
 
 
 def forget(args: Namespace) -> int:
@@ -104,11 +125,16 @@ def _remove(
     report = remove()
     for line in done(report):
         print(visible(line), flush=True)
-    if args.report:
-        text = json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        Path(args.report).write_text(text, encoding="utf-8")
-        print(visible(f"report: {args.report}"))
+    _write_report(args.report, report)
     return 0
+
+
+def _write_report(path: str, report: dict[str, Any]) -> None:
+    """Write the report of a removal as JSON to ``path``, nothing if that is ''."""
+    if path:
+        text = json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        Path(path).write_text(text, encoding="utf-8")
+        print(visible(f"report: {path}"))
 
 
 def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
@@ -131,9 +157,48 @@ def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
             raise PairmillError(f"--like {args.like}: this file is no picture that can be decoded.")
         hashes = (found,)
     subject = Subject(tuple(args.url), tuple(args.domain), pictures, tuple(args.document))
-    if subject == Subject() and not hashes:
-        raise PairmillError("say what goes: --url, --domain, --image, --like or --document.")
+    if subject == Subject() and not hashes and not args.item:
+        raise PairmillError("say what goes: an item as `pairmill why` takes it, --url, --domain, --image, --like or "
+                            "--document.")  # fmt: skip
     return subject, hashes
+
+
+def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
+    """Add the pictures, documents and addresses that the items name, as `pairmill why` finds them.
+
+    An item that the lake does not know may be an address or a picture's file, to be banned, or was removed before.
+    Raises PairmillError for any other, and for a sentence.
+    """
+    urls, pictures, documents = list(subject.urls), list(subject.pictures), list(subject.documents)
+    names = []
+    for item in items:
+        stored = as_stored(item)
+        is_address = "://" in stored or Path(stored).is_absolute()
+        names.append(stored := stored[:32] if _DIGEST.fullmatch(stored) else stored)
+        try:
+            found = find_item(lake, item)
+        except PairmillError:
+            if removed_before(lake, (stored,)):
+                pass
+            elif Path(stored).is_file():
+                pictures.append(content_id(_bytes(item)))
+            elif "://" in stored:
+                urls.append(stored)
+            else:
+                raise
+            continue
+        of_rows = [row["item"] for row in found.quarantine] + [row["url"] for row in found.addresses]
+        if is_address:
+            urls.append(stored)
+        elif not (found.images or found.documents):
+            urls += (each for each in of_rows if "://" in each or each.startswith("/"))
+        pictures += pictures_of(lake, found.images)
+        documents += (row["document_id"] for row in found.documents)
+        if not (found.images or found.documents or found.quarantine or found.addresses):
+            raise PairmillError(f"'{item[:80]}' is a sentence. Name a picture or a document that it stands in: "
+                                f"pairmill why '{found.sentences[0]}'")  # fmt: skip
+    kinds = (tuple(dict.fromkeys(kind)) for kind in (urls, subject.hosts, pictures, documents, names))
+    return Subject(*kinds)
 
 
 def _bytes(file: str) -> bytes:
@@ -159,7 +224,7 @@ def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
     if not args.dry_run and args.yes != len(found):
         raise PairmillError(f"{len(found):,} pictures look like {args.like}. Look at them in `pairmill browse`, then "
                             f"say --yes {len(found)}.")  # fmt: skip
-    return Subject(subject.urls, subject.hosts, (*subject.pictures, *(row[0] for row in found)), subject.documents)
+    return replace(subject, pictures=(*subject.pictures, *(row[0] for row in found)))
 
 
 def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep
 from pairmill.catalog.queries.losses.unit_outcomes import (
@@ -91,8 +91,7 @@ def preflight(
         PairmillError: As `run_start.session`.
         SourceError: A source is missing, or nothing in it is new.
     """
-    with TemporaryDirectory(prefix="pairmill-preflight-") as place:
-        folder = Path(place)
+    with scratch_folder() as folder:
         is_new = not Path(lake).expanduser().exists()
         with create_or_open(folder / "none") if is_new else create_or_open(lake, read_only=True) as known:
             uris, checked = checked_run(recipe, sources, compute)

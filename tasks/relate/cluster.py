@@ -21,14 +21,13 @@ that many opens cost more than the search, merge the files of a range (one full 
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut.cut import survivors
+from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.pending import index_ranges, training, worklist
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, SURVIVORS, Kind, Trained
@@ -171,8 +170,8 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
     ``n`` is the number of eligible rows, stored to detect when the lake has outgrown the centroids.
     """
     each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
-    with TemporaryDirectory(prefix="pairmill-") as folder:
-        sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
+    with scratch_folder() as folder:
+        sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), folder / "sample")
         centroids = kmeans.train(sample, k, seed=session.recipe.seed, iterations=ITERATIONS)
         del sample
     rows = pa.table(

@@ -7,16 +7,14 @@ keeps to plan queries. Every step of `erase` may be killed and done again.
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
-from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, spill_folder
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id, of_version
@@ -32,30 +30,19 @@ from pairmill.catalog.write.recorded_removals import record_removal, record_repo
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.catalog.write.version_names import drop_version
-from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from pairmill.tasks.run.items.partition import ParquetFile
+from pairmill.tasks.upkeep.item_copies import NOT_REACHED, remove_copies
 
 WAIT_SECONDS = 60.0
 WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
-# What a takedown cannot reach, for the report.
-NOT_REACHED = (
-    "copies and backups of the lake, and earlier versions of objects where a bucket keeps them",
-    "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
-    "centroids, counts of words and nouns, and models that were trained while the items were there: no item can be "
-    "read from them",
-    "ids, which are hashes, in bans, reports of removals, and as names of groups of near-equal items",
-    "small pictures of a lake on S3, and facts of trial cuts, that other machines or users cached below their "
-    "temporary folders",
-    "logs of runs, in files and in Prefect's database",
-)
 
 
 @dataclass(frozen=True)
 class Erased:
     """Data files that were rewritten without their deleted rows, snapshots that expired, files that were removed.
 
-    ``why`` says what could not be done, '' if all was. ``others`` are runs of other machines that may still write:
-    unreferenced files of a day stay.
+    ``why`` says what could not be done, '' if all was. ``others`` are files that others may still write: those of runs
+    on other machines, where unreferenced files of a day stay, and those that readers build.
     """
 
     rewritten: int
@@ -160,8 +147,7 @@ def remove(
 
     report = lake.retrying(body)
     erased, _ = _finish_all(writer, reports)
-    others = [f"files of the last day that {other} may still write" for other in erased.others]
-    report |= {"erased": asdict(erased), "not_reached": [*not_reached, *others]}
+    report |= {"erased": asdict(erased), "not_reached": [*not_reached, *erased.others]}
     record_report(lake, writer.run_id, report)
     return report
 
@@ -189,18 +175,11 @@ def finish(writer: Writer, reports: Path | None) -> Erased:
 
     Those files are made again. Raises LeaseLost.
     """
-    lake = writer.lake
-    folder, facts, thumbnails = cache_folder(lake, "browse"), facts_folder(lake), ThumbnailCache(lake)
-    for sha256 in bans(lake)["picture"]:
-        thumbnails.remove(sha256)
-    made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
-    # Trial cuts, which only read, keep facts of their own below the temporary folder.
-    of_trials = own_cache_folder(lake, "facts")
-    for path in [*made, *facts.glob("*"), *of_trials.glob("*"), *(reports.glob("*.html") if reports else ())]:
-        path.unlink(missing_ok=True)
-    for parent in (folder, facts.parent):
-        spill_folder(str(parent))  # removes what killed processes left there
-    return erase(writer)
+    pictures = bans(writer.lake)["picture"]
+    list(remove_copies(writer.lake, pictures, reports))
+    erased = erase(writer)
+    # Again: meanwhile readers may have finished files that they had begun to build before the rows were deleted.
+    return replace(erased, others=(*erased.others, *remove_copies(writer.lake, pictures, reports)))
 
 
 def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
@@ -235,7 +214,8 @@ def erase(writer: Writer) -> Erased:
     own = lake.tables.intersection(BOOKKEEPING)  # last: to rewrite the others changes `partitions`
     flush_inlined(writer, sorted(own))
     rewritten += _rewrite_all(writer, own)
-    others = tuple(f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata))
+    runs = [f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata)]
+    others = tuple(f"files of the last day that {run} may still write" for run in runs)
     swept = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
     refresh_statistics(writer)
     why = vacuum(writer, even_if_few=True).why

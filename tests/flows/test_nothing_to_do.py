@@ -105,7 +105,7 @@ def test_an_unfinished_removal_is_a_note_of_a_run_without_work_and_of_one_with_w
     given.write(change)
     found = run_recipe.last_result(asked, str(given.lake))
     assert found and len(found.notes) == 1 and found.notes[0].startswith("1 removal is unfinished: ")
-    with session(asked.recipe, [str(given.pages)], str(given.lake), Compute(workers=1)) as begun:
+    with session(asked.recipe, [str(given.pages)], str(given.lake), Compute.model_validate({"workers": 1})) as begun:
         assert begun.notes == found.notes and not begun.lasting_notes
 
 

@@ -11,8 +11,6 @@ Columns that no rule reads begin with an underscore, which no score's name does,
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +20,14 @@ import duckdb
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.lake.side_folders import cache_folder, spill_folder
+from pairmill.catalog.lake.side_folders import cache_folder, scratch_folder
 from pairmill.catalog.pending.eligible import current_scores, judged_sentences
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
+from pairmill.catalog.write.recorded_removals import last_removal
 from pairmill.catalog.write.runs import last_commit
 
 LAYOUT = 4  # incremented when the columns or their storage change
@@ -46,15 +45,14 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
     if path.exists() and _opens(path):
         path.touch()
         return path
-    unfinished = Path(spill_folder(str(folder)))
-    unfinished.mkdir()
-    try:
+    removed = last_removal(lake)
+    with scratch_folder(folder) as unfinished:
         _build(lake, dataset, unfinished / path.name)
         if dataset:
             _add_sentences(lake, dataset, unfinished / path.name)
+        if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
+            return gallery_file(lake, dataset)
         (unfinished / path.name).rename(path)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     for old in sorted(folder.glob("gallery-*.duckdb"), key=lambda each: each.stat().st_mtime)[:-KEPT_FILES]:
         old.unlink(missing_ok=True)
     return path
@@ -66,8 +64,8 @@ def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[
 
     Ids are hashes, so that this is a random sample. 200,000 images take some 100 MB below the temporary folder.
     """
-    with tempfile.TemporaryDirectory(prefix="pairmill-gallery-") as folder:
-        path, n = Path(folder) / "gallery.duckdb", lake.query(f"SELECT count(*) FROM ({_decisions(dataset)})")[0][0]
+    with scratch_folder() as folder:
+        path, n = folder / "gallery.duckdb", lake.query(f"SELECT count(*) FROM ({_decisions(dataset)})")[0][0]
         _build(lake, dataset, path, most if n > most else None, in_memory=n <= IN_MEMORY)
         yield path
 
@@ -77,7 +75,7 @@ def _digest(lake: Lake, dataset: Dataset | None) -> str:
     of_version = (
         (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
     )
-    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version)
+    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version, last_removal(lake))
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]
 
 

@@ -18,6 +18,7 @@ from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
 from pairmill.catalog.terms.whole_file import whole_file
+from pairmill.catalog.write.recorded_removals import last_removal
 
 KEPT_FILES = 3  # per lake: 1 GB each for a million vectors; the least recently used go
 ID_BYTES = 32
@@ -69,7 +70,9 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     )[0]
     if not n:
         return None
-    name = hashlib.sha256(f"{lake.data_path} {scorer} {n} {dataset and dataset.commit}".encode()).hexdigest()[:32]
+    removed = last_removal(lake)
+    of = f"{lake.data_path} {scorer} {n} {dataset and dataset.commit} {removed}"
+    name = hashlib.sha256(of.encode()).hexdigest()[:32]
     path = cache_folder(lake, "browse") / f"vectors-{name}.bin"
     size = n * (ID_BYTES + length)
     if not path.exists() or path.stat().st_size != size:
@@ -82,6 +85,9 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
             for block in lake.blocks(f"{once} ORDER BY sha256", rows=AT_ONCE):
                 ids.write("".join(block["sha256"].to_pylist()).encode())
                 vectors.write(b"".join(block["v"].to_pylist()))
+        if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
+            path.unlink(missing_ok=True)
+            return image_vectors(lake, dataset)
     path.touch()
     ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
     vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))

@@ -93,11 +93,6 @@ class ThumbnailCache:
         """Remove the least recently used files until the folder is below its limit; return how many."""
         return trim(self._folder.glob("*/*"), self._most_bytes)
 
-    def remove(self, sha256: str) -> None:
-        """Remove every thumbnail of one picture."""
-        for path in (self._folder / sha256[:2]).glob(f"{sha256}-*"):
-            path.unlink(missing_ok=True)
-
     def _path(self, sha256: str, kind: str) -> Path:
         return self._folder / sha256[:2] / f"{sha256}-{kind}"
 
