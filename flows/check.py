@@ -2,8 +2,8 @@
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.upkeep.damages import Damage, described
-from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 from pairmill.tasks.upkeep.removal import finish_unfinished
 

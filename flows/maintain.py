@@ -12,7 +12,7 @@ from pathlib import Path
 from pairmill.catalog.cut.facts import facts_folder
 from pairmill.catalog.lake import comments
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.side_folders import trim
+from pairmill.catalog.lake.side_folders import reports_folder, trim
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.upkeep.recorded_files import count_files
@@ -20,7 +20,6 @@ from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease, runs
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import checkpoint, sweep
-from pairmill.flows.run.outcome import reports_folder
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from pairmill.tasks.upkeep.removal import finish_unfinished

@@ -41,6 +41,13 @@ def cache_folder(lake: Lake, name: str) -> Path:
     return own_cache_folder(lake, name)
 
 
+def reports_folder(uri: str) -> Path:
+    """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
+    place = Path(uri).expanduser().absolute()
+    folder = place if place.is_dir() else place.parent
+    return folder / "reports"
+
+
 def own_cache_folder(lake: Lake, name: str) -> Path:
     """Return a lake's folder below the temporary folder, this user's own. Raise PairmillError if it is another's."""
     mine = Path(tempfile.gettempdir()) / f"pairmill-{name}-{os.getuid()}"

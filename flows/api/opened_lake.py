@@ -363,7 +363,7 @@ class OpenLake:
                 writes to the lake.
         """
         from pairmill.catalog.lake.opening import create_or_open
-        from pairmill.flows.run.outcome import reports_folder
+        from pairmill.catalog.lake.side_folders import reports_folder
         from pairmill.tasks.upkeep.removal import forget
 
         with create_or_open(self.lake.uri) as lake:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
@@ -21,7 +22,7 @@ from pairmill.catalog.write.recorded_removals import recorded_report, removed_be
 from pairmill.catalog.write.version_names import version_names
 from pairmill.flows.api.asked_item import as_stored, find_item
 from pairmill.flows.api.opened_lake import OpenLake
-from pairmill.flows.run.outcome import report_path, reports_folder
+from pairmill.flows.run.outcome import report_path
 from pairmill.tasks.upkeep import removal
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open, mark
+from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
@@ -80,10 +81,3 @@ def make_reports_folder(uri: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     mark(str(folder))
     return folder
-
-
-def reports_folder(uri: str) -> Path:
-    """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
-    place = Path(uri).expanduser().absolute()
-    folder = place if place.is_dir() else place.parent
-    return folder / "reports"

@@ -11,11 +11,10 @@ import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.lake.side_folders import spill_folder
+from pairmill.catalog.lake.side_folders import reports_folder, spill_folder
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery import gallery_file
 from pairmill.catalog.terms.ids import content_id
-from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.upkeep.item_copies import PLACES, remove_copies, spill_parents
 from tests.worlds.published import picture, published
 

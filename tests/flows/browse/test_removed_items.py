@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.flows.browse import browsed_lake
-from pairmill.flows.run.outcome import reports_folder
 from pairmill.tasks.upkeep.removal import take_down
 from tests.worlds.browsed import browsed, ids, rows, text
 from tests.worlds.published import picture, published
