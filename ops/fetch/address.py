@@ -7,7 +7,6 @@ Lists of links are untrusted. Without this check a link could make the fetcher r
 from __future__ import annotations
 
 import ipaddress
-import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -69,14 +68,10 @@ class AllowedAddresses:
 
 
 def numeric(host: str) -> str:
-    """Return a URL's host as a numeric address; "127.1" and "0x7f.1" are addresses too. '' for a name."""
+    """Return the host of a `request_address`, which writes "127.1" and "0x7f.1" in full, if it is numeric, else ''."""
     try:
-        return str(ipaddress.ip_address(host.partition("%")[0]))
+        return str(ipaddress.ip_address(host))
     except ValueError:
-        pass
-    try:
-        return socket.inet_ntoa(socket.inet_aton(host))
-    except (OSError, ValueError):  # ValueError: the host contains a NUL character
         return ""
 
 

@@ -10,11 +10,13 @@ import atexit
 import contextlib
 import random
 import socket
+import string
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
@@ -27,6 +29,7 @@ from pairmill.ops.fetch.body import read_body
 from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
 from pairmill.ops.header_number import seconds_until
 from pairmill.ops.opt_out import AGENT, opted_out
+from pairmill.ops.web_address import address_key, request_address
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",
@@ -179,8 +182,7 @@ class _BatchFetch:
                     answer = await self._answer(url, response)
                 if answer is not None:
                     return replace(answer, seconds=spent.so_far())
-                at = response.headers.get("Location", "")
-                at = str(target.join(URL(at))) if at else ""
+                at = request_address(_escaped(response.headers.get("Location", "")), str(target))
             detail = f"more than {MOST_REDIRECTS} redirects; the last led to {at[:200]}"
             return FetchResult(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError) as error:
@@ -189,13 +191,14 @@ class _BatchFetch:
     def _target(self, url: str) -> URL | Fault:
         """Parse a URL; return a Fault if it must not be contacted. Names are resolved and checked when connecting."""
         try:
-            target = URL(url).with_fragment(None).with_user(None)
-            host, port = target.host, target.port  # yarl detects a port beyond 65535 only here
-            if target.scheme not in ("http", "https") or not host or not port:
+            # yarl would decode what is percent-encoded, such as the address inside the address of a signing proxy.
+            target = URL(request_address(url), encoded=True).with_user(None)
+            host = target.host
+            if target.scheme not in ("http", "https") or not host:
                 return Fault(url, "bad_record", f"only http:// and https:// are fetched, not '{url[:100]}'")
             if address := numeric(host):
                 self.fetcher.reach.check(address)
-            if entry := self.fetcher.banned.entry(str(target)):
+            if entry := self.fetcher.banned.entry(str(target)) or self.fetcher.banned.entry(address_key(str(target))):
                 return Fault(url, "banned", f"the list of banned hosts holds '{entry}'")
         except ValueError as error:
             return Fault(url, "bad_record", f"no URL: {error}"[:300])
@@ -263,6 +266,11 @@ def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
     # EAI_NONAME: the name does not exist, so a retry cannot succeed.
     gone = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
     return FetchResult(url, Fault(url, "missing", detail), passing=not gone)
+
+
+def _escaped(location: str) -> str:
+    """Percent-encode the bytes of a Location beyond ASCII, of whatever charset, as browsers do."""
+    return quote(location.encode("utf-8", "surrogateescape"), safe=string.punctuation + " ")
 
 
 def _pause(answer: FetchResult, attempt: int) -> float:

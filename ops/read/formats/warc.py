@@ -10,7 +10,6 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple
-from urllib.parse import urldefrag, urljoin
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
@@ -23,6 +22,7 @@ from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
 from pairmill.ops.read.places.unpack import seekable
 from pairmill.ops.read.records.warc_records import UNTELLING, Record, answer_of, body, opt_out_of, records, sort_of
+from pairmill.ops.web_address import absolute_address, address_key
 
 # Records of one address to try, best first.
 MOST_TRIED = 4
@@ -77,9 +77,11 @@ class _OpenWarc:
     file: IO[bytes]
     uri: str
     pages: list[Record] = field(default_factory=list)
-    found: dict[str, list[_Stored]] = field(default_factory=dict)  # records of what is no page, by address, best first
-    shown: set[str] = field(default_factory=set)  # addresses of images on the pages so far
-    refused: dict[str, Fault] = field(default_factory=dict)  # images on pages that opt out, by address
+    # By `address_key`: the records of what is no page, best first; the images on the pages so far, and on those that opt
+    # out.
+    found: dict[str, list[_Stored]] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
+    refused: dict[str, Fault] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document | Fault]:
         """Yield the pages of the file, then its images that no page shows."""
@@ -94,20 +96,20 @@ class _OpenWarc:
         yield from self._revisited(revisits)
         for record in self.pages:
             yield from self._page(record)  # no name keeps it: its images may be 256 MB
-        for address, found in self.found.items():
-            if address in self.shown:
+        for key, found in self.found.items():
+            if key in self.shown:
                 continue
             record, sort, _ = found[0]
             if sort == "":
                 detail = "an answer without a content type that begins neither like a page nor like a picture"
                 yield Fault(record.item(self.uri), "bad_record", detail)
-            elif sort != "other" and address in self.refused:
-                yield self.refused[address]
+            elif sort != "other" and key in self.refused:
+                yield self.refused[key]
             elif sort != "other":
                 # As in a folder, an image that no page shows is a document.
                 data = body(self.file, self.uri, record)
                 held, fault = (b"", data) if isinstance(data, Fault) else (data, None)
-                picture = Picture(0, address, "", held, fault)
+                picture = Picture(0, absolute_address(record.url), "", held, fault)
                 yield Document(record.item(self.uri), "", _about(record), (picture,))
 
     def _file_away(self, record: Record) -> Fault | None:
@@ -121,7 +123,7 @@ class _OpenWarc:
             return None
         # Of several records of one address the good one counts: the answer to a second try, the complete one.
         rank = (sort != "picture") + 2 * record.is_cut + 4 * (answer.status != 200)
-        others = self.found.setdefault(_address(record.url), [])
+        others = self.found.setdefault(address_key(record.url), [])
         others.append(_Stored(record, sort, rank))
         others.sort(key=lambda found: found.rank)
         del others[MOST_TRIED:]
@@ -134,13 +136,13 @@ class _OpenWarc:
         stored = [*self.pages, *(found.record for some in self.found.values() for found in some)]
         by_id = {record.id: record for record in reversed(stored) if record.id}
         by_digest = {record.digest.lower(): record for record in reversed(stored) if record.digest}
-        by_url = {_address(record.url): record for record in reversed(stored)}
+        by_url = {address_key(record.url): record for record in reversed(stored)}
         for revisit in revisits:
             record_id, referred = revisit.revisits
             original = (
                 by_id.get(record_id)
                 or by_digest.get(revisit.digest.lower())
-                or by_url.get(_address(referred or revisit.url))
+                or by_url.get(address_key(referred or revisit.url))
             )
             digests = {each.digest.lower() for each in (revisit, original) if each and each.digest}
             if original is None or len(digests) > 1:
@@ -148,7 +150,7 @@ class _OpenWarc:
                 if answer is None or answer.type in UNTELLING or sort_of(self.file, answer) != "other":
                     detail = f"a revisit of {referred or revisit.url}, whose content is not in this file"
                     yield Fault(revisit.item(self.uri), "missing", detail)
-            elif _address(revisit.url) != _address(original.url):
+            elif address_key(revisit.url) != address_key(original.url):
                 place = {"offset": original.offset, "size": original.size, "kind": original.kind}
                 self._file_away(revisit._replace(**place, own_offset=revisit.offset))
 
@@ -162,17 +164,18 @@ class _OpenWarc:
         if isinstance(parsed, Fault):
             yield parsed
             return
-        base = urljoin(record.url, page.base(parsed.root))
+        base = absolute_address(page.base(parsed.root), record.url) or record.url
         if directive := opt_out_of(fields) or page.opt_out(parsed.root):
             yield Fault(item, "opt_out", directive)
-            for address in {_address(source, base) for shown in references(parsed.root) for source in shown.sources}:
-                self.refused[address] = Fault(address, "opt_out", f"the page that shows it: {directive}")
+            sources = {source for shown in references(parsed.root) for source in shown.sources}
+            for address in {absolute_address(source, base) for source in sources}:
+                self.refused[address_key(address)] = Fault(address, "opt_out", f"the page that shows it: {directive}")
             return
         held: dict[str, bytes | Fault] = {}
 
         def read_picture(reference: PictureReference, position: int) -> Picture:
             found = self._picture(reference, position, base, f"{item}&picture={position}", held)
-            self.shown.add(found.url)
+            self.shown.add(address_key(found.url))
             return found
 
         about = _about(record) | {"charset": parsed.charset}
@@ -190,9 +193,10 @@ class _OpenWarc:
                     return Picture(position, link.url, reference.alt_text, link.data)
                 refused += [(link.url, link.fault)] if link.fault else []
                 continue
-            address = _address(source, base)
-            if address in self.found:
-                data = self._read_once(address, held)
+            address = absolute_address(source, base)
+            if (key := address_key(address)) in self.found:
+                address = absolute_address(self.found[key][0].record.url)
+                data = self._read_once(key, held)
                 if isinstance(data, bytes):
                     return Picture(position, address, reference.alt_text, data)
                 refused.append((address, data))
@@ -201,17 +205,17 @@ class _OpenWarc:
         refused.append((nowhere, Fault(nowhere, "missing", "a picture element without a web address")))
         return Picture(position, refused[0][0], reference.alt_text, b"", refused[0][1])
 
-    def _read_once(self, address: str, held: dict[str, bytes | Fault]) -> bytes | Fault:
+    def _read_once(self, key: str, held: dict[str, bytes | Fault]) -> bytes | Fault:
         """Read an image at most once per page, and limit a page's images to DOCUMENT_BYTES in total."""
-        if address not in held:
+        if key not in held:
             room = DOCUMENT_BYTES - sum(len(each) for each in held.values() if isinstance(each, bytes))
-            held[address] = self._read(address, room)
-        return held[address]
+            held[key] = self._read(key, room)
+        return held[key]
 
-    def _read(self, address: str, room: int) -> bytes | Fault:
+    def _read(self, key: str, room: int) -> bytes | Fault:
         """Read the first record of an address that holds an image of at most ``room`` bytes."""
         read: list[bytes | Fault] = []
-        for record in (stored.record for stored in self.found[address]):
+        for record in (stored.record for stored in self.found[key]):
             data = body(self.file, self.uri, record) if record.size <= room else b""
             if isinstance(data, bytes) and not 0 < len(data) <= room:
                 detail = f"the other pictures of its page leave room for {room} bytes"
@@ -226,14 +230,6 @@ def _about(record: Record) -> dict[str, object]:
     """Return a record's metadata: address, date, record id and payload digest."""
     said: dict[str, object] = {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
     return said | ({"payload_digest": record.digest} if record.digest else {})
-
-
-def _address(url: str, base: str = "") -> str:
-    """Resolve an address as a key, without fragment and lone surrogates; '' if it is not a URL."""
-    try:
-        return urldefrag(urljoin(base, url.strip())).url.encode("utf-8", "replace").decode()
-    except ValueError:
-        return ""
 
 
 def _response(url: str, kind: str, body: bytes) -> bytes:

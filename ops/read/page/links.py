@@ -8,11 +8,13 @@ import os
 import posixpath
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes, urljoin, urlsplit
+from unicodedata import normalize
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Picture
 from pairmill.ops.read.places.tree import Tree, is_storable
+from pairmill.ops.web_address import absolute_address
 
 REMOTE = ("http", "https", "ftp")
 # The start of a fault's detail if the image has a web address that a fetch may still load.
@@ -41,6 +43,8 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     reference = _stripped(reference)
     try:
         parts = urlsplit(reference)
+        if base.startswith("//"):
+            base = f"http:{base}"
         base_scheme = urlsplit(base).scheme.lower()
     except ValueError as error:
         return _refused(reference, "missing", f"not a URL: {error}")
@@ -50,7 +54,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     if not reference.strip("#?"):
         return _refused(tree.uri(page), "missing", "the picture names no file")
     if scheme in REMOTE or parts.netloc:
-        return _refused(reference if scheme else urljoin("http://x", reference), "missing", NOT_FETCHED)
+        return _refused(reference if scheme else absolute_address(reference, "http://x"), "missing", NOT_FETCHED)
     if scheme == "file" or len(scheme) == 1:
         return _refused(reference, "unsafe_path", "a file of the machine the page was written on is not read")
     if scheme:
@@ -63,7 +67,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
         # A saved page may still name its original site as base: use files beside it; all others would need a fetch.
         paths = [path for path in paths if tree.exists(path)]
         if not paths:
-            return _refused(urljoin(base, reference), "missing", NOT_FETCHED)
+            return _refused(absolute_address(reference, base), "missing", NOT_FETCHED)
     return Link(tree.uri(paths[0]), tuple(paths))
 
 
@@ -77,7 +81,8 @@ def _inside(folder: str, path: str, query: str) -> list[str]:
     """List the candidate paths of a reference, best first; return [] if the reference leaves the source.
 
     The first candidate decodes percent signs, as a browser does. The others follow the habits of saved pages: text
-    unchanged, the query in the file name, a backslash as a slash. An absolute path starts at the source's root.
+    unchanged, the query in the file name, a backslash as a slash; accents composed or apart (macOS), or percent signs
+    in the file name (wget). An absolute path starts at the source's root.
     """
     readings = [path]
     if query:
@@ -87,8 +92,16 @@ def _inside(folder: str, path: str, query: str) -> list[str]:
     decoded = [os.fsdecode(unquote_to_bytes(reading)) for reading in readings]
     if any(_outside(_relative(folder, reading.replace("\\", "/"))) for reading in decoded):
         return []
-    found = [_relative(folder, reading) for reading in decoded + readings]
+    others = [form for reading in decoded for form in _spellings(reading)]
+    found = [_relative(folder, reading) for reading in decoded + readings + others]
     return [path for path in dict.fromkeys(found) if path != "." and is_storable(path) and not _outside(path)]
+
+
+def _spellings(path: str) -> list[str]:
+    """List the other forms in which programs write a decoded path: NFC, NFD, and percent-encoded."""
+    if path.isascii() and " " not in path:
+        return []
+    return [normalize("NFC", path), normalize("NFD", path), quote(os.fsencode(path), safe="/!$&'()*+,;=:@~")]
 
 
 def _relative(folder: str, path: str) -> str:

@@ -141,5 +141,6 @@ def opt_out(root: Any) -> str:
 
 
 def base(root: Any) -> str:
-    """Return the href of the page's <base>, '' if there is none."""
-    return next((element.get("href") for element in root.iter("base") if element.get("href")), "")
+    """Return the href of the page's <base>, '' if there is none, or one that browsers ignore."""
+    href = next((element.get("href").strip() for element in root.iter("base") if element.get("href")), "")
+    return "" if href.lower().startswith(("data:", "javascript:")) else href

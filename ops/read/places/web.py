@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import Message
-from http.client import HTTPException, HTTPResponse, IncompleteRead, InvalidURL
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from pairmill.ops.header_number import whole_number
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import MAX_BYTES, SourceError, Tree, refused
+from pairmill.ops.web_address import request_address
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
 SECONDS, ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 30, 5, 0.5, 30.0
@@ -93,12 +94,16 @@ class WebTree(Tree):
 
     @property
     def _address(self) -> str:
-        """The address with its query."""
-        return f"{self.root}/{self.name}" + (f"?{self.query}" if self.query else "")
+        """The address with its query, as a browser would request it."""
+        return request_address(f"{self.root}/{self.name}" + (f"?{self.query}" if self.query else ""))
 
 
 def web_tree(uri: str) -> WebTree:
     """Build the tree of one list or archive; send no request. Raises SourceError for an invalid address."""
+    try:
+        request_address(uri)
+    except ValueError:
+        raise SourceError(f"source '{without_secrets(uri)}' is no web address; check host and port") from None
     parts = urlsplit(uri)
     folder, _, name = parts.path.rpartition("/")
     plain = name.lower().removesuffix(".gz")
@@ -252,8 +257,6 @@ def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, 
                 answer = f"'{without_secrets(address)}' is answered by HTTP {error.code} {error.reason}"
                 raise SourceError(answer) from None
             wait = max(wait, float(whole_number(error.headers.get("Retry-After", "")) or 0))
-        except InvalidURL:  # its own message quotes the whole address with its signature
-            raise SourceError(f"'{without_secrets(address)}' is no URL: it holds a space or a control code") from None
         except (OSError, HTTPException, ValueError) as error:
             if attempt == ATTEMPTS:
                 why = f"it sends less than {LEAST_RATE} bytes a second" if watch.has_cut else error

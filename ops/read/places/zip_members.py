@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from typing import IO
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.page.charset import guessed
 from pairmill.ops.read.places.tar_members import is_unsafe, plain
 from pairmill.ops.read.places.tree import MAX_BYTES, refused
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, ValueError, struct.error)
 DAMAGED += (RuntimeError, OverflowError, LookupError)
+UTF_8_FLAG = 0x800
+# Encodings of names that are told from cp437 and cp850 by their letters. In Latin letters the two are alike.
+NAMED_BY = frozenset(("utf-8", "cp866", "cp932", "cp949", "gb18030", "big5hkscs"))
 LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
@@ -34,15 +38,16 @@ class ZipMembers:
             self.faults.append(Fault(uri, "truncated", f"no directory at the end of the zip ({error})"))
             self._walk()
             return
-        for info in self._zip.infolist():
-            self._take(info)
+        listed = self._zip.infolist()
+        for info, name in zip(listed, _names(listed), strict=True):
+            self._take(info, name)
 
-    def _take(self, info: zipfile.ZipInfo) -> None:
-        """Add one member of the directory to ``found`` or to ``faults``."""
-        item, mode = f"{self.uri}#{info.filename}", info.external_attr >> 16
-        if info.filename.endswith("/"):
+    def _take(self, info: zipfile.ZipInfo, name: str) -> None:
+        """Add the member of the directory that is called ``name`` to ``found`` or to ``faults``."""
+        item, mode = f"{self.uri}#{name}", info.external_attr >> 16
+        if name.endswith("/"):
             return
-        if is_unsafe(info.orig_filename):
+        if is_unsafe(info.orig_filename) or is_unsafe(name):
             self._refuse(item, "unsafe_path", "the member's name leaves the archive")
         elif stat.S_ISLNK(mode):
             self._refuse(item, "unsafe_path", "a link inside an archive is not followed")
@@ -50,10 +55,10 @@ class ZipMembers:
             self._refuse(item, "undecodable", "the member is encrypted")
         elif info.file_size > ALWAYS_ALLOWED + MAX_RATIO * info.compress_size:
             self._refuse(item, "bomb", f"{info.compress_size} packed bytes would give {info.file_size}")
-        elif plain(info.filename) in self.found:
+        elif plain(name) in self.found:
             self._refuse(item, "bad_record", "a second member of this name; the first one counts")
         else:
-            self.found[plain(info.filename)] = info
+            self.found[plain(name)] = info
 
     def _refuse(self, item: str, reason: str, detail: str) -> None:
         """Add a fault for one member."""
@@ -105,3 +110,22 @@ class ZipMembers:
         """Yield (name, size in bytes) of each plain file."""
         for name, place in self.found.items():
             yield name, place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]
+
+
+def _names(listed: list[zipfile.ZipInfo]) -> list[str]:
+    """Return the members' names; decode those without the UTF-8 flag, for which Python reads cp437.
+
+    macOS writes UTF-8 without the flag, Windows the encoding of its language: of all names together, as each is short.
+    """
+    raw = [_unflagged(info) for info in listed]
+    codec = guessed(b"\n".join(raw))
+    if codec.name not in NAMED_BY:
+        raw = [b""] * len(listed)
+    return [codec.decode(name, "replace")[0] if name else info.filename for name, info in zip(raw, listed, strict=True)]
+
+
+def _unflagged(info: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a name beyond ASCII that has neither the UTF-8 flag nor a field with the name in Unicode."""
+    name = info.filename
+    is_told = name.isascii() or info.flag_bits & UTF_8_FLAG or name != info.orig_filename
+    return b"" if is_told else name.encode("cp437")

@@ -101,6 +101,31 @@ def test_patience_that_is_asked_for_in_no_known_way_costs_nothing_but_the_answer
     assert (reason(answer), answer.http_status, answer.passing) == ("http_status", 503, True)
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        (
+            "/sig1/http%3A%2F%2Fo.example%2Fa%2Cb.jpg?s=%2B%28%29",
+            "/sig1/http%3A%2F%2Fo.example%2Fa%2Cb.jpg?s=%2B%28%29",
+        ),
+        ("/a%27b%28c%29%40d,(e).jpg", "/a%27b%28c%29%40d,(e).jpg"),
+        ("/my größe.jpg", "/my%20gr%C3%B6%C3%9Fe.jpg"),
+    ],
+)
+def test_what_is_requested_is_what_is_written_in_a_list_and_in_a_location(server: Web, written: str, asked: str):
+    server.manners[asked.partition("?")[0]] = picture(PHOTO)
+    # A server writes its Location in bytes: UTF-8, which the test's server takes as Latin-1.
+    server.manners["/moved"] = redirect(written.encode().decode("latin-1"))
+    assert [answer.data for answer in fetched(server, written, "/moved")] == [PHOTO] * 2
+    assert (server.asked[asked], sum(server.asked.values())) == (2, 3)
+
+
+def test_another_spelling_of_a_banned_address_is_banned(server: Web):
+    banned = Banned((server.url("/private/"),))
+    answers = fetched(server, "/%70rivate/a.jpg", "/x/../private/a.jpg", fetcher=Fetcher(reach=REACH, banned=banned))
+    assert [reason(answer) for answer in answers] == ["banned"] * 2 and not server.asked
+
+
 def test_a_slow_answer_ends_in_time_and_may_pass(server: Web):
     server.manners["/a"] = drip(PHOTO, 3.0)
     (answer,) = fetched(server, "/a", fetcher=Fetcher(reach=REACH, seconds=0.2, retries=1))

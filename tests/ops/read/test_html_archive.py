@@ -54,3 +54,23 @@ def test_references_out_of_the_archive_and_unsafe_members_are_faults(tmp_path):
         assert [fault.reason for fault in faults(source)] == ["unsafe_path"] * 3
         (document,) = documents(source)
         assert [p.fault.reason if p.fault else p.data for p in pictures(document)] == ["unsafe_path", jpeg()]
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [
+        ("utf-8", "写真/größe.jpg"),  # as macOS packs
+        ("cp437", "Übersicht/Größe ½.jpg"),
+        ("cp932", "新しいフォルダー/富士山.jpg"),
+        ("gb18030", "我的图片/长城的照片.jpg"),
+        ("cp866", "Новая папка/кошка.jpg"),
+    ],
+)
+def test_names_in_a_zip_without_the_utf8_flag_are_read_in_their_encoding(tmp_path, codec, name):
+    raw = name.encode(codec)
+    placeholder = "x" * len(raw)
+    packed = zipped({"p.html": f"<meta charset=utf-8><img src='{name}'><p>One.", placeholder: jpeg()})
+    write(tmp_path, {"a.zip": packed.replace(placeholder.encode(), raw)})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert (outline(document)[1], pictures(document)[0].data) == ("One.", jpeg())
+    assert pictures(document)[0].url == f"{tmp_path}/a.zip#{name}"

@@ -86,6 +86,8 @@ def test_pictures_are_counted_from_zero_with_their_alt_texts_and_addresses(tmp_p
         "<img src='./x/../a.jpg'>",
         "<img src='%61.jpg'>",
         "<base href='https://old.example/'><img src='a.jpg'>",
+        "<base href='//old.example/x/'><img src='a.jpg'>",
+        "<base href='data:,x/y/'><img src='a.jpg'>",
     ],
 )
 def test_the_picture_is_found_however_the_page_names_it(tmp_path, tag):
@@ -103,6 +105,9 @@ def test_the_picture_is_found_however_the_page_names_it(tmp_path, tag):
         ("ü.jpg", "ü.jpg"),
         ("d/b.jpg", "d\\b.jpg"),
         ("at 9\u202fPM.jpg", "at 9\u202fPM.jpg"),
+        ("u\u0308.jpg", "ü.jpg"),
+        ("ü.jpg", "u%CC%88.jpg"),
+        ("%C3%BC%20a.jpg", "ü a.jpg"),
     ],
 )
 def test_a_files_name_is_matched_decoded_and_as_it_stands(tmp_path, name, reference):

@@ -79,6 +79,27 @@ def test_a_file_of_the_warcio_library_is_read(tmp_path):
     assert pictures(document)[0].data == jpeg("red")
 
 
+@pytest.mark.parametrize(
+    ("link", "stored"),
+    [
+        ("my pic.jpg", "my%20pic.jpg"),
+        ("my%20pic.jpg", "my pic.jpg"),
+        ("größe.jpg?n=ö", "gr%C3%B6%c3%9fe.jpg?n=%C3%B6"),
+        ("gro\u0308ße.jpg", "größe.jpg"),
+        ("a%2Cb%28c%29.jpg", "a,b(c).jpg"),
+        ("//bücher.example/a.jpg", "https://xn--bcher-kva.example:443/a.jpg"),
+        ("HTTPS://X.Example:443/q/a.jpg#top", "a.jpg"),
+        ("..\\q\\a.jpg", "a.jpg"),
+    ],
+)
+def test_a_page_finds_its_picture_however_the_two_spell_its_address(tmp_path, link, stored):
+    url = stored if stored.startswith("https:") else f"https://x.example/q/{stored}"
+    page = f'<meta charset=utf-8><img src="{link}" alt="boat"><p>A boat.'.encode()
+    records = response("https://x.example/q/", page, "text/html"), response(url, jpeg(), "image/jpeg")
+    (document,) = documents(open_source(str(write(tmp_path, {"x.warc": b"".join(records)}))))
+    assert [(found.data, found.url) for found in pictures(document)] == [(jpeg(), url)]
+
+
 def test_the_charset_of_the_header_counts_for_answers_and_for_resources(tmp_path):
     body, kind = "<meta charset=koi8-r><p>Красная площадь".encode("cp1251"), "text/html; charset=windows-1251"
     records = response("https://x.example/", body, kind), record("resource", "https://x.example/r", body, kind)

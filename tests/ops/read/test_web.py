@@ -161,6 +161,13 @@ def test_a_signature_is_sent_and_stands_in_no_row(site):
     assert all(isinstance(each, Document) for each in everything(source))
 
 
+def test_a_list_is_requested_as_a_browser_requests_its_address(site):
+    site.files["d%3A1/my%20l%C3%AFst.jsonl"] = site.files["u.jsonl"]
+    assert len(documents(open_source(f"{site.address}/d%3A1/my lïst.jsonl"))) == 4
+    with pytest.raises(SourceError, match="no web address"):
+        open_source("https://x.example:99999/u.csv")
+
+
 def test_a_source_on_the_web_pickles_and_reads_the_same_elsewhere(site):
     source = open_source(f"{site.address}/u.parquet")
     units, copy = source.units(), pickle.loads(pickle.dumps(source))
