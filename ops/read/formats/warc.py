@@ -77,8 +77,7 @@ class _OpenWarc:
     file: IO[bytes]
     uri: str
     pages: list[Record] = field(default_factory=list)
-    # By `address_key`: the records of what is no page, best first; the images on the pages so far, and on those that opt
-    # out.
+    # By `address_key`: the records of what is no page, best first; images on the pages so far, and on opted-out pages.
     found: dict[str, list[_Stored]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
     refused: dict[str, Fault] = field(default_factory=dict)
