@@ -18,7 +18,7 @@ from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, ValueError, struct.error)
 DAMAGED += (RuntimeError, OverflowError, LookupError)
 UTF_8_FLAG = 0x800
-# Encodings of names that are told from cp437 and cp850 by their letters. In Latin letters the two are alike.
+# Encodings of names that a detector distinguishes from cp437 and cp850. In Latin letters the two are alike.
 NAMED_BY = frozenset(("utf-8", "cp866", "cp932", "cp949", "gb18030", "big5hkscs"))
 LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
