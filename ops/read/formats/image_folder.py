@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
+from pairmill.ops.read.charset import MAX_BAD, decode_text
 from pairmill.ops.read.document import Document, Text, Unit, as_storable, clean, parsed, picture_of_file
 from pairmill.ops.read.example import Example, picture
-from pairmill.ops.read.page.charset import MAX_BAD, decode_text
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.page.charset import guessed
+from pairmill.ops.read.charset import guessed
 from pairmill.ops.read.places.tar_members import is_unsafe, plain
 from pairmill.ops.read.places.tree import MAX_BYTES, refused
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.charset import MAX_BAD, decode_as, guessed, stream_encoding
 from pairmill.ops.read.document import MOST_VALUES, exceeds_value_limit
-from pairmill.ops.read.page.charset import MAX_BAD, decode_as, guessed, stream_encoding
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
 from pairmill.ops.read.places.zip_members import ZipMembers

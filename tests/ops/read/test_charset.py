@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.ops.read.page.charset import decode_text
+from pairmill.ops.read.charset import decode_text
 from pairmill.ops.read.page.page import Page, parse
 from pairmill.ops.read.source import open_source
 from tests.examples import examples
