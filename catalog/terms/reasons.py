@@ -27,7 +27,7 @@ MEANINGS: dict[str, Reason] = {
         "For pictures raise `decoding.max_pixels` and `run --retry`, if the source is trusted.",
     ),
     "bad_record": Reason("A record lacks what its format requires.", "Mend the record; the detail names the field."),
-    "bad_encoding": Reason("A name or a text is not UTF-8.", "Rename or convert the file."),
+    "bad_encoding": Reason("A name is not UTF-8, or a text is none in its encoding.", "Rename or convert the file."),
     "unsafe_path": Reason(
         "A link leads out of the source.", "Name the folder that it leads to as a source of its own."
     ),

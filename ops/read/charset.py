@@ -17,6 +17,7 @@ import codecs
 import re
 from email.message import Message
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import webencodings
@@ -38,6 +39,7 @@ NEVER_GUESSED = re.compile(r"(iso8859-(3|1[0456])|mac|utf).*")
 # Of two encodings for one language, Windows' has letters where ISO's has the control codes C1, which no page holds.
 TWINS = {"iso8859-2": "cp1250", "iso8859-7": "cp1253", "iso8859-8": "cp1255", "iso8859-13": "cp1257"}
 C1, BEYOND = re.compile(rb"[\x80-\x9f]"), re.compile(rb"[\x80-\xff][^\s<]*")
+ASCII, MOST_WORDS = bytes(range(128)), 10_000
 # The largest share of undecodable characters in a page or a caption.
 MAX_BAD = 0.1
 
@@ -75,7 +77,7 @@ def guessed(data: bytes) -> codecs.CodecInfo:
     elif b"\x1b" not in data:  # with which ISO-2022-JP begins its letters
         return codecs.lookup("utf-8")
     whole = _detected(data)
-    words = BEYOND.findall(data)
+    words = [found[0] for found in islice(BEYOND.finditer(data), MOST_WORDS)]
     parts = [_detected(b" ".join(words[at::3])) for at in range(3)] if len(words) >= 3 else []
     common = max(parts, key=parts.count, default=whole)
     # The detector rules an encoding out for one byte that it lacks; two parts without the byte show what the rest is.
@@ -92,7 +94,9 @@ def _detected(data: bytes) -> codecs.CodecInfo:
         return codecs.lookup("cp1252")
     if found.name in TWINS and C1.search(data):
         return codecs.lookup(TWINS[found.name])
-    return codecs.lookup("cp1252") if found.decode(data, "replace")[0] == data.decode("cp1252", "replace") else found
+    high = bytes(set(data.translate(None, ASCII)))
+    same = high and found.decode(high, "replace")[0] == high.decode("cp1252", "replace")
+    return codecs.lookup("cp1252") if same else found
 
 
 def stream_encoding(head: bytes) -> str:
