@@ -9,7 +9,19 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.catalog.terms.secrets import without_users
 
-_ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>")
+# How Python shows an object: its address in memory would give another row in each run.
+_OBJECT = re.compile(r"<[^<>]{1,200} at 0x[0-9a-fA-F]+>")
+# The function that a C library names before its message.
+_CALLED = re.compile(r"^\w+\(\): ")
+# Messages that name no cause.
+_VAGUE = {
+    "cannot identify image file": "its header is damaged",
+    "could not create decoder object": "its header is damaged, or the file is cut",
+    "Truncated File Read": "the file ends before its pixels",
+    "broken data stream": "its data is damaged",
+    "unrecognized data stream": "its data is damaged",
+    "cannot load this image": "it holds no pixels",
+}
 
 
 @dataclass(frozen=True)
@@ -28,10 +40,20 @@ class Fault:
         if self.reason not in REASONS:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
         # The detail quotes outside sources and is shown in terminals: escape control codes, drop users and passwords.
-        # An object's address in memory, which Pillow quotes, would give another row in each run.
-        detail = _ADDRESS.sub("the data", self.detail)
+        detail = _OBJECT.sub("the data", self.detail)
         object.__setattr__(self, "detail", without_users(printable(detail)))
 
     def about(self, item: str) -> Fault:
         """Return a copy of this fault with ``item`` set."""
         return Fault(item, self.reason, self.detail)
+
+
+def in_words(error: BaseException) -> str:
+    """Describe an exception of a library in one line of words, equal in every run."""
+    said = _CALLED.sub("", " ".join(_OBJECT.sub("the data", str(error)).split()))
+    if isinstance(error, KeyError):
+        return f"it has no entry {said}"
+    if cause := next((cause for vague, cause in _VAGUE.items() if vague in said), ""):
+        return cause
+    kind = re.sub(r"(?<=\w)(?=[A-Z][a-z])", " ", type(error).__name__).lower()
+    return said if re.search(r"[^\W\d_]{2}", said) else f"{kind} {said}".strip()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.image.header import format_of, inspect
 
@@ -45,7 +45,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Call
                 if not format_of(bytes(data[:ENOUGH])):
                     break
     except zlib.error as error:
-        return Fault("", "undecodable", f"a {encoding} body that cannot be unpacked: {error}")
+        return Fault("", "undecodable", f"a {encoding} body that cannot be unpacked: {in_words(error)}")
     if not data or not format_of(bytes(data[:ENOUGH])):
         found = inspect(bytes(data), 1, max_bytes)
         return found if isinstance(found, Fault) else Fault("", "not_an_image", "no known image format")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from PIL import ExifTags, Image
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 
 # Exceptions that decoders raise on hostile bytes.
 HOSTILE = (OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, SyntaxError, RuntimeError)
@@ -87,7 +87,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "truncated", f"the {format} header is cut off after {len(data)} bytes")
     except HOSTILE as error:
         reason = "truncated" if ends_early(data, format) else "undecodable"
-        return Fault("", reason, f"a {format} header that cannot be read: {error}")
+        return Fault("", reason, f"the {format} header cannot be read: {in_words(error)}")
     if stored.width < 1 or stored.height < 1:
         return Fault("", "undecodable", f"the {format} header says {stored.width} x {stored.height} pixels")
     if stored.width * stored.height > max_pixels:

@@ -24,7 +24,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image, TiffImagePlugin
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import (
     BARE,
     FRAMES,
@@ -104,7 +104,7 @@ def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int 
     except (TruncatedHeader, *HOSTILE) as error:
         says_so = (CUT_JPEG if header.format == "jpeg" else CUT).search(str(error))
         cut = says_so or isinstance(error, TruncatedHeader) or ends_early(data, header.format)
-        return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {_in_words(error)}")
+        return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {_cause(error)}")
     # In other formats than JPEG the first frame may not fill the canvas.
     whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
     orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
@@ -122,11 +122,9 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
     return pixels
 
 
-def _in_words(error: Exception) -> str:
-    """Describe a decoder's error."""
-    return (
-        "the file ends before its pixels" if isinstance(error, TruncatedHeader) else str(error) or type(error).__name__
-    )
+def _cause(error: Exception) -> str:
+    """Describe a decoder's error in words."""
+    return "the file ends before its pixels" if isinstance(error, TruncatedHeader) else in_words(error)
 
 
 def _jpeg(data: bytes, stored: StoredSize, least_side: int) -> np.ndarray:

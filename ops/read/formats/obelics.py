@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.controls import printable
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -87,7 +87,7 @@ def _checked(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document |
     try:
         return _document(tree, path, uri, row)
     except (ValueError, TypeError, KeyError) as error:
-        return Fault(uri, "bad_record", str(error))
+        return Fault(uri, "bad_record", in_words(error))
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from PIL import Image, ImageSequence
 
 from pairmill.catalog.terms.ids import text_id
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import HOSTILE, opened
 from pairmill.ops.image.pixels import is_inverted, rgb
 from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
@@ -128,7 +128,7 @@ def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
                 found |= {str(row["key"]): row for row in each.rows.to_pylist()}
             return found
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        return Fault(tree.uri(path), "bad_record", f"the sidecar cannot be read as Parquet: {error}")
+        return Fault(tree.uri(path), "bad_record", f"the sidecar cannot be read as Parquet: {in_words(error)}")
 
 
 def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) -> Iterator[Document | Fault]:
@@ -272,7 +272,8 @@ def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
                     raise MemoryError(f"its pages hold over {DOCUMENT_BYTES} bytes")
                 found.append(_png(page, packed.uri(path)))
     except HOSTILE as error:
-        found += [Fault(packed.uri(path), "undecodable", f"the TIFF cannot be read: {error}")] * (n - len(found))
+        fault = Fault(packed.uri(path), "undecodable", f"the TIFF cannot be read: {in_words(error)}")
+        found += [fault] * (n - len(found))
     return found
 
 

@@ -105,11 +105,11 @@ def _compared(text: str) -> int:
 
 
 def title(root: Any) -> str:
-    """Return the text of <title>, else of the first heading, else ''."""
+    """Return the text of <title>, else of the first heading, else ''. The <title> of an <svg> names a drawing."""
     for tag in ("title", "h1"):
         for element in root.iter(tag):
             words = " ".join("".join(element.itertext()).split())
-            if words:
+            if words and next(element.iterancestors("svg", "math"), None) is None:
                 return words
     return ""
 

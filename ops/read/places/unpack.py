@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, NamedTuple
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.places.tree import LocalTree, Tree
 
 # Decompressed bytes allowed per compressed byte, beyond the first 16 MB, which are always allowed.
@@ -69,7 +69,7 @@ class Inflated(io.RawIOBase):
         try:
             data = self._inflate.decompress(self._packed, room)
         except zlib.error as error:
-            self.fault = Fault(self._uri, "bad_record", f"damaged gzip stream near byte {self._in}: {error}")
+            self.fault = Fault(self._uri, "bad_record", f"damaged gzip stream near byte {self._in}: {in_words(error)}")
             return b""
         self._packed = self._inflate.unconsumed_tail
         self._out += len(data)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.charset import guessed
 from pairmill.ops.read.places.tar_members import is_unsafe, plain
 from pairmill.ops.read.places.tree import MAX_BYTES, refused
@@ -35,7 +35,7 @@ class ZipMembers:
             self._zip: zipfile.ZipFile | None = zipfile.ZipFile(file)
         except DAMAGED as error:
             self._zip = None
-            self.faults.append(Fault(uri, "truncated", f"no directory at the end of the zip ({error})"))
+            self.faults.append(Fault(uri, "truncated", f"no directory at the end of the zip ({in_words(error)})"))
             self._walk()
             return
         listed = self._zip.infolist()
@@ -91,7 +91,7 @@ class ZipMembers:
         try:
             data = self._content(place, size)
         except DAMAGED as error:
-            return Fault(item, "undecodable", f"damaged inside the zip: {error}")
+            return Fault(item, "undecodable", f"damaged inside the zip: {in_words(error)}")
         if len(data) != size:
             return Fault(item, "undecodable", f"damaged inside the zip: {len(data)} bytes where {size} are announced")
         return data

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.ids import text_id
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.document import DIGESTS, Document, Unit
 from pairmill.ops.read.places.file_table import Entry, FileTable, runs
 from pairmill.ops.read.places.tree import OneDocument, Tree
@@ -188,9 +188,9 @@ def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row |
     except FileNotFoundError:
         yield Fault(unit.uri, "missing", "no such file")
     except UnicodeDecodeError as error:
-        yield Fault(unit.uri, "bad_encoding", f"not UTF-8: {error}")
+        yield Fault(unit.uri, "bad_encoding", f"not UTF-8: {in_words(error)}")
     except (*BAD_PARQUET, *DAMAGED) as error:
-        yield Fault(unit.uri, "bad_record", f"the table is not readable from here: {error}")
+        yield Fault(unit.uri, "bad_record", f"the table is not readable from here: {in_words(error)}")
 
 
 def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None) -> Iterator[RowBatch | Fault]:
@@ -334,6 +334,6 @@ def _one_by_one(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Row | F
         try:
             yield item, {name: batch.column(name)[place].as_py() for name in batch.schema.names}
         except UnicodeDecodeError as error:
-            yield Fault(item, "bad_encoding", f"a text is not UTF-8: {error}")
+            yield Fault(item, "bad_encoding", f"a text is not UTF-8: {in_words(error)}")
         except (pa.ArrowException, ValueError, OverflowError) as error:
-            yield Fault(item, "bad_record", f"a value cannot be read: {error}")
+            yield Fault(item, "bad_record", f"a value cannot be read: {in_words(error)}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.charset import MAX_BAD, decode_as, guessed, stream_encoding
 from pairmill.ops.read.document import MOST_VALUES, exceeds_value_limit
 from pairmill.ops.read.places.tree import Tree
@@ -113,9 +113,9 @@ def _line(item: str, line: bytes) -> Row | Fault:
     try:
         row = json.loads(_text_of(line), parse_constant=lambda _: None)
     except UnicodeError as error:
-        return Fault(item, "bad_encoding", f"the line is no text: {error}")
+        return Fault(item, "bad_encoding", f"the line is no text: {in_words(error)}")
     except (ValueError, RecursionError) as error:
-        return Fault(item, "bad_record", f"the line is not JSON: {error}")
+        return Fault(item, "bad_record", f"the line is not JSON: {in_words(error)}")
     return (item, row) if isinstance(row, dict) else Fault(item, "bad_record", f"expected an object, found {row!r:.40}")
 
 
@@ -135,7 +135,7 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            yield Fault(item, "bad_record", f"no {separator!r}-separated row: {error}")
+            yield Fault(item, "bad_record", f"no {separator!r}-separated row: {in_words(error)}")
             place += 1
             continue
         except _TooLong:

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.image.header import format_of
 from pairmill.ops.opt_out import opted_out
@@ -210,7 +210,7 @@ def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) 
                 break
             if isinstance(error, EOFError):
                 return Fault(item, "truncated", f"the content, packed as {coding[:40]!r}, ends early")
-            return Fault(item, "undecodable", f"damaged content encoding {coding[:40]!r}: {error}")
+            return Fault(item, "undecodable", f"damaged content encoding {coding[:40]!r}: {in_words(error)}")
         if len(decoded) > limit:
             return Fault(item, "bomb", f"over {limit} bytes")
         data = decoded

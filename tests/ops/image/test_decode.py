@@ -1,4 +1,5 @@
 import io
+import re
 import struct
 
 import numpy as np
@@ -287,3 +288,20 @@ def test_a_format_whose_decoder_holds_more_has_fewer_pixels(format: str, monkeyp
     plain = io.BytesIO()
     Image.new("RGB", (100, 100)).save(plain, "PNG")
     assert not isinstance(inspect(plain.getvalue(), max_pixels=10_000), Fault)
+
+
+@pytest.mark.parametrize("format", ["jpeg", "png", "gif", "bmp", "webp", "tiff", "avif"])
+def test_a_damaged_picture_is_told_by_its_format_and_a_cause_in_words_equal_in_every_run(format: str):
+    rng = np.random.default_rng(5)
+    whole, noise = io.BytesIO(), rng.integers(0, 255, (40, 40, 3)).astype(np.uint8)
+    Image.fromarray(noise).save(whole, format)
+    for n in range(60):
+        data = bytearray(whole.getvalue()[: rng.integers(12, len(whole.getvalue())) if n % 2 else None])
+        for place in rng.integers(12, len(data) + 1, n // 2 % 8):
+            data[place - 1] = rng.integers(0, 256)
+        found = DECODE(bytes(data))
+        if isinstance(found, Fault) and found.reason in ("truncated", "undecodable"):
+            again = DECODE(bytes(data))
+            assert isinstance(again, Fault) and again.detail == found.detail
+            assert format in found.detail and re.search(r"[a-z]{2,} [a-z]{2,}", found.detail.lower()), found.detail
+            assert not re.search(r"0x[0-9a-f]{5}|\(\)|the data", found.detail), found.detail

@@ -220,6 +220,19 @@ def test_what_a_page_says_about_itself_is_kept(tmp_path):
     assert document.metadata == expected
 
 
+@pytest.mark.parametrize(
+    ("html", "title"),
+    [
+        ("<body><svg><title>Menu</title><path d=M0/></svg><h1>The mill</h1><p>x", "The mill"),
+        ("<head><title>The mill</title></head><body><svg><title>Menu</title></svg>x", "The mill"),
+        ("<body><svg><g><title>Menu</title></g></svg><title>The mill</title>x", "The mill"),
+        ("<body><svg><title>Menu</title></svg><p>x", ""),
+    ],
+)
+def test_the_title_of_a_drawing_is_not_that_of_its_page(tmp_path, html: str, title: str):
+    assert read_page(tmp_path, html).title == title
+
+
 def test_a_page_that_opts_out_is_a_row_and_its_pictures_are_no_documents(tmp_path):
     write(tmp_path, {"a.html": "<meta name=robots content='noai, noimageai'><img src=a.jpg>x", "a.jpg": jpeg()})
     (fault,) = everything(open_source(str(tmp_path)))
