@@ -11,8 +11,13 @@ from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from pairmill.ops.read.page import page, reading_order
-from pairmill.ops.read.page.links import Link, resolve
-from pairmill.ops.read.page.reading_order import PictureReference, references
+from pairmill.ops.read.page.image_elements import (
+    PLACEHOLDER_BYTES,
+    ImageElements,
+    PictureReference,
+    is_placeholder,
+)
+from pairmill.ops.read.page.links import NOT_FETCHED, Link, resolve
 from pairmill.ops.read.places.archive import archive, peek
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import OneDocument, Tree
@@ -71,13 +76,13 @@ def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
     base = page.base(parsed.root)
     items = reading_order.items(parsed.root)
     references = [item for item in items if isinstance(item, PictureReference)]
-    linked = {each: [resolve(tree, path, source, base) for source in each.sources] for each in references}
+    linked = {each: [resolve(tree, path, source, base) for source in each.all_sources] for each in references}
     # Read the files that the page most likely shows in parallel; OneDocument caches them.
     tree.read_many(sorted({links[0].paths[0] for links in linked.values() if links and links[0].paths}))
 
     def read_picture(reference: PictureReference, position: int) -> Picture:
         nowhere = f"{tree.uri(path)}#picture-{position}"
-        return _picture(tree, linked[reference], nowhere, position, reference.alt_text)
+        return _picture(tree, reference, linked[reference], nowhere, position)
 
     about: dict[str, object] = {"charset": parsed.charset}
     if parsed.n_bad:
@@ -85,21 +90,35 @@ def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
     return page.build_document(tree.uri(path), parsed, items, read_picture, about)
 
 
-def _picture(tree: Tree, links: list[Link], nowhere: str, position: int, alt_text: str) -> Picture:
-    """Build the image from the first link with bytes, else keep the fault of one, rather not of a missing file."""
+def _picture(tree: Tree, reference: PictureReference, links: list[Link], nowhere: str, position: int) -> Picture:
+    """Build an image from the first of its links with bytes, else keep the fault of one, rather not of a missing file.
+
+    A placeholder counts only if the element has no other address.
+    """
     refused: list[tuple[str, Fault]] = []
-    for link in links:
-        if link.data:
-            return Picture(position, link.url, alt_text, link.data)
+    small: Picture | None = None
+    alt_text = reference.alt_text
+    for number, link in enumerate(links):
+        if number >= len(reference.sources) and not small:
+            break
+        found = Picture(position, link.url, alt_text, link.data) if link.data else None
         if link.fault:
             refused.append((link.url, link.fault))
-        for path in link.paths:
+        for path in () if found else link.paths:
             data = tree.read(path)
             if not isinstance(data, Fault):
-                return picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
+                found = picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
+                break
             refused.append((tree.uri(path), data))
+        if found and (not reference.has_choice or not is_placeholder(found.data)):
+            return found
+        small = small or found
+    remote = next((pair for pair in refused if pair[1].detail == NOT_FETCHED), None)
+    if small and not remote:
+        return small
     refused.append((nowhere, Fault(nowhere, "missing", "a picture element without an address")))
-    url, fault = min(refused, key=lambda pair: pair[1].reason == "missing")  # the first of equals
+    # The first of equals.
+    url, fault = remote if small and remote else min(refused, key=lambda pair: pair[1].reason == "missing")
     return Picture(position, url, alt_text, b"", fault)
 
 
@@ -121,20 +140,29 @@ def _shown(tree: Tree, path: str, data: bytes | Fault, files: FileTable) -> dict
     if isinstance(parsed, Fault):
         return {}
     base = page.base(parsed.root)
-    shown = (_chosen(tree, path, base, reference, files) for reference in references(parsed.root))
+    shown = (_chosen(tree, path, base, reference, files) for reference in ImageElements(parsed.root))
     return dict(sorted((entry.path, entry.etag) for entry in shown if entry))
 
 
 def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: FileTable) -> Entry | None:
-    """Return the first of an image's candidate files that exists; None if there is none or the bytes are embedded."""
-    for source in reference.sources:
+    """Return the file that `_picture` will read for an image; None if there is none or the bytes are embedded."""
+    small: Entry | None = None
+    is_remote = False
+    for number, source in enumerate(reference.all_sources):
+        if number >= len(reference.sources) and not small:
+            break
         link = resolve(tree, path, source, base)
         if link.data:
             return None
-        for candidate in link.paths:
-            if found := files.get(candidate):
+        is_remote |= bool(link.fault and link.fault.detail == NOT_FETCHED)
+        if found := next((entry for candidate in link.paths if (entry := files.get(candidate))), None):
+            if not reference.has_choice or found.size > PLACEHOLDER_BYTES:
                 return found
-    return None
+            data = tree.read(found.path)
+            if isinstance(data, Fault) or not is_placeholder(data):
+                return found
+            small = small or found
+    return None if is_remote else small
 
 
 class HtmlArchive:

@@ -16,8 +16,8 @@ from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Picture, Unit
 from pairmill.ops.read.example import ADDRESS, PAGE, Example, picture
 from pairmill.ops.read.page import page, reading_order
+from pairmill.ops.read.page.image_elements import ImageElements, PictureReference, is_placeholder
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, decode_data_uri
-from pairmill.ops.read.page.reading_order import PictureReference, references
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
 from pairmill.ops.read.places.unpack import seekable
@@ -166,7 +166,7 @@ class _OpenWarc:
         base = absolute_address(page.base(parsed.root), record.url) or record.url
         if directive := opt_out_of(fields) or page.opt_out(parsed.root):
             yield Fault(item, "opt_out", directive)
-            sources = {source for shown in references(parsed.root) for source in shown.sources}
+            sources = {source for shown in ImageElements(parsed.root) for source in shown.all_sources}
             for address in {absolute_address(source, base) for source in sources}:
                 self.refused[address_key(address)] = Fault(address, "opt_out", f"the page that shows it: {directive}")
             return
@@ -183,9 +183,15 @@ class _OpenWarc:
     def _picture(
         self, reference: PictureReference, position: int, base: str, nowhere: str, held: dict[str, bytes | Fault]
     ) -> Picture:
-        """Build an image from its first address that the file holds, else keep its first web address for a fetch."""
+        """Build an image from its first address that the file holds, else keep its first web address for a fetch.
+
+        A placeholder counts only if the element has no other address.
+        """
         refused: list[tuple[str, Fault]] = []
-        for source in reference.sources:
+        small: Picture | None = None
+        for number, source in enumerate(reference.all_sources):
+            if number >= len(reference.sources) and not small:
+                break
             if source.strip().lower().startswith("data:"):
                 link = decode_data_uri(source)
                 if link.data:
@@ -196,13 +202,21 @@ class _OpenWarc:
             if (key := address_key(address)) in self.found:
                 address = absolute_address(self.found[key][0].record.url)
                 data = self._read_once(key, held)
-                if isinstance(data, bytes):
-                    return Picture(position, address, reference.alt_text, data)
-                refused.append((address, data))
+                if isinstance(data, Fault):
+                    refused.append((address, data))
+                    continue
+                found = Picture(position, address, reference.alt_text, data)
+                if not reference.has_choice or not is_placeholder(data):
+                    return found
+                small = small or found
             elif address.partition(":")[0].lower() in REMOTE:
                 refused.append((address, Fault(address, "missing", NOT_FETCHED)))
+        remote = next((pair for pair in refused if pair[1].detail == NOT_FETCHED), None)
+        if small and not remote:
+            return small
         refused.append((nowhere, Fault(nowhere, "missing", "a picture element without a web address")))
-        return Picture(position, refused[0][0], reference.alt_text, b"", refused[0][1])
+        url, fault = remote if small and remote else refused[0]
+        return Picture(position, url, reference.alt_text, b"", fault)
 
     def _read_once(self, key: str, held: dict[str, bytes | Fault]) -> bytes | Fault:
         """Read an image at most once per page, and limit a page's images to DOCUMENT_BYTES in total."""

@@ -12,7 +12,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.opt_out import AGENT, opted_out
 from pairmill.ops.read.charset import MAX_BAD, decode_text
 from pairmill.ops.read.document import Document, Picture, Text
-from pairmill.ops.read.page.reading_order import PictureReference
+from pairmill.ops.read.page.image_elements import PictureReference
 
 # libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 take minutes. Comparisons
 # are counted only in pages longer than this many characters, in the text between '<' and '>', without quoted values.

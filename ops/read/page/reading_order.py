@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from pairmill.ops.read.document import Text
+from pairmill.ops.read.page.image_elements import ImageElements, PictureReference
 from pairmill.ops.read.page.main_content import is_main
 
 
@@ -33,20 +32,6 @@ CONTENT = frozenset(("article", "main", "section"))
 # Text inside these elements is a caption of a figure or a table.
 CAPTIONED = frozenset(("figure", "figcaption", "caption"))
 SENTENCE_END = re.compile(r"""[.!?:;…。！？]["'”’)\]»]*$""")
-# Attributes in which lazy-loading pages store the real address while src holds a placeholder.
-LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-full-src")
-LAZY_SETS = ("data-srcset", "data-lazy-srcset")
-# The most <source> elements to read of a <picture>: it has one per format and size, a hostile one a hundred thousand.
-MOST_SOURCES = 16
-SHOWING = ("img", "image", "input", "object", "embed", "video")
-
-
-@dataclass(frozen=True)
-class PictureReference:
-    """One image element of a page; ``sources`` are its candidate addresses as written, best first."""
-
-    sources: tuple[str, ...]
-    alt_text: str
 
 
 def items(root: Any) -> list[Text | PictureReference]:
@@ -55,7 +40,7 @@ def items(root: Any) -> list[Text | PictureReference]:
     Text of scripts, navigation, site headers and footers, asides and form controls is dropped, then the text that
     is_main rejects; images are kept. A form with paragraphs or headings keeps its text: some servers wrap every page.
     """
-    walk = _Walk()
+    walk = _Walk(ImageElements(root))
     for event, element in etree.iterwalk(root, events=("start", "end")):
         walk.enter(element) if event == "start" else walk.leave(element)
     walk.flush()
@@ -68,11 +53,12 @@ def items(root: Any) -> list[Text | PictureReference]:
 class _Walk:
     """The state of a walk over a page's elements."""
 
+    images: ImageElements
     found: list[Text | PictureReference] = field(default_factory=list)  # the items so far, in order
     captions: list[bool] = field(default_factory=list)  # whether each text in ``found`` is a caption
     words: list[str] = field(default_factory=list)  # the text since the last block boundary
     waiting: list[PictureReference] = field(default_factory=list)  # images to add at the end of the block
-    last: PictureReference | None = None
+    seen: set[str] = field(default_factory=set)  # the sources of all images so far
     silent: int = 0  # open elements whose text is dropped
     captioned: int = 0  # open elements that hold captions
     inside: int = 0  # open elements that are in CONTENT
@@ -89,7 +75,7 @@ class _Walk:
         self.captioned += tag in CAPTIONED
         self.inside += tag in CONTENT
         self.silent += _is_silent(element, self.inside > 0)
-        shown = picture(element)
+        shown = self.images.read(element)
         if shown and not self._repeats(shown, element):
             self._show(shown)
         if not self.silent and element.text:
@@ -121,13 +107,13 @@ class _Walk:
         # Join only the last pieces: a paragraph of ten thousand icons must not be joined again for each icon.
         tail = "".join(self.words[-4:]).rstrip()[-8:]
         self.waiting.append(reference)
-        self.last = reference
+        self.seen.update(reference.sources)
         if not tail or SENTENCE_END.search(tail):
             self.flush()
 
     def _repeats(self, reference: PictureReference, element: Any) -> bool:
         """Return whether a <noscript> repeats, for old browsers, the image that a script would load."""
-        if not self.last or not set(reference.sources) & set(self.last.sources):
+        if self.seen.isdisjoint(reference.sources):
             return False
         return next(element.iterancestors("noscript"), None) is not None
 
@@ -142,55 +128,3 @@ def _is_silent(element: Any, is_inside: bool) -> bool:
     if tag == "form":
         return next(element.iter("p", "h1", "h2", "h3", "article", "main"), None) is None
     return False
-
-
-def references(root: Any) -> Iterator[PictureReference]:
-    """Yield each image that is shown at or below ``root``, an lxml element, in document order."""
-    return (found for element in root.iter(*SHOWING) if (found := picture(element)))
-
-
-def picture(element: Any) -> PictureReference | None:
-    """Read an element that shows an image: img, SVG image, input, object, embed, a video's poster; else return None."""
-    tag = element.tag
-    if tag == "img":
-        sources = _image_sources(element)
-    elif tag == "image":
-        # SVG's element; outside of SVG browsers treat it as img.
-        sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
-    elif tag == "input" and (element.get("type") or "").lower() == "image":
-        sources = [element.get("src")]
-    elif tag in ("object", "embed") and (element.get("type") or "").lower().startswith("image/"):
-        sources = [element.get("data") or element.get("src")]
-    elif tag == "video" and element.get("poster"):
-        sources = [element.get("poster")]
-    else:
-        return None
-    alt = element.get("alt") or element.get("title") or element.get("aria-label") or ""
-    return PictureReference(tuple(dict.fromkeys(source for source in sources if source)), " ".join(alt.split()))
-
-
-def _image_sources(element: Any) -> list[str | None]:
-    """List an img's addresses, best first: src, lazy-loading attributes (before a placeholder), srcset, <picture>."""
-    src = (element.get("src") or "").strip()
-    lazy = [element.get(name) for name in LAZY if element.get(name)]
-    for name in LAZY_SETS:
-        lazy += _srcset(element.get(name) or "")
-    sources: list[str | None] = [*lazy, src] if src.startswith("data:") or not src else [src, *lazy]
-    sources += _srcset(element.get("srcset") or "")
-    # The parser nests what follows a <source> inside it, so the <picture> may be far above.
-    for above in islice(element.iterancestors("picture"), 1):
-        for source in islice(above.iter("source"), MOST_SOURCES):
-            sources += _srcset(source.get("srcset") or source.get("data-srcset") or "")
-    return sources
-
-
-def _srcset(value: str) -> list[str]:
-    """List the addresses of a srcset, largest image first. An address may itself hold commas (data: URIs, CDNs)."""
-    sized: list[tuple[float, str]] = []
-    value = " ".join(value.split())  # a run of spaces would take quadratic time below
-    for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
-        try:
-            sized.append((float(found[2] or 1), found[1]))
-        except ValueError:
-            sized.append((1.0, found[1]))
-    return [address for _, address in sorted(sized, key=lambda pair: -pair[0])]

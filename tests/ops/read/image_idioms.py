@@ -1,4 +1,4 @@
-"""Hold 100 small pages in the idioms of lazy loading, galleries and image markup, each with the images that it means.
+"""Hold 125 small pages in the idioms of lazy loading, galleries and image markup, each with the images that it means.
 
 A line is the images' names, `|`, and the markup. Files `r*` and `o*` are photographs: a page means its `r*`, while `o*`
 are other images that its attributes name. Files `w*`, and those of a telling name, are placeholders. D is a data: GIF.
@@ -28,7 +28,7 @@ r1.jpg|<div class=wrap><img src=D data-src=o1.jpg alt=a></div><noscript><img src
 r1.jpg|<amp-img src=r1.jpg width=4 height=3 alt=a></amp-img>
 r1.jpg|<amp-img src=r1.jpg><noscript><img src=r1.jpg></noscript></amp-img>
 r1.jpg|<amp-img src=r1.jpg><amp-img fallback src=o1.jpg></amp-img></amp-img>
-r1.jpg|<amp-img srcset='r1.jpg 800w, o1.jpg 300w' src=o1.jpg></amp-img>
+r1.jpg|<amp-img srcset='r1.jpg 800w, o1.jpg 300w' src=D></amp-img>
 r1.webp|<picture><source srcset=D data-srcset=r1.webp><img src=D alt=a></picture>
 r1.webp|<picture><source data-srcset='r1.webp 800w'><img src=loading.gif class=lazyload></picture>
 r1.jpg|<picture><source srcset=w1.gif data-lazy-srcset=o1.webp><img src=w1.gif data-lazy-src=r1.jpg></picture>
@@ -108,4 +108,31 @@ r1.jpg|<img src=w1.gif data-thumb=o1.jpg data-src=r1.jpg>
 r1.jpg|<svg><image xlink:href=r1.jpg /></svg>
 r1.jpg|<video poster=r1.jpg><img src=o1.jpg></video>
 r1.jpg|<a href=o1.jpg data-src=o2.jpg><img src=r1.jpg></a>
+"""
+AS_KNOWN_SITES_AND_PLUGINS_WRITE = """
+r1.jpg|<img class=lazyload src=r1.jpg data-src='//c.example/x_{width}x.jpg' data-widths='[180, 360]' data-sizes=auto>
+r1.jpg|<noscript><img src=r1.jpg></noscript><img data-src=r1.jpg data-image=r1.jpg data-load=false>
+r1.jpg|<span><img src=D data-nimg=intrinsic><noscript><img srcset='r1.jpg 1x' src=r1.jpg alt=x></noscript></span>
+r1.jpg|<picture><source data-srcset=r1.jpg><img></picture><noscript><picture><img src=r1.jpg></picture></noscript>
+r1.jpg|<img src=r1.jpg?w=3 data-lazy-src='r1.jpg?is-pending-load=1' srcset='D'><noscript><img src=r1.jpg></noscript>
+r1.jpg|<img class='lazy lazy-hidden' src=D data-lazy-type=image data-src=r1.jpg><noscript><img src=r1.jpg></noscript>
+r1.jpg|<img src="data:image/svg+xml,%3Csvg%20x=1%3E%3C/svg%3E" data-lazy-src=r1.jpg>
+r1.jpg|<img src=D data-a-hires=r1.jpg data-a-dynamic-image='{"o1.jpg":[450,350]}'>
+r1.jpg|<img src=D data-actualsrc=r1.jpg data-default-watermark-src=o1.jpg>
+r1.jpg|<img src=D data-src-mini=o1.jpg data-src-small=o2.jpg data-src-large=r1.jpg>
+r1.jpg|<img v-lazy="'r1.jpg'">
+r1.jpg|<img lazyLoad=r1.jpg src=D>
+r1.jpg|<img src=r1.jpg data-original-filename=o1.jpg data-file-name=o2.jpg data-name=o3.jpg>
+r1.jpg r1.jpg|<p>a<img src=r1.jpg resource=./File:o1.jpg><p>b<img src=r1.jpg resource=./File:o1.jpg>
+r1.jpg|<img src=r1.jpg data-mce-src=o1.jpg data-cke-saved-src=o2.jpg>
+r1.jpg|<img src=r1.jpg data-src=https://x.example/r1.jpg srcset='https://x.example/r1.jpg 2x'>
+r1.jpg|<img src=r1.jpg data-src=https://youtube.example/embed/x>
+r1.jpg|<img src=r1.jpg data-dark-src=o1.jpg>
+r1.jpg|<img src=r1.jpg data-mobile-src=o1.jpg>
+r1.jpg|<img src=r1.jpg data-gif=o1.webp>
+r1.jpg|<img src=dummy.png data-lazyload=r1.jpg>
+r1.jpg|<img class=blur src=w1.gif alt=m><noscript><img src=r1.jpg alt=m></noscript>
+r1.jpg|<img src=w2.png data-large_image=r1.jpg>
+r1.jpg|<img src=r1.jpg data-zoom-image=o1.jpg>
+r1.jpg r2.jpg|<div><img data-src=r1.jpg><img data-src=r2.jpg></div><noscript><img src=r1.jpg><img src=r2.jpg></noscript>
 """

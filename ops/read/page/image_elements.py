@@ -1,0 +1,287 @@
+"""Read the image elements of a page: which picture each of them means, whatever stands in its place until it is loaded.
+
+Lazy-loading pages show a placeholder and keep the address of the picture in an attribute of some name, or repeat the
+element in <noscript>. Galleries keep addresses of other pictures in the same way. Names of attributes tell them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Any
+
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import inspect
+
+IMAGES = ("img", "amp-img", "amp-anim")
+HOLDERS = ("amp-img", "amp-anim", "object", "video")
+SHOWING = (*IMAGES, "image", "input", "object", "embed", "video")
+# The most <source> elements to read of a <picture>: it has one per format and size, a hostile one a hundred thousand.
+MOST_SOURCES = 16
+# Longer attributes are data of scripts, and a <noscript> with more elements is no single image.
+MOST_LETTERS, MOST_IN_NAME, MOST_IN_NOSCRIPT = 8192, 64, 16
+# In characters. A longer data: address is a picture that was saved with its page.
+PLACEHOLDER_LETTERS = 4096
+STANDARD = re.compile(
+    r"src|srcset|sizes|alt|title|class|id|style|width|height|loading|decoding|href|usemap|longdesc|role"
+)
+# Words in the names of attributes. These hold another picture than the one that is shown, or a placeholder.
+OTHER = re.compile(
+    r"hover|rollover|mouseover|fallback|placeholder|error|avatar|background|spinner|(?:^|[-_:.])(?:on\w+|over|alt|"
+    r"alternat\w+|flip|swap|second\w*|back|front|next|prev\w*|before|after|pin|shar\w+|og|social|author|user|profile|"
+    r"icons?|logo|flag|marker|bg|poster|video|default|loading|loader|preload|brand|badge|caption|title|desc\w*|text|"
+    r"json|meta|href|link|page|\w*name|mce|cke|saved|dark|night|anim\w*)(?:$|[-_:.])"
+)
+SMALLER = re.compile(
+    r"thumb|low-?_?(?:src|res)|(?:^|[-_:.])(?:low|small|tiny|mini|lqip|blur\w*|preview|mobile|tablet|phone)(?:$|[-_:.])"
+)
+LARGER = re.compile(r"zoom|full|large|retina|hi-?_?res|big|2x|popup|lightbox|highres|desktop")
+LAZY = re.compile(
+    r"lazy|src(?:set)?$|^file$|(?:^|[-_:.])(?:original|actual|real|echo|defer\w*|delayed)(?:$|[-_:.])"
+)  # fmt: skip
+LAZY_CLASS = re.compile(r"lazy(?!loaded)|lozad|unveil")
+PICTURE_NAME = re.compile(r"\.(?:jpe?g|jpe|jfif|png|webp|gif|avif|bmp|tiff?)(?:$|[?#&%:;!@/])", re.IGNORECASE)
+NO_PICTURE = re.compile(r"\.(?:html?|mp4|webm|m3u8|pdf|js)(?:$|[?#])|/embed/", re.IGNORECASE)
+NO_ADDRESS = re.compile(r"""[\s"'<>{}|\\^`]|\$\{""")
+# File names of placeholders, which have no other words than these.
+WAITING = re.compile(
+    r"(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|"
+    r"1px|no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))"
+    r"(?>preload(?:er)?|lazyload|loading|loader|load|spinner|placeholder|blank|spacer|transparent|trans|pixel|px|lazy|"
+    r"dummy|empty|gr[ae]y|throbber|clear|no|image|img|photo|picture|pic|ajax|wait|please|animated|anim|bg|dot|default|"
+    r"white|black|icon|small|large|big|x|[a-z](?=\.gif$)|(?:gif|png|jpe?g|webp|svg)$|[\W\d_]+)+",
+    re.IGNORECASE,
+)
+# The largest placeholder: an image whose sides have at most 64 px, a small animation, or one of one colour, which takes
+# less than a byte for 56 pixels (a JPEG for 60) beyond its header.
+PLACEHOLDER_BYTES, PLACEHOLDER_SIDE, SPINNER_SIDE, HEADER_BYTES, PIXELS_PER_BYTE = 32 * 1024, 64, 128, 700, 56
+
+
+def is_placeholder(data: bytes) -> bool:
+    """Return whether an encoded image is so small, or so empty, that it can only stand in the place of another."""
+    if len(data) > PLACEHOLDER_BYTES:
+        return False
+    header = inspect(data)
+    if isinstance(header, Fault):
+        return False
+    side = max(header.width, header.height)
+    if side <= PLACEHOLDER_SIDE or (header.animated and side <= SPINNER_SIDE):
+        return True
+    is_flat = len(data) < HEADER_BYTES + header.width * header.height / PIXELS_PER_BYTE
+    return is_flat and header.format in ("png", "gif", "jpeg", "bmp")
+
+
+@dataclass(frozen=True)
+class PictureReference:
+    """One image element of a page; ``sources`` are its candidate addresses as written, best first.
+
+    ``spare`` are addresses of perhaps another picture, which count only if ``sources`` lead to a placeholder.
+    """
+
+    sources: tuple[str, ...]
+    alt_text: str
+    spare: tuple[str, ...] = ()
+
+    @property
+    def all_sources(self) -> tuple[str, ...]:
+        """The sources, then the spare ones."""
+        return (*self.sources, *self.spare)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether there are two addresses or more, so that one of a placeholder gives way."""
+        return len(self.all_sources) > 1
+
+
+class ImageElements:
+    """The image elements at and below ``root``, an lxml element: what each means, and which only repeat another."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._stand_ins: dict[Any, Any] = {}  # by an image, the image in the <noscript> beside it
+        self._repeating: set[Any] = set()
+        for holder in root.iter("noscript", *HOLDERS):
+            self._find_repeating(holder)
+
+    def __iter__(self) -> Iterator[PictureReference]:
+        """Yield the images in document order."""
+        return (found for element in self._root.iter(*SHOWING) if (found := self.read(element)))
+
+    def read(self, element: Any) -> PictureReference | None:
+        """Read an element that shows an image: img, amp-img, SVG image, input, object, embed, a video's poster.
+
+        Return None for any other element, and for one that only repeats another.
+        """
+        tag = element.tag
+        if tag not in SHOWING or element in self._repeating:
+            return None
+        spare: list[str] = []
+        if tag in IMAGES:
+            sources, spare = self._image_sources(element)
+        elif tag == "image":
+            # SVG's element; outside of SVG browsers treat it as img.
+            sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
+        elif tag == "input" and (element.get("type") or "").lower() == "image":
+            sources = [element.get("src")]
+        elif _shows_as_holder(element) or (tag == "embed" and (element.get("type") or "").lower().startswith("image/")):
+            sources = [element.get("poster") if tag == "video" else element.get("data") or element.get("src")]
+        else:
+            return None
+        alt = _alt(element)
+        if not alt and element in self._stand_ins:
+            alt = _alt(self._stand_ins[element])
+        sources = tuple(dict.fromkeys(source for source in sources if source))
+        return PictureReference(sources, alt, tuple(each for each in dict.fromkeys(spare) if each not in sources))
+
+    def _find_repeating(self, holder: Any) -> None:
+        """Find the images in a <noscript>, <amp-img>, <object> or <video> that repeat another for older browsers."""
+        if holder.tag != "noscript":
+            inner = [child for child in holder if child.tag in IMAGES] if _shows_as_holder(holder) else []
+            if holder.tag in IMAGES:
+                self._repeating.update(child for child in inner if _is_amp_fallback(holder, child))
+            elif len(inner) == 1:  # more are images behind a start tag without an end
+                self._repeating.update(inner)
+            return
+        images = [element for element in islice(holder.iter(), MOST_IN_NOSCRIPT) if element.tag == "img"]
+        if len(images) != 1 or any((images[0].get(name) or "") in ("0", "1") for name in ("width", "height")):
+            return  # more than one picture, or one that counts visits
+        parent = holder.getparent()
+        partner = parent if parent is not None and parent.tag in IMAGES else _partner(holder, images[0])
+        if partner is not None and partner not in self._stand_ins:
+            self._stand_ins[partner] = images[0]
+            self._repeating.add(images[0])
+
+    @cached_property
+    def _repeated(self) -> frozenset[str]:
+        """The addresses that several <img> of the page have as their src, with other addresses in their attributes."""
+        others: dict[str, set[str]] = defaultdict(set)
+        for element in self._root.iter("img"):
+            others[element.get("src") or ""].update(_in_attributes(element)[2][:1])
+        return frozenset(src for src, unknown in others.items() if len(unknown) > 1)
+
+    def _image_sources(self, element: Any) -> tuple[list[str], list[str]]:
+        """List an img's addresses and its spare ones, best first: src only if it is no placeholder."""
+        src = (element.get("src") or "").strip()
+        lazy, larger, unknown, smaller = _in_attributes(element)
+        sets = _srcset(element.get("srcset") or "")
+        # The parser nests what follows a <source> inside it, so the <picture> may be far above.
+        for above in islice(element.iterancestors("picture"), 1):
+            for source in islice(above.iter("source"), MOST_SOURCES):
+                sets += [*_in_attributes(source)[0], *_srcset(source.get("srcset") or "")]
+        sets = [each for each in sets if not _is_waiting(each)] or sets
+        stand_in = self._stand_ins.get(element)
+        plain: list[str] = []
+        if stand_in is not None:
+            plain = [each for each in (stand_in.get("src"), *_srcset(stand_in.get("srcset") or "")) if each]
+        if _is_waiting(src):
+            return [*plain, *lazy, *sets, *larger, *unknown, *smaller] or [src], []
+        if unknown and not lazy and src in self._repeated:
+            return [*plain, *sets, *larger, *unknown, src], smaller
+        if lazy or (plain and (_has_lazy_class(element) or _alt(element))):
+            return [*plain, *lazy, *sets, *larger, src], [*unknown, *smaller]
+        return [src, *sets, *larger], [*plain, *unknown, *smaller]
+
+
+def _shows_as_holder(element: Any) -> bool:
+    """Return whether an element shows an image itself, so that images in it are for browsers that do not know it."""
+    if element.tag == "object":
+        return (element.get("type") or "").lower().startswith("image/")
+    return bool(element.get("poster")) if element.tag == "video" else element.tag in IMAGES
+
+
+def _is_amp_fallback(holder: Any, child: Any) -> bool:
+    """Return whether an image in an <amp-img> stands in for it; a start tag without an end may hold other images."""
+    is_named = child.get("placeholder") is not None or child.get("fallback") is not None
+    return is_named or (child.get("src") or "") == (holder.get("src") or "")
+
+
+def _partner(noscript: Any, image: Any) -> Any:
+    """Return the image beside a <noscript> that ``image``, the only one in it, repeats; None if there is none."""
+    for sibling, between in ((noscript.getprevious(), None), (noscript.getnext(), noscript.tail)):
+        text = between if between is not None or sibling is None else sibling.tail
+        if sibling is None or (text or "").strip():
+            continue
+        if len(list(islice(sibling.iter(), 6))) > 5:
+            continue  # not a wrapper of one image
+        images = list(islice(sibling.iter(*IMAGES), 2))
+        if len(images) != 1:
+            continue
+        found = images[0]
+        is_before = sibling is noscript.getprevious()
+        is_lazy = _is_waiting(found.get("src") or "") or _has_lazy_class(found) or bool(_in_attributes(found)[0])
+        if is_lazy or found.get("src") == image.get("src") or (is_before and _alt(found) == _alt(image)):
+            return found
+    return None
+
+
+def _alt(element: Any) -> str:
+    """Return an image's alternative text, else its title or label, in one line."""
+    return " ".join((element.get("alt") or element.get("title") or element.get("aria-label") or "").split())
+
+
+def _has_lazy_class(element: Any) -> bool:
+    """Return whether the class of an image says that a script loads it."""
+    return LAZY_CLASS.search((element.get("class") or "").lower()) is not None
+
+
+def _in_attributes(element: Any) -> list[list[str]]:
+    """List the addresses in an image's attributes by `_group`: lazy loading, larger versions, any, smaller ones."""
+    found: list[list[str]] = [[], [], [], []]
+    for name, value in element.attrib.items():
+        if (group := _group(name)) >= 0 and len(value) <= MOST_LETTERS:
+            found[group] += (each for each in _addresses(value, is_certain=group == 0) if not _is_waiting(each))
+    return found
+
+
+@lru_cache(4096)
+def _group(name: str) -> int:
+    """Return what an attribute of this name holds: the picture (0), a larger (1), any (2), a smaller (3), none (-1)."""
+    name = name.lower()
+    if len(name) > MOST_IN_NAME or STANDARD.fullmatch(name) or OTHER.search(name):
+        return -1
+    if SMALLER.search(name):
+        return 3
+    if LARGER.search(name):
+        return 0 if "lazy" in name else 1
+    return 0 if LAZY.search(name) else 2
+
+
+def _addresses(value: str, is_certain: bool) -> list[str]:
+    """List the addresses of pictures in an attribute's value: one, or those of a srcset, largest first.
+
+    Without ``is_certain`` only an address with the suffix of a picture counts.
+    """
+    value = value.strip(" \t\r\n\f'")
+    if value[:1] in "{[(<#" or "{{" in value or "${" in value:
+        return []
+    if re.search(r"\s[\d.]+[wxh](?:,|$)", value) or (is_certain and ", " in value):
+        return [each for each in _srcset(value) if PICTURE_NAME.search(each) or (is_certain and "/" in each)]
+    if is_certain:
+        return [value] if PICTURE_NAME.search(value) or ("/" in value and not NO_PICTURE.search(value)) else []
+    return [value] if PICTURE_NAME.search(value) and not NO_ADDRESS.search(value) else []
+
+
+def _is_waiting(source: str) -> bool:
+    """Return whether an address is that of a placeholder, by its kind or its file name."""
+    if source[:5].lower() == "data:":
+        return len(source) < PLACEHOLDER_LETTERS or source[:18].lower() == "data:image/svg+xml"
+    if not source or "{" in source or source in ("#", "about:blank", "//:0"):
+        return True
+    name = source.split("?", 1)[0].split("#", 1)[0].rpartition("/")[2]
+    return len(name) <= MOST_IN_NAME and WAITING.fullmatch(name) is not None
+
+
+def _srcset(value: str) -> list[str]:
+    """List the addresses of a srcset, largest image first. An address may itself hold commas (data: URIs, CDNs)."""
+    sized: list[tuple[float, str]] = []
+    value = " ".join(value.split())  # a run of spaces would take quadratic time below
+    for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
+        try:
+            sized.append((float(found[2] or 1), found[1]))
+        except ValueError:
+            sized.append((1.0, found[1]))
+    return [address for _, address in sorted(sized, key=lambda pair: -pair[0])]
