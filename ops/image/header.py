@@ -86,8 +86,9 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
     except (TruncatedHeader, struct.error):
         return Fault("", "truncated", f"the {format} header is cut off after {len(data)} bytes")
     except HOSTILE as error:
-        reason = "truncated" if ends_early(data, format) else "undecodable"
-        return Fault("", reason, f"the {format} header cannot be read: {in_words(error)}")
+        if ends_early(data, format):
+            return Fault("", "truncated", f"the {format} file ends before its pixels, after {len(data)} bytes")
+        return Fault("", "undecodable", f"{format}: {in_words(error)}")
     if stored.width < 1 or stored.height < 1:
         return Fault("", "undecodable", f"the {format} header says {stored.width} x {stored.height} pixels")
     if stored.width * stored.height > max_pixels:

@@ -1,0 +1,32 @@
+"""Inputs that practitioners reported about tools of this kind: a run gives the right value of each."""
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.worlds.reports.questions import QUESTIONS, TABLE, Curated, Question, curated, make_lake
+from tests.worlds.shared import made_once
+
+NOT_YET = (
+    "10-tsv/open-quote.tsv", "11-parquet/path-only.parquet", "12-tar/dotted-keys.tar",
+    "12-tar/lines.tar", "14-colours", "17-obelics/end-mark.parquet",
+)  # fmt: skip
+
+
+def case(question: Question) -> ParameterSet:
+    marks = [pytest.mark.xfail(strict=True)] if question.row in NOT_YET else []
+    return pytest.param(question, id=question.row.split(",")[0], marks=marks)
+
+
+@pytest.fixture(scope="module")
+def lake() -> Curated:
+    return curated(made_once("reports-lake", make_lake))
+
+
+@pytest.mark.parametrize("question", [*map(case, QUESTIONS)])
+def test_a_reported_input_gives_its_right_value(lake: Curated, question: Question):
+    assert question.ask(lake) == question.right
+
+
+def test_each_row_of_the_table_is_asked():
+    rows = [line.strip("| ").split(" | ")[0] for line in TABLE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    assert [each.row for each in QUESTIONS] == sorted(rows[1:], key=[each.row for each in QUESTIONS].index)
