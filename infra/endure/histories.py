@@ -308,7 +308,16 @@ class History:
         source, late = dict(self.source.pages), frozenset(LATE.values()) & frozenset(self.source.late)
         name = "retry" if more else "run"
         ended, found = self._command(
-            name, is_killed, "run", str(self.recipe), "--source", str(self.source.folder), "--workers", "1", *more
+            name,
+            is_killed,
+            "run",
+            str(self.recipe),
+            "--source",
+            str(self.source.folder),
+            "--workers",
+            "1",
+            "--allow-empty",
+            *more,
         )
         step = self.told[-1]
         if self.source.is_away:
@@ -392,7 +401,7 @@ class History:
         rules = [{"name": "short_side", "keep": f"least(width, height) >= {side}"}]
         rules += [{"name": "pretty", "keep": f"beauty >= {least}"}] if least else []
         sets = ["--set", f"images={json.dumps(rules)}", *(["--set", "imported=[beauty]"] if least else [])]
-        ended, found = self._command("recut", is_killed, "recut", "small", "--name", "pretty", *sets)
+        ended, found = self._command("recut", is_killed, "recut", "small", "--name", "pretty", "--allow-empty", *sets)
         step = self.told[-1]
         new = set(found.versions) - set(before.versions)
         old = {each: pairs for each, pairs in found.versions.items() if each not in new}
