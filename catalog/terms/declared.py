@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
@@ -11,6 +12,7 @@ from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage, of
 from pairmill.catalog.terms.scores import OWN
 
 GROUP = "pairmill.scorers"
+SLOW_SECONDS = 10.0  # after which the import of a declaration is reported
 # Columns of the image or sentence itself that rules may read before anything is scored: name -> (SQL type, meaning).
 IMAGE_COLUMNS = {
     "width": ("INTEGER", "pixels, as shown (turned by EXIF)"),
@@ -130,8 +132,9 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
     """
     for point in sorted(entry_points(group=group), key=lambda point: (_package_of(point), point.name)):
         try:
-            loaded = point.load()
-        except Exception as error:
+            with _reported_if_slow(point):
+                loaded = point.load()
+        except (Exception, SystemExit) as error:
             raise PairmillError(
                 f"package '{_package_of(point)}' declares the {what} '{point.name}' as {point.value}, which cannot be "
                 f"imported: {type(error).__name__}: {error}. Update or uninstall it."
@@ -141,6 +144,23 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
         except ValueError as error:
             raise PairmillError(f"package '{_package_of(point)}': {error}. Update or uninstall it.") from error
         yield _package_of(point), declaration
+
+
+@contextmanager
+def _reported_if_slow(point: EntryPoint) -> Iterator[None]:
+    """Import a declaration in the body; if that takes more than SLOW_SECONDS, log a line that names its package."""
+    import logging  # commands of an installation without entry points need neither
+    import threading
+
+    text = "package '%s' is being imported for %.0f s because it declares %s; if it hangs, uninstall it"
+    about = (_package_of(point), SLOW_SECONDS, point.value)
+    timer = threading.Timer(SLOW_SECONDS, logging.getLogger("pairmill").warning, (text, *about))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _package_of(point: EntryPoint) -> str:

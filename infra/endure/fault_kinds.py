@@ -144,7 +144,7 @@ def in_step(name: str) -> Callable[[Victim], None]:
 
 def clock_jumps(victim: Victim) -> None:
     """Set the clock of the run's processes a day forward or back, at a random moment, by a library before libc."""
-    library, flag = _library(victim, CLOCK), victim.folder / "jump"
+    library, flag = before_libc(victim.folder, CLOCK), victim.folder / "jump"
     seconds = victim.chance.choice((86_400, -86_400))
     process = victim.start(LD_PRELOAD=library, JUMP_FLAG=str(flag), JUMP_SECONDS=str(seconds))
     victim.sleep()
@@ -155,16 +155,16 @@ def clock_jumps(victim: Victim) -> None:
 def disk_full(victim: Victim) -> None:
     """Let every write below the lake fail for want of space, from a random moment to the end of the run."""
     lake, flag = victim.command[victim.command.index("--lake") + 1], victim.folder / "full"
-    process = victim.start(LD_PRELOAD=_library(victim, FULL_DISK), FULL_FLAG=str(flag), FULL_FOLDER=lake)
+    process = victim.start(LD_PRELOAD=before_libc(victim.folder, FULL_DISK), FULL_FLAG=str(flag), FULL_FOLDER=lake)
     victim.sleep()
     flag.touch()
     process.wait(timeout=300)
     flag.unlink()
 
 
-def _library(victim: Victim, code: str) -> str:
+def before_libc(folder: Path, code: str) -> str:
     """Compile C to a library that is loaded before libc; return its path."""
-    library = str(victim.folder / "before_libc.so")
+    library = str(folder / "before_libc.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-xc", "-", "-ldl"], input=code.encode(), check=True)
     return library
 

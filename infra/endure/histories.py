@@ -2,7 +2,8 @@
 
 From the repository's root: ``python -m infra.endure.histories [--times 300] [--seed 1] [--postgres] [--minutes 90]``. A
 history has commands (run, retry, takedown, forget, drop, recut, import, maintain, check, repair), files that are lost
-or changed, and a source that changes or is away. It prints a line a history; one with a fault tells its steps.
+or changed, disks that are full from some write on, and a source that changes or is away. It prints a line a history;
+one with a fault tells its steps.
 
 Each command runs in a fork of this process, which has imported what commands need: a run then takes 2 CPU s.
 """
@@ -38,6 +39,7 @@ import pytz  # noqa: F401
 from PIL import Image
 
 from infra.endure import killed_at
+from infra.endure.fault_kinds import FULL_DISK, before_libc
 from infra.endure.lake_model import Held, LakeModel
 from infra.endure.trial_world import ROOT
 from pairmill.catalog.lake.opening import create_or_open
@@ -73,6 +75,17 @@ ENDS = {"run": 200, "retry": 200, "takedown": 200, "forget": 100, "drop": 40, "r
 SAYS = "Page {page} in version {version} tells of foxes, bridges and boats."
 _SAID = re.compile(r"Page (\d+) in version (\d+) tells")
 IMPORTED = "imported_beauty"
+
+
+# What workers of these recipes import.
+OF_WORKERS = (
+    "duckdb",
+    "pairmill.tasks.collect.ingest",
+    "pairmill.tasks.measure.score_images",
+    "pairmill.ops.read.formats.html_folder",
+    "pairmill.ops.image.image_quality",
+    "pairmill.ops.image.phash",
+)
 
 
 def picture(n: int) -> bytes:
@@ -157,6 +170,13 @@ class Ended:
     seconds: float
 
 
+class _Forked(process.Process):
+    """A worker that is forked also where it lists sources, so that it imports nothing."""
+
+    def __init__(self, environment: Mapping[str, str], is_forked: bool, lanes: int = 1) -> None:
+        super().__init__(environment, is_forked=True, lanes=lanes)
+
+
 class Fork:
     """Run functions in forks of this process, which share its imports and its fork server."""
 
@@ -164,6 +184,7 @@ class Fork:
         self._log = folder / "log"
         gc.freeze()  # else a fork copies what its collections mark
         fork_server.preload([])
+        fork_server._modules[-1:-1] = OF_WORKERS
         fork_server.start_fork_server()
 
     def __call__(self, call: Callable[[], Any]) -> Ended:
@@ -190,6 +211,7 @@ class Fork:
             os.set_inheritable(write, False)
             forkserver._forkserver.ensure_running = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
             pool.start_fork_server = process.start_fork_server = lambda: None
+            pool.Process = _Forked
             result = call()
             status = result if isinstance(result, int) else 0
             with os.fdopen(write, "wb") as pipe:
@@ -278,6 +300,7 @@ class History:
         self.recipe = self.folder / "small.yaml"
         self.recipe.write_text(RECIPE)
         self.scorers: dict[str, str] = {}
+        self.flag = Path(os.environ["FULL_FLAG"]) if "FULL_FLAG" in os.environ else None
         self.removed_texts: set[bytes] = set()
 
     def go(self, steps: int) -> list[str]:
@@ -401,14 +424,15 @@ class History:
         rules = [{"name": "short_side", "keep": f"least(width, height) >= {side}"}]
         rules += [{"name": "pretty", "keep": f"beauty >= {least}"}] if least else []
         sets = ["--set", f"images={json.dumps(rules)}", *(["--set", "imported=[beauty]"] if least else [])]
-        ended, found = self._command("recut", is_killed, "recut", "small", "--name", "pretty", "--allow-empty", *sets)
+        ended, found = self._command("recut", is_killed, "recut", "small", "--name", "pretty", *sets)
         step = self.told[-1]
         new = set(found.versions) - set(before.versions)
         old = {each: pairs for each, pairs in found.versions.items() if each not in new}
         self.model.same(replace(found, versions=old), before, step)
+        kept = self.model.kept(found, side, least)
         if ended.status == 0 or new:
-            self.model.published(found, "pretty", self.model.kept(found, side, least), step)
-        self._not_bad(ended, ended.status == 0)
+            self.model.published(found, "pretty", kept, step)
+        self._not_bad(ended, ended.status == (0 if kept else 3))  # without a pair nothing is published
         self.model.saw(found, step)
 
     def bring(self, is_killed: bool) -> None:
@@ -440,9 +464,8 @@ class History:
         """Check the lake: no kill has damaged it."""
         ended, found = self._command("check", is_killed, "check", *["--deep"] * self.chance.randrange(2))
         self._either(ended, found, self.model.held, self.model.held)
-        lines = [line for line in ended.text.splitlines() if line.startswith(("unfinished", "removal"))]
-        is_waiting = self.unfinished and ended.status == 3 and "1 unfinished" in ended.text
-        self.model.expect(ended.status in (0, -9) or is_waiting, f"{self.told[-1]}: {ended.text[-600:]} {lines}")
+        is_waiting = self.unfinished and ended.status == 3 and re.search(r"MB\): \d+ unfinished\n", ended.text)
+        self.model.expect(ended.status in (0, -9) or bool(is_waiting), f"{self.told[-1]}: {ended.text[-600:]}")
         self.model.saw(found, self.told[-1])
 
     def repair(self, is_killed: bool) -> None:
@@ -498,7 +521,7 @@ class History:
         wanted |= {f"text {text.decode()}": text for text in self.removed_texts}
         for file in (each for each in (self.folder / "lake").rglob("*") if each.is_file()):
             values = [file.read_bytes()]
-            if file.suffix == ".parquet":
+            if values[0].endswith(b"PAR1"):  # no worker was killed while it wrote it
                 columns = pq.read_table(file).to_pydict().values()
                 flat = (value for column in columns for value in column)
                 values += [v if isinstance(v, bytes) else v.encode() for v in flat if isinstance(v, bytes | str)]
@@ -512,10 +535,10 @@ class History:
     def _command(self, name: str, is_killed: bool, *arguments: str, is_observed: bool = True) -> tuple[Ended, Held]:
         """Run a command in a fork, which is killed at a drawn point; return how it ended, and what the lake holds."""
         point, is_reported = "write 0", self.chance.random() < REPORTED_SHARE
-        if is_killed and self.chance.random() < 0.2:
-            point = f"{self.chance.uniform(0, 2):.2f} s"
-        elif is_killed:
-            point = f"write {self.chance.randint(1, self.ends[name])}"
+        if is_killed:
+            way = self.chance.choice(("write", "write", "write", "full" if self.flag else "write", "time"))
+            point = f"{way} {self.chance.randint(1, self.ends[name])}"
+            point = f"{self.chance.uniform(0, 2):.2f} s" if way == "time" else point
 
         def call() -> int:
             if not is_reported:
@@ -525,8 +548,11 @@ class History:
             return pairmill([*arguments, "--lake", self.lake])
 
         ended = self.fork(call)
+        if self.flag and self.flag.exists():
+            self.flag.unlink()
+            ended = self._full(ended, point)
         shown = " ".join(each.replace(f"{self.folder}/", "") for each in arguments)
-        state = {0: "", -9: f", killed at {point}"}.get(ended.status, f", status {ended.status}")
+        state = {0: "", -9: f", ended at {point}"}.get(ended.status, f", status {ended.status}")
         self.told.append(f"{shown}{state}")
         self.killed += ended.status == -9
         if ended.result and point.startswith("write"):
@@ -534,6 +560,13 @@ class History:
         self.model.expect(ended.status in (0, 1, 3, -9) and "Traceback" not in ended.text,
                           f"{self.told[-1]}: {ended.text[-1500:]}")  # fmt: skip
         return ended, self._observed(self.told[-1]) if is_observed else self.model.held
+
+    def _full(self, ended: Ended, point: str) -> Ended:
+        """Return how a command ended whose disk was full: if it failed, in one line, the lake is as after a kill."""
+        lines = [line for line in ended.text.splitlines() if line.startswith("pairmill: ")]
+        is_said = ended.status == 0 or (len(lines) == 1 and "disk is full" in lines[0])
+        self.model.expect(is_said, f"at {point}: status {ended.status}: {ended.text[-600:]}")
+        return replace(ended, status=-9) if ended.status else ended
 
     def _observed(self, step: str) -> Held:
         """Read what the lake holds, in a fork."""
@@ -634,8 +667,13 @@ def main() -> int:
     given = parser.parse_args()
     end, found = time.monotonic() + 60 * given.minutes, []
     with ExitStack() as stack:
-        url = stack.enter_context(postgres_server()).url if given.postgres else ""
         folder = Path(given.keep or stack.enter_context(tempfile.TemporaryDirectory()))
+        if "FULL_FLAG" not in os.environ and shutil.which("cc"):  # a library is loaded when a process begins
+            variables = {"LD_PRELOAD": before_libc(folder, FULL_DISK), "FULL_FLAG": str(folder / "full"),
+                         "FULL_FOLDER": str(folder / "history")}  # fmt: skip
+            command = [sys.executable, "-m", "infra.endure.histories", *sys.argv[1:], "--keep", str(folder)]
+            return subprocess.run(command, env=os.environ | variables).returncode
+        url = stack.enter_context(postgres_server()).url if given.postgres else ""
         for each in histories(folder, range(given.seed, given.seed + given.times), given.steps, url, end):
             found.append(each)
             print(f"seed {each['seed']}: {each['commands']} commands, {each['killed']} killed, {each['seconds']} s, "

@@ -2,7 +2,8 @@
 
 ``before COMMIT N`` and ``after COMMIT N`` are the two ends of the N-th COMMIT. ``step NAME SECONDS`` is some time after
 that step has taken its commit number. ``write N`` is the N-th end of a write of this process: a change of the catalog,
-or a file that is closed, renamed or removed; ``write 0`` only counts them. ``SECONDS s`` is a moment after the start.
+or a file that is closed, renamed or removed; ``write 0`` only counts them. At ``full N`` the disk is full instead, by
+the library of `fault_kinds.FULL_DISK`. ``SECONDS s`` is a moment after the start.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pairmill.catalog.lake.metadata import Metadata
@@ -34,8 +36,8 @@ def arm(point: str) -> None:
     words = point.split()
     if words[0] == "step":
         _arm_step(" ".join(words[1:-1]), float(words[-1]))
-    elif words[0] == "write":
-        _arm_writes(int(words[-1]))
+    elif words[0] in ("write", "full"):
+        _arm_writes(int(words[-1]), _kill if words[0] == "write" else Path(os.environ["FULL_FLAG"]).touch)
     elif words[-1] == "s":
         _kill_after(float(words[0]))
     else:
@@ -76,14 +78,14 @@ def _arm_commit(end: str, number: int) -> None:
     Metadata.changing = counted
 
 
-def _arm_writes(last: int) -> None:
+def _arm_writes(last: int, strike: Callable[[], None]) -> None:
     lock = threading.Lock()
 
     def ends() -> None:
         with lock:
             ENDS[0] += 1
             if ENDS[0] == last:
-                _kill()
+                strike()
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:

@@ -1,6 +1,7 @@
 """Scores are declared once: what follows from a declaration, and what happens when packages come, clash and go."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -240,12 +241,25 @@ def test_two_packages_with_one_column_or_table_are_refused_by_name(install: Inst
         (VIVID.replace(", op=", ", stage=Stage.CAPTION, op="), "its stage is CAPTION"),
         ("42", r"is no catalog.terms.score.Score"),
         ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("exit(7)", "cannot be imported: SystemExit: 7"),
     ],
 )
 def test_a_declaration_that_cannot_work_is_told_with_its_package(install: Install, declaration: str, fault: str):
     install("colours", declaration)
     with pytest.raises(PairmillError, match=rf"(?s)package 'colours'.*{fault}"):
         declared()
+
+
+def test_a_package_that_hangs_while_it_is_imported_is_named(
+    install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Its import waits until the line is logged, 5 s at most."""
+    monkeypatch.setattr("pairmill.catalog.terms.declared.SLOW_SECONDS", 0.01)
+    waits = "[time.sleep(0.01) for _ in range(500) if not logging.getLogger('pairmill').handlers[0].records]"
+    monkeypatch.setattr(logging.getLogger("pairmill"), "handlers", [caplog.handler])
+    install("colours", f"{VIVID}; import logging, time; {waits}")
+    assert any(score.name == "vivid" for score in declared())
+    assert "package 'colours' is being imported" in caplog.text and "uninstall it" in caplog.text
 
 
 def test_a_recipe_that_asks_for_a_score_of_no_package_is_refused(install: Install):
