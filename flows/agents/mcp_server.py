@@ -40,7 +40,7 @@ def serve(place: str) -> None:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.server.stdio import stdio_server
         from mcp_types import ToolAnnotations
-    except ImportError as error:
+    except ModuleNotFoundError as error:  # other errors are of a machine that lacks memory
         raise PairmillError("`pairmill mcp` needs the extra [mcp]: pip install 'pairmill[mcp]'.") from error
 
     class AnsweringServer(MCPServer):

@@ -227,7 +227,8 @@ class LocalTree(Tree):
             if not self._inside(absolute):
                 return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
             with open_regular(absolute) as file:
-                return refused(absolute, os.fstat(file.fileno()).st_size, most) or file.read(most)
+                size = os.fstat(file.fileno()).st_size
+                return refused(absolute, size, most) or file.read(min(size, most))  # `read` allocates what it may read
         except FileNotFoundError:
             return Fault(absolute, "missing", "no such file")
         except (OSError, ValueError) as error:

@@ -1,9 +1,10 @@
 import os
 import pickle
+import tracemalloc
 
 import pytest
 
-from pairmill.ops.read.places.tree import MAX_BYTES
+from pairmill.ops.read.places.tree import MAX_BYTES, LocalTree
 from pairmill.ops.read.source import SourceError, Unit, open_source
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
@@ -284,3 +285,13 @@ def test_parquet_pages_and_pictures_live_in_one_tree(tmp_path):
     units = open_source(str(tmp_path)).units()
     assert isinstance(units[0], Unit)
     assert names(unit.uri for unit in units) == ["loose.jpg", "page.html", "t.parquet#row-group=0"]
+
+
+def test_a_small_file_takes_no_more_memory_than_its_bytes(tmp_path):
+    (tmp_path / "page.html").write_bytes(b"x" * 1000)
+    tree = LocalTree(str(tmp_path))
+    tracemalloc.start()
+    assert tree.read("page.html") == b"x" * 1000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -1,0 +1,55 @@
+"""Little memory ends a command in one line with the remedy, whatever library is the first to lack it."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from pairmill.flows.user_error import user_message
+from tests.worlds.published import published
+
+SHARED_OBJECT = "failed to map segment from shared object"
+
+
+def caused_by(error: BaseException) -> BaseException:
+    """Return an error of ours that another has caused."""
+    found = RuntimeError("the step failed")
+    found.__cause__ = error
+    return found
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(),
+    pa.ArrowMemoryError("malloc of size 64 failed"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ImportError(f"libarrow.so: {SHARED_OBJECT}"),
+    duckdb.IOException(f'IO Error: Extension "ducklake" could not be loaded: {SHARED_OBJECT}'),
+    duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure"),
+    RuntimeError("can't start new thread"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+    caused_by(MemoryError()),
+], ids=lambda error: type(error).__name__)  # fmt: skip
+def test_an_error_for_want_of_memory_is_a_line_with_the_remedy(error: BaseException):
+    line = user_message(error)
+    assert line and line.startswith("memory does not suffice. Free some,") and "\n" not in line
+
+
+def test_another_error_of_the_program_keeps_its_traceback():
+    assert user_message(caused_by(ValueError("a mistake in the program"))) is None
+
+
+def test_a_command_under_a_small_limit_says_so_in_one_line(tmp_path: Path):
+    published(tmp_path)
+    small = 300_000_000  # Python and DuckDB take 260 MB of addresses, Arrow 100
+    command = [sys.executable, "-m", "pairmill", "maintain", "--lake", str(tmp_path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    limited = lambda: resource.setrlimit(resource.RLIMIT_AS, (small, small))  # noqa: E731
+    done = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "memory does not suffice. Free some" in done.stderr and "300 MB (ulimit -v)" in done.stderr
