@@ -5,7 +5,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import duckdb
@@ -72,7 +72,7 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
     """Connect to an existing lake without attaching it. Raise PairmillError if there is none."""
     if location.on_postgres or Path(location.metadata).is_file():
         connection = _connected(location, read_only=True)
-        seal.roll_back(connection, location)
+        _roll_back(connection, location)
         metadata = Metadata(connection, location, read_only=True)
         if metadata.has_lake():
             return connection, metadata
@@ -80,6 +80,26 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
     if not location.on_s3 and (file := next(Path(location.data_path, "main").rglob("*.parquet"), None)):
         raise _orphaned(location, str(file))
     raise PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
+
+
+def _roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
+    """Undo the catalog change that a killed process left half written, by its rollback journal.
+
+    SQLite's locks tell whether the process that writes the journal still lives; then nothing is done.
+
+    A lake that is being written has a write-ahead log, which a reader may read. When a catalog is made, opened, closed
+    or vacuumed, SQLite keeps the former pages in a rollback journal instead. If the process ends then, by a power cut
+    or a kill, the journal must be played back before anybody can read, which SQLite refuses to a connection that may
+    not write. Without the rights to write, nothing is done, and the read that follows says so.
+    """
+    if location.on_postgres or not os.path.exists(f"{location.metadata}-journal"):
+        return
+    with seal.FolderLock(location.metadata), suppress(duckdb.Error):
+        connection.execute(f"ATTACH {quoted(location.metadata)} AS half_written (TYPE sqlite)")
+        try:
+            connection.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'half_written'")
+        finally:
+            connection.execute("DETACH half_written")
 
 
 @contextmanager

@@ -24,10 +24,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-import duckdb
-
 from pairmill.catalog.lake.host import host_since_boot
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.stored_files import file_digest, file_stamp, sync
 from pairmill.catalog.terms.error import Damaged
@@ -264,23 +261,3 @@ class FolderLock:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._file >= 0:
             os.close(self._file)
-
-
-def roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
-    """Undo the catalog change that a killed process left half written, by its rollback journal.
-
-    SQLite's locks tell whether the process that writes the journal still lives; then nothing is done.
-
-    A lake that is being written has a write-ahead log, which a reader may read. When a catalog is made, opened, closed
-    or vacuumed, SQLite keeps the former pages in a rollback journal instead. If the process ends then, by a power cut
-    or a kill, the journal must be played back before anybody can read, which SQLite refuses to a connection that may
-    not write. Without the rights to write, nothing is done, and the read that follows says so.
-    """
-    if location.on_postgres or not os.path.exists(f"{location.metadata}-journal"):
-        return
-    with FolderLock(location.metadata), suppress(duckdb.Error):
-        connection.execute(f"ATTACH {quoted(location.metadata)} AS half_written (TYPE sqlite)")
-        try:
-            connection.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'half_written'")
-        finally:
-            connection.execute("DETACH half_written")

@@ -343,13 +343,15 @@ class OpenLake:
             column: The file's column of numbers, by default ``name``.
 
         Raises:
-            PairmillError: The file, a column or a value is not fit. LeaseHeld if another process writes to the lake.
+            PairmillError: The file, a column or a value is not fit. LeaseHeld if another process writes to the lake,
+                and did not end within a minute.
         """
         from pairmill.catalog.lake.opening import create_or_open
         from pairmill.catalog.write.import_scores import import_scores
         from pairmill.catalog.write.lease import writing
 
-        with create_or_open(self.lake.uri) as lake, writing(lake, uuid.uuid4().hex, f"import scores {name}") as writer:
+        purpose, wait = f"import scores {name}", 60.0
+        with create_or_open(self.lake.uri) as lake, writing(lake, uuid.uuid4().hex, purpose, wait) as writer:
             return import_scores(writer, Path(file), name, key, column or name)
 
     def forget(self, digest: str) -> "answers.Forgettable":

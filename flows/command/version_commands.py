@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import uuid
 import webbrowser
 from argparse import Namespace
 from dataclasses import asdict
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from pairmill.catalog.write.import_scores import ImportedScores
     from pairmill.flows.api.answer_types import CutTrial
 
-WAIT_SECONDS = 60.0
-
 
 def write_export(args: Namespace) -> int:
     """Export a dataset's files; take the lease only to record them in ``exports``."""
@@ -37,11 +34,13 @@ def write_export(args: Namespace) -> int:
     with open_as_allowed(args.lake) as lake:
         opened = OpenLake(lake)
         dataset = opened.dataset(args.dataset).version
-        gaps = opened.concepts(args.dataset, name_list(args.concepts)) if args.concepts else []
+        screen = console()
+        with screen.status("counting the concepts by the version's CLIP"):
+            gaps = opened.concepts(args.dataset, name_list(args.concepts)) if args.concepts else []
         chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
         place = (dataset.name, dataset.version, args.to, args.format)
         unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
-        print(visible(export_shown(console(), lake, place, unit, gaps=gaps, **chosen)))
+        print(visible(export_shown(screen, lake, place, unit, gaps=gaps, **chosen)))
     return 0
 
 
@@ -106,14 +105,10 @@ def tag(args: Namespace) -> int:
 def import_file(args: Namespace) -> int:
     """Import a file's scores, and print how many pictures have one and how a rule reads it."""
     from pairmill.catalog.lake.literals import work_without_pandas
-    from pairmill.catalog.write import lease
-    from pairmill.catalog.write.import_scores import import_scores
 
     work_without_pandas()
-    check_is_lake(args.lake)
-    purpose = f"import scores {args.name}"
-    with create_or_open(args.lake) as lake, lease.writing(lake, uuid.uuid4().hex, purpose, WAIT_SECONDS) as writer:
-        done = import_scores(writer, Path(args.file), args.name, args.key, args.column or args.name)
+    with open_lake(args.lake) as opened:
+        done = opened.import_scores(args.file, args.name, args.key, args.column)
     print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key)))
     return 0
 

@@ -1,10 +1,23 @@
-"""Exempt all objects created so far from garbage collection. The fork server imports this module last, before any fork.
+"""Prepare the fork server's memory and errors for its workers. It imports this module last, before any fork.
 
-A collection writes to every object that it visits. In a forked worker each write copies a page: 100 MB a worker for
-torch alone.
+All objects created so far are exempt from garbage collection: a collection writes to every object that it visits, and
+in a forked worker each write copies a page, 100 MB a worker for torch alone. A worker that lacks memory before it reads
+its first row prints no traceback: the run says in one line that its workers died.
 """
 
 import gc
+import sys
+from types import TracebackType
 
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
+
+
+def print_unless_memory_lacks(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    """Print the traceback of an error, unless it is for want of memory."""
+    if lack_of_memory(error) is None:
+        sys.__excepthook__(kind, error, at)
+
+
+sys.excepthook = print_unless_memory_lacks
 gc.collect()
 gc.freeze()

@@ -1,0 +1,23 @@
+"""Tell errors for want of memory from others, whatever library raises them."""
+
+import errno
+import re
+
+# How the loader of libraries, DuckDB, Arrow, torch, OpenBLAS and Python's threads say that memory does not suffice.
+_NO_MEMORY = re.compile(
+    "cannot allocate memory|can't allocate memory|failed to map segment|failed to allocate|unable to allocate|"
+    "allocation failure|out of memory|bad_alloc|can't start new thread|mmap failed",
+    re.IGNORECASE,
+)
+
+
+def lack_of_memory(error: BaseException | None) -> BaseException | None:
+    """Return the error among ``error`` and its causes that says that memory does not suffice, None if none does."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        is_of_system = isinstance(error, OSError) and error.errno == errno.ENOMEM
+        if isinstance(error, MemoryError) or is_of_system or _NO_MEMORY.search(str(error)):
+            return error
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return None
