@@ -29,7 +29,7 @@ from pairmill.ops.fetch.body import read_body
 from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
 from pairmill.ops.header_number import seconds_until
 from pairmill.ops.opt_out import AGENT, opted_out
-from pairmill.ops.web_address import address_key, request_address
+from pairmill.ops.web_address import absolute_address, address_key, request_address
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",
@@ -182,7 +182,8 @@ class _BatchFetch:
                     answer = await self._answer(url, response)
                 if answer is not None:
                     return replace(answer, seconds=spent.so_far())
-                at = request_address(_escaped(response.headers.get("Location", "")), str(target))
+                location = _escaped(response.headers.get("Location", ""))
+                at = absolute_address(location, str(target)) or location
             detail = f"more than {MOST_REDIRECTS} redirects; the last led to {at[:200]}"
             return FetchResult(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError) as error:

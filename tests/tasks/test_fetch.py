@@ -211,7 +211,7 @@ def test_a_server_that_does_not_speak_utf_8_costs_at_most_its_own_address(server
             ("", "", "", "", urls[0]),
             ("", "ab", "ab", "ab", urls[1]),
             ("undecodable", "", "", "", urls[2]),
-            ("bad_record", "", "", "", "http://["),
+            ("bad_record", "", "", "", "http://[%FF"),
         ]
         told = held.lake.query("SELECT item, detail FROM quarantine ORDER BY item")
         assert [item for item, _ in told] == urls[2:]
