@@ -161,6 +161,15 @@ def clean(value: object) -> str:
     return " ".join(printable(value).split()) if isinstance(value, str) else ""
 
 
+def lines(value: object) -> list[str]:
+    """Normalise a text or a list of texts to its lines, as `clean` does each; [] for other values, and for no letters.
+
+    A line break ends a sentence, so captions are read line by line.
+    """
+    texts = value if isinstance(value, list) else [value]
+    return [line for text in texts if isinstance(text, str) for each in text.splitlines() if (line := clean(each))]
+
+
 def _is_small(value: object) -> bool:
     """Return whether the JSON of ``value`` has at most MAX_TEXT characters; numbers always pass."""
     return not isinstance(value, str | list | dict) or len(json.dumps(value)) <= MAX_TEXT

@@ -14,7 +14,7 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
 from pairmill.ops.read.charset import MAX_BAD, decode_text
-from pairmill.ops.read.document import Document, Text, Unit, as_storable, clean, parsed, picture_of_file
+from pairmill.ops.read.document import Document, Text, Unit, as_storable, clean, lines, parsed, picture_of_file
 from pairmill.ops.read.example import Example, picture
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
@@ -107,18 +107,19 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
         if isinstance(text, Fault):
             yield text
         texts.append(text if isinstance(text, str) else "")
-    caption = " ".join(texts[0].split())
+    caption: object = texts[0]
     found = parsed(said_data) if texts[1] and isinstance(said_data, bytes) else {}
     said: dict[str, object] = found if isinstance(found, dict) else {"undecodable": "json"}
-    caption = caption or next((clean(said[name]) for name in CAPTIONS if clean(said.get(name))), "")
+    caption = caption if lines(caption) else next((said[name] for name in CAPTIONS if lines(said.get(name))), "")
     yield _made(tree, path, data, said, caption)
 
 
-def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: str) -> Document:
-    """Build an image's document from its bytes, metadata ``said`` and caption."""
-    picture = picture_of_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), caption)
+def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: object) -> Document:
+    """Build an image's document from its bytes, metadata ``said`` and caption: a text or a list of texts."""
+    alt = clean(next(iter(caption), "") if isinstance(caption, list) else caption)
+    picture = picture_of_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), alt)
     title = clean(said.get("title")) or posixpath.basename(posixpath.splitext(path)[0])
-    return Document(tree.uri(path), title, as_storable(said), (picture, Text(caption)) if caption else (picture,))
+    return Document(tree.uri(path), title, as_storable(said), (picture, *map(Text, dict.fromkeys(lines(caption)))))
 
 
 def readable(uri: str, data: bytes) -> str | Fault:

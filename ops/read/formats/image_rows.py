@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, picture_of_file
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -143,17 +143,63 @@ def held_columns(columns: Mapping[str, str]) -> list[str]:
 
 
 def caption_columns(columns: Mapping[str, str]) -> list[str]:
-    """List the caption columns (single texts or lists of texts), best first."""
+    """List the caption columns, best first: those with a caption's name, and texts whose name begins like one."""
     found = [name for name, kind in columns.items() if kind in ("text", "texts", "list")]
-    named = sorted((name for name in found if name.lower() in CAPTIONS), key=lambda name: CAPTIONS.index(name.lower()))
+    named = sorted(
+        (name for name, kind in columns.items() if name.lower() in CAPTIONS and kind not in ("held", "helds")),
+        key=lambda name: CAPTIONS.index(name.lower()),
+    )
     return named + [name for name in found if name.lower().startswith(CAPTION_STARTS) and name not in named]
 
 
 def collect_texts(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Collect a row's distinct, non-empty captions, in the order of the columns ``names``."""
-    values = [row.get(name) for name in names]
-    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return [text for text in dict.fromkeys(clean(each) for each in flat) if text]
+    """Collect the distinct lines of a row's captions, in the order of the columns ``names``."""
+    return list(dict.fromkeys(line for name in names for line in lines(row.get(name))))
+
+
+class Captions(NamedTuple):
+    """The captions of a row: the first one whole, the distinct lines of all, and the columns that are not read."""
+
+    alt: str
+    words: list[str]
+    unread: list[str]
+
+
+def captions_of(row: dict[str, Any], names: list[str]) -> Captions:
+    """Read the captions of a row; texts in columns of bytes are UTF-8."""
+    texts = {name: _as_text(row.get(name)) for name in names}
+    whole = [each for found in texts.values() for each in (found if isinstance(found, list) else [found])]
+    alt = next((text for text in map(clean, whole) if text), "")
+    unread = [name for name, found in texts.items() if not _is_text(found)]
+    return Captions(alt, collect_texts(texts, names), unread)
+
+
+def _as_text(value: Any) -> Any:
+    """Decode bytes; NaN, by which pandas says that there is no text, becomes None. Other values are unchanged."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return None if isinstance(value, float) and value != value else value
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a caption can be read: a text, a list of texts, or none."""
+    return all(each is None or isinstance(each, str) for each in (value if isinstance(value, list) else [value]))
+
+
+def unread_captions(uri: str, row: dict[str, Any], names: list[str]) -> list[Fault]:
+    """Build the Fault of each caption column in ``names`` that holds no text."""
+    return [
+        Fault(
+            uri,
+            "bad_record",
+            f"{tables.UNREAD} '{name}' is no text but {type(row[name]).__name__}: its captions are "
+            "not read; store it as text or a list of texts",
+        )
+        for name in names
+    ]
 
 
 def read_address(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str, alt: str) -> Picture | Fault:
@@ -164,10 +210,16 @@ def read_address(tree: Tree, path: str, uri: str, row: dict[str, Any], column: s
     reference = row.get(column)
     if not isinstance(reference, str) or not reference.strip():
         return Fault(uri, "bad_record", f"expected an address in column '{column}', found {reference!r:.60}")
+    return read_reference(tree, path, reference, 0, alt)
+
+
+def read_reference(tree: Tree, path: str, reference: str, position: int, alt: str) -> Picture:
+    """Build the Picture of a file beside the table at ``path``, of a data: URI, or of a link to fetch later."""
     link = resolve(tree, path, reference)
     if link.fault or link.data:
-        return Picture(0, link.url, alt, link.data, link.fault)
-    return picture_of_file(tree, link.paths[0], tree.read(link.paths[0]), 0, link.url, alt)
+        return Picture(position, link.url, alt, link.data, link.fault)
+    there = next((each for each in link.paths if tree.exists(each)), link.paths[0])
+    return picture_of_file(tree, there, tree.read(there), position, link.url, alt)
 
 
 def row_document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
@@ -176,22 +228,28 @@ def row_document(uri: str, row: dict[str, Any], pictures: list[Picture], words: 
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))
 
 
-def _of_address(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
-    """Build the document of a row of addresses."""
+def _of_address(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> tables.Built:
+    """Build the document of a row of addresses, and the faults of captions that are no text."""
     # Detect the columns for each row: the fields of JSON lines may differ from line to line.
     kinds = {name: "texts" if isinstance(value, list) else "text" for name, value in row.items()}
     captions = caption_columns(kinds)
-    words = collect_texts(row, captions)
-    found = read_address(tree, path, uri, row, address_column(kinds) or "url", words[0] if words else "")
-    return found if isinstance(found, Fault) else row_document(uri, row, [found], words, captions)
+    said = captions_of(row, captions)
+    found = read_address(tree, path, uri, row, address_column(kinds) or "url", said.alt)
+    if isinstance(found, Fault):
+        return found
+    used = [name for name in captions if name not in said.unread]
+    return [row_document(uri, row, [found], said.words, used), *unread_captions(uri, row, said.unread)]
 
 
 def _of_bytes(
     held: list[str], captions: list[str], address: str, tree: Tree, path: str, uri: str, row: dict[str, Any]
-) -> Document | Fault:
-    """Build a row's document; an image without bytes in the columns ``held`` is read from the row's address."""
-    words = collect_texts(row, captions)
-    alt = words[0] if words else ""
+) -> tables.Built:
+    """Build a row's document, and the faults of captions that are no text.
+
+    An image without bytes in the columns ``held`` is read from the row's address, else from its own path: a file of the
+    source or a web address.
+    """
+    alt, words, unread = captions_of(row, captions)
     images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]
     url = clean(row.get(address)) if len(images) == 1 else ""
     pictures: list[Picture] = []
@@ -203,12 +261,15 @@ def _of_bytes(
         elif data is None and url:
             found = read_address(tree, path, uri, row, address, alt)
             pictures += [found] if isinstance(found, Picture) else []
+        elif data is None and clean(name):
+            pictures.append(read_reference(tree, path, str(name), len(pictures), alt))
         else:
             reason, detail = ("missing", "the row has no bytes") if data is None else ("empty", "no bytes")
             pictures.append(Picture(len(pictures), where, alt, b"", Fault(where, reason, detail)))
     if not pictures and not words:
         return Fault(uri, "bad_record", f"neither a picture in {held} nor a caption")
-    return row_document(uri, row, pictures, words, [*held, *captions])
+    used = [*held, *(name for name in captions if name not in unread)]
+    return [row_document(uri, row, pictures, words, used), *unread_captions(uri, row, unread)]
 
 
 def _of_realsyn(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, picture_of_file
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, picture_of_file
 from pairmill.ops.read.example import ADDRESS, Example, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
@@ -93,8 +93,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document 
         for info in places[index]:
             items.append(_picture(tree, path, uri, position, info))
             position += 1
-        if clean(text):
-            items.append(Text(clean(text)))
+        items += map(Text, lines(text))
     if not items:
         return Fault(uri, "bad_record", "the line holds neither a text nor an image")
     about = as_storable({name: value for name, value in row.items() if name not in LEFT_OUT})

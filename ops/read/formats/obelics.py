@@ -27,7 +27,8 @@ from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import tables
 
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
-PARAGRAPHS = re.compile(r"\n\s*\n")
+# Between the paragraphs of one text; the second is a mark that the release left in, where documents were joined.
+PARAGRAPHS = re.compile(r"\n\s*\n|END_OF_DOCUMENT_TOKEN_TO_BE_REPLACED")
 # A row as OBELICS is released, for the example: lists with nulls, metadata as the JSON text of such a list.
 ABOUT = {"document_url": "https://x.example/", "src": ADDRESS, "alt_text": CAPTION, "formatted_filename": "a"}
 RELEASED = {

@@ -1,4 +1,4 @@
-"""Read WebDataset tars: members with one stem form a sample (image, caption, JSON), as img2dataset writes them.
+"""Read WebDataset tars: members with one name up to its first dot form a sample (image, caption, JSON).
 
 The members of a sample may be anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` holds the
 metadata of samples without JSON, and the addresses of images that could not be fetched. A sample whose JSON holds the
@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import posixpath
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import HOSTILE, opened
 from pairmill.ops.image.pixels import is_inverted, rgb
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, parsed, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -142,11 +143,52 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
     for entry in entries:
         folder, name = posixpath.split(entry.path)
         stem, _, extension = name.partition(".")
-        samples.setdefault(posixpath.join(folder, stem), {})[extension.lower()] = entry.path
-    for key, sample in samples.items():
+        sample = samples.setdefault(posixpath.join(folder, stem), {})
+        if (first := sample.setdefault(extension.lower(), entry.path)) != entry.path:
+            yield Fault(
+                packed.uri(entry.path), "bad_record", f"a second member '.{extension}' of its sample; {first} counts"
+            )
+    unread: dict[str, list[str]] = defaultdict(list)
+    for key, sample in (part for whole in samples.items() for part in _parts(*whole)):
         yield from _sample(OneDocument(packed), key, sample, sidecar.pop(posixpath.basename(key), {}))
+        for extension, path in sample.items():
+            if not _role(extension) and any(map(_role, sample)):
+                unread[extension].append(path)
+    for extension, paths in unread.items():
+        detail = f"{len(paths):,} members '.{extension}' ({paths[0]}, …) are skipped: no picture, caption or JSON"
+        yield Fault(packed.uri(f"*.{extension}"), "not_an_image", detail)
     for key, row in sidecar.items():
         yield _not_fetched(packed.uri(key), row)
+
+
+def _role(extension: str) -> str:
+    """Return 'picture', 'caption' or 'json' by the last part of a member's extension, '' for any other member."""
+    last = extension.rpartition(".")[2]
+    return (
+        "picture" if last in PICTURE_SUFFIXES else "caption" if last in CAPTIONS else "json" if last == "json" else ""
+    )
+
+
+def _parts(key: str, sample: Sample) -> Iterator[tuple[str, Sample]]:
+    """Divide the members that share a name up to its first dot, which webdataset and `datasets` call one sample.
+
+    ``s0.image.jpg`` and ``s0.caption.txt`` are one. ``IMG_1.2.jpg``, ``IMG_1.2.txt``, ``IMG_1.3.jpg`` and
+    ``IMG_1.3.txt`` are two, with a dot in their names: each picture has a caption or JSON of the same name, as
+    img2dataset pairs its files. They are one all the same if a caption would be without a picture.
+    """
+    roles: dict[str, set[str]] = defaultdict(set)
+    for extension in sample:
+        roles[extension.rpartition(".")[0]].add(_role(extension))
+    paired = [stem for stem, found in roles.items() if stem and "picture" in found and found & {"caption", "json"}]
+    others = set().union(*(found for stem, found in roles.items() if stem not in paired))
+    if not paired or others & {"caption", "json"} or (len(paired) == 1 and others):
+        yield key, sample
+        return
+    for stem in paired:
+        named = {name: path for name, path in sample.items() if name.rpartition(".")[0] == stem}
+        yield f"{key}.{stem}", {name.rpartition(".")[2]: path for name, path in named.items()}
+    if left := {name: path for name, path in sample.items() if name.rpartition(".")[0] not in paired}:
+        yield key, left
 
 
 def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) -> Iterator[Document | Fault]:
@@ -156,27 +198,31 @@ def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) 
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
         yield _interleaved(packed, uri, sample, about)
         return
-    said: list[str] = []
-    for path in (sample[extension] for extension in CAPTIONS if extension in sample):
-        data = packed.read(path)
-        text = "" if isinstance(data, Fault) else readable(packed.uri(path), data)
-        if isinstance(text, Fault):
+    said: list[object] = []
+    captions = [extension for extension in sample if _role(extension) == "caption"]
+    for extension in sorted(captions, key=lambda each: ("." in each, CAPTIONS.index(each.rpartition(".")[2]))):
+        data = packed.read(sample[extension])
+        text = data if isinstance(data, Fault) else readable(packed.uri(sample[extension]), data)
+        if not isinstance(text, Fault):
+            said.append(text)
+        elif text.reason != "empty":
             yield text
-        else:
-            said.append(clean(text))
-    yield _document(packed, uri, sample, about, [*said, *(clean(about.get(name)) for name in CAPTION_NAMES)])
+    yield _document(packed, uri, sample, about, [*said, *(about.get(name) for name in CAPTION_NAMES)])
 
 
 def _document(
-    packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
+    packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[object]
 ) -> Document | Fault:
-    """Build the document of a sample's images and captions; ``said`` are captions, best first, maybe repeated."""
-    captions = [text for text in dict.fromkeys(said) if text]
+    """Build the document of a sample's images and captions.
+
+    ``said`` are texts or lists of texts, best first, maybe repeated.
+    """
+    captions = list(dict.fromkeys(line for each in said for line in lines(each)))
+    alt = next((text for each in said for text in map(clean, each if isinstance(each, list) else [each]) if text), "")
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:
         url = clean(about.get("url")) if len(pictures) == 1 else ""
-        alt = captions[0] if captions else ""
         items.append(picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
     if not pictures and clean(about.get("url")):
         return _not_fetched(uri, about)
@@ -187,20 +233,24 @@ def _document(
 
 
 def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
-    """Parse a sample's JSON member; return {} if there is none, and {"undecodable": "json"} if it is invalid."""
-    data = packed.read(sample["json"]) if "json" in sample else b""
-    found = {} if isinstance(data, Fault) else parsed(data)
-    return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
+    """Parse a sample's JSON members; return {} if there are none, and {"undecodable": "json"} if one is invalid."""
+    about: dict[str, Any] = {}
+    for extension in sorted((each for each in sample if _role(each) == "json"), key=len, reverse=True):
+        data = packed.read(sample[extension])
+        found = {} if isinstance(data, Fault) else parsed(data)
+        about |= found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
+    return about
 
 
 def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     """Build the document of a sample that has only an address: a later fetch completes it."""
-    caption = next((clean(row.get(name)) for name in CAPTION_NAMES if clean(row.get(name))), "")
+    said = next((row[name] for name in CAPTION_NAMES if lines(row.get(name))), "")
+    caption = clean(said[0]) if isinstance(said, list) else clean(said)
     url = clean(row.get("url")) or uri
-    said = clean(row.get("error_message")) or clean(row.get("status"))
-    fault = Fault(url, "missing", f"{NOT_FETCHED} ({said})" if said else NOT_FETCHED)
+    why = clean(row.get("error_message")) or clean(row.get("status"))
+    fault = Fault(url, "missing", f"{NOT_FETCHED} ({why})" if why else NOT_FETCHED)
     picture = Picture(0, url, caption, b"", fault)
-    return Document(uri, "", as_storable(row), (picture, Text(caption)) if caption else (picture,))
+    return Document(uri, "", as_storable(row), (picture, *map(Text, lines(said))))
 
 
 def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.own_folders import HIDDEN, left_out
 from pairmill.ops.read.places.tar_members import Member, members
@@ -70,8 +71,12 @@ class ArchiveTree(Tree):
         if self._zip:
             return self._zip.read(path, most)
         member = self._tar[path]
-        self._file.seek(member.offset)
-        return refused(self.uri(path), member.size, most) or self._file.read(member.size)
+        if fault := refused(self.uri(path), member.size, most):
+            return fault
+        try:
+            return member.read(self._file)
+        except (tarfile.TarError, OSError, ValueError) as error:
+            return Fault(self.uri(path), "bad_record", f"a sparse file that cannot be read: {in_words(error)}")
 
     def open(self, path: str) -> IO[bytes]:
         """Open a member for reading; a member that cannot be read appears empty."""
@@ -80,7 +85,7 @@ class ArchiveTree(Tree):
 
     def where(self, path: str) -> Place | None:
         """Locate a member's bytes in a tar; return None for a zip, which may compress any member."""
-        if self._begins is None or path not in self._tar:
+        if self._begins is None or path not in self._tar or self._tar[path].is_sparse:
             return None
         return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
 

@@ -5,24 +5,40 @@ Supports POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webd
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from pairmill.ops.fault import Fault
+from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.header_number import whole_number
 
 BLOCK = 512
+SPARSE = b"S"  # of old GNU tar; newer ones say it in a pax header
 REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")
 # A name or a pax record has some hundred bytes; the standard library would read gigabytes of one into memory.
 MAX_EXTENSION = 64 * 1024
 
 
 class Member(NamedTuple):
-    """A regular file in a tar: its path inside the archive with '/', and its bytes' offset and size in the tar."""
+    """A regular file in a tar: its path inside the archive with '/', and its bytes' offset and size in the tar.
+
+    The bytes of a sparse file are stored without its holes: ``offset`` is then where its headers begin.
+    """
 
     name: str
     offset: int
     size: int
+    is_sparse: bool = False
+
+    def read(self, file: IO[bytes]) -> bytes:
+        """Read the file's bytes from the tar."""
+        file.seek(self.offset)
+        if not self.is_sparse:
+            return file.read(self.size)
+        with tarfile.open(fileobj=file, mode="r:") as packed:
+            member = packed.next()
+            found = packed.extractfile(member) if member else None
+            return found.read() if found else b""
 
 
 def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[Member | Fault]:
@@ -32,7 +48,7 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
     safe: neither absolute nor with '..'. Of two members with one name the first counts.
     """
     end = file.seek(0, 2)
-    at, seen, extra = 0, set(), {}
+    at, seen, extra, begins = 0, set(), {}, 0
     while at_most is None or len(seen) < at_most:
         file.seek(at)
         header = file.read(BLOCK)
@@ -53,14 +69,35 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
                 yield Fault(f"{uri}#byte={at}", "bomb", f"a header of {size} bytes; what follows is lost")
                 return
             extra |= _extension(kind, file.read(size))
+        elif kind == SPARSE or "sparse" in extra:
+            found, after = _sparse(file, uri, begins, size, seen)
+            yield found
+            extra = {}
+            begins = at = after or at + -(-size // BLOCK) * BLOCK
+            continue
         else:
             found = _member(uri, header, at, size, end, extra, seen)
             if found:
                 yield found
             if at + size > end:
                 return
-            extra = {}
+            extra, begins = {}, at + -(-size // BLOCK) * BLOCK
         at += -(-size // BLOCK) * BLOCK
+
+
+def _sparse(file: IO[bytes], uri: str, begins: int, stored: int, seen: set) -> tuple[Member | Fault, int]:
+    """Find the sparse file of ``stored`` bytes with headers from ``begins`` on; return it and its end, 0 if unknown."""
+    file.seek(begins)
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as packed:
+            info, end = packed.next(), packed.offset
+    except (tarfile.TarError, ValueError, EOFError, OverflowError, MemoryError) as error:
+        return Fault(f"{uri}#byte={begins}", "bad_record", f"a sparse file that cannot be read: {in_words(error)}"), 0
+    name = plain(info.name) if info else ""
+    if info is None or is_unsafe(info.name) or name in seen or end > file.seek(0, 2) or (stored and not info.size):
+        return Fault(f"{uri}#byte={begins}", "bad_record", "a sparse file that is cut, or has no name of its own"), 0
+    seen.add(name)
+    return Member(name, begins, info.size, is_sparse=True), end
 
 
 def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, seen: set) -> Member | Fault | None:
@@ -127,6 +164,8 @@ def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
             break
         record, data = data[len(length) + 1 : int(length) - 1], data[int(length) :]
         name, _, value = record.partition(b"=")
+        if name.startswith(b"GNU.sparse."):
+            found["sparse"] = ""
         if name in (b"path", b"size"):
             found[name.decode()] = value if name == b"path" else value.decode("latin-1")
     return found

@@ -45,8 +45,11 @@ LISTS = (
 )  # fmt: skip
 # Lists the columns to read, by the kinds of all columns.
 Choose: TypeAlias = Callable[[dict[str, str]], list[str]]
+# A row's document; a list also has the faults of columns that cannot be read, whose details begin with UNREAD.
+Built: TypeAlias = Document | Fault | list[Document | Fault]
+UNREAD = "column"
 # Builds a row's document from the tree, the table's path, the row's URI and the row.
-Build: TypeAlias = Callable[[Tree, str, str, dict[str, Any]], Document | Fault]
+Build: TypeAlias = Callable[[Tree, str, str, dict[str, Any]], Built]
 
 
 class TableHeader(NamedTuple):
@@ -165,10 +168,22 @@ def path_of(tree: Tree, unit: Unit) -> str:
 
 
 def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
-    """Yield the document of each row, read within OneDocument's limits, and a Fault for each unreadable row."""
-    path = path_of(tree, unit)
+    """Yield the document of each row, read within OneDocument's limits, and a Fault for each unreadable row.
+
+    A column that cannot be read is one Fault a unit of Parquet, whose rows have one type.
+    """
+    path, told = path_of(tree, unit), set[str]()
+    is_parquet = format_of(path) == "parquet"
     for found in rows(tree, unit, choose):
-        yield found if isinstance(found, Fault) else build(OneDocument(tree), path, *found)
+        built = found if isinstance(found, Fault) else build(OneDocument(tree), path, *found)
+        if not isinstance(built, list):
+            yield built
+            continue
+        for each in built:
+            if isinstance(each, Document) or each.detail not in told:
+                yield each
+            if isinstance(each, Fault) and is_parquet:
+                told.add(each.detail)
 
 
 def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row | Fault]:

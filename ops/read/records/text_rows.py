@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import zipfile
 from codecs import CodecInfo
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.charset import MAX_BAD, decode_as, guessed, stream_encoding
@@ -26,6 +28,14 @@ MAX_LINE = 72 * 2**20
 # Rows of separated fields hold no images; a field of one character takes 60 bytes.
 MAX_SEPARATED = 8 * 2**20
 MAX_FIELD = 4 * 2**20
+# Lines with an odd number of quotation marks at which a row is tried to end: each costs a look at all of its lines.
+MOST_ODD = 4
+# A field in quotation marks that ends before a separator, and one that does not end; no match takes more than linear
+# time. A path or web address has no white space, and a dot or a slash behind its first letter.
+_QUOTED = {each: re.compile(rf'"([^"]*(?:""[^"]*)*)"(?={each}|\Z)') for each in SEPARATED.values()}
+_OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
+_LINE_END = re.compile(r"[\r\n]")
+_ADDRESS = re.compile(r"[^\s./][^\s./]*[./]\S*|\.?/\S+")
 
 Row = tuple[str, dict[str, Any]]
 
@@ -127,27 +137,32 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
     # Decode bytes that are not UTF-8 to lone surrogates: each such row is decoded again, by the guess of its table.
     errors = "replace" if (encoding := stream_encoding(head)).startswith("utf-16") else "surrogateescape"
     lines = _Lines(io.TextIOWrapper(file, encoding, errors=errors, newline=""))
-    reader = csv.reader(lines, delimiter=separator)
+    # Asked for a second line of a row, the empty queue raises IndexError.
+    one_line: deque[str] = deque()
+    reader = csv.reader(iter(one_line.popleft, None), delimiter=separator, strict=True)
     names: list[str] | None = None
     place = -1
-    while True:
-        item = f"{uri}#row={place}"
+    while line := lines.read():
+        item, number = f"{uri}#row={place}", lines.number
         try:
-            fields = next(reader, None)
+            if len(line) >= MAX_SEPARATED:
+                raise _TooLong
+            one_line.append(line)
+            try:
+                fields = next(reader)
+            except (IndexError, csv.Error):  # a mark that is not closed on this line, or not before a separator
+                fields = _quoted_row(lines, line, separator, names)
         except csv.Error as error:
-            yield Fault(item, "bad_record", f"no {separator!r}-separated row: {in_words(error)}")
+            yield Fault(item, "bad_record", f"line {number}: no {separator!r}-separated row: {in_words(error)}")
             place += 1
             continue
         except _TooLong:
-            yield Fault(item, "too_large", f"a row of over {MAX_SEPARATED} characters; the rest is not read")
-            return
-        lines.in_row = 0
-        if fields is None:
+            yield Fault(item, "too_large", f"line {number}: over {MAX_SEPARATED} characters; the rest is not read")
             return
         if names is None:
-            names = _decoded(fields, codec) or fields
+            names = _decoded(fields, codec) or fields or None
         elif fields:
-            yield _fields(item, names, fields, codec)
+            yield _fields(item, number, names, fields, codec)
         place += bool(fields)
 
 
@@ -156,31 +171,131 @@ class _TooLong(Exception):
 
 
 class _Lines:
-    """Iterate over lines; raise _TooLong after MAX_SEPARATED characters of a row. The caller resets ``in_row``."""
+    """The lines of a file, with their ends; lines can be looked at before they are read. ``number`` counts from 1."""
 
     def __init__(self, file: io.TextIOWrapper) -> None:
         self._file = file
-        self.in_row = 0
+        self._ahead: list[str] = []
+        self._at = 0
+        self.number = 0
 
-    def __iter__(self) -> _Lines:
-        return self
+    def read(self) -> str:
+        """Read the next line, at most MAX_SEPARATED characters of it; '' at the end."""
+        self.number += 1
+        if self._at == len(self._ahead):
+            return self._file.readline(MAX_SEPARATED)
+        self._at += 1
+        return self._ahead[self._at - 1]
 
-    def __next__(self) -> str:
-        line = self._file.readline(MAX_SEPARATED)
-        if not line:
-            raise StopIteration
-        self.in_row += len(line)
-        if self.in_row >= MAX_SEPARATED:
+    def look(self) -> Iterator[str]:
+        """Yield the lines that follow, without reading them."""
+        self._ahead, self._at = self._ahead[self._at :], 0
+        yield from self._ahead
+        while line := self._file.readline(MAX_SEPARATED):
+            self._ahead.append(line)
+            yield line
+
+
+def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | None) -> list[str]:
+    """Parse a row whose first line is no row by the csv module's strict rules, and read its further lines.
+
+    A mark that opens a field and that nobody closes before a separator or the end of a line is a letter. So is one that
+    is closed on a later line, if the lines up to there look like rows of their own. Raises csv.Error and _TooLong.
+    """
+    alone = _split(line, separator)
+    if max(map(len, alone.fields)) > MAX_FIELD:
+        raise csv.Error(f"a field of over {MAX_FIELD} characters")
+    if alone.open_at is None:
+        return alone.fields
+    is_row = names is None or len(alone.fields) == len(names)
+    text, further, n_odd = line, list[str](), 0
+    for each in lines.look():
+        further.append(each)
+        if len(text) + len(each) >= MAX_SEPARATED:
+            if is_row:
+                return alone.fields
             raise _TooLong
-        return line
+        text += each
+        # Marks that come in pairs leave the field open, or open another one.
+        n_odd += each.count('"') % 2
+        if each.count('"') % 2:
+            whole = _split(text, separator)
+            if whole.is_broken or n_odd > MOST_ODD:
+                return alone.fields
+            if whole.open_at is None:
+                break
+    else:
+        return alone.fields
+    is_other = is_row and len(whole.fields) != len(names or whole.fields)
+    if is_other or max(map(len, whole.fields)) > MAX_FIELD or (is_row and _are_rows(alone, further, separator)):
+        return alone.fields
+    for _ in further:
+        lines.read()
+    return whole.fields
 
 
-def _fields(item: str, names: list[str], fields: list[str], codec: CodecInfo | None) -> Row | Fault:
+class _Split(NamedTuple):
+    """The fields of a text of one or more lines.
+
+    ``open_at`` is the place of the field whose quotation mark is open at the end, None if there is none; ``is_broken``
+    tells whether a field before it that is not in quotation marks has a line break.
+    """
+
+    fields: list[str]
+    open_at: int | None
+    is_broken: bool
+
+
+def _split(text: str, separator: str) -> _Split:
+    """Split a text at the separators outside of quoted fields; a mark that is not closed properly is a letter."""
+    quoted, text = _QUOTED[separator], text.rstrip("\r\n")
+    found, at = _Split([], None, False), 0
+    while True:
+        if match := quoted.match(text, at):
+            found.fields.append(match[1].replace('""', '"'))
+            at = match.end()
+        else:
+            if found.open_at is None and _OPEN.match(text, at):
+                found = found._replace(open_at=len(found.fields))
+            end = text.find(separator, at)
+            end = len(text) if end < 0 else end
+            found.fields.append(text[at:end])
+            if found.open_at is None and _LINE_END.search(text, at, end):
+                found = found._replace(is_broken=True)
+            at = end
+        if at >= len(text):
+            return found
+        at += 1
+
+
+def _are_rows(first: _Split, further: list[str], separator: str) -> bool:
+    """Return whether lines look like the first one: as many fields, and addresses and numbers in the same columns."""
+    kinds = [_kind_of(field) for field in first.fields]
+    kinds[first.open_at or 0] = ""
+    if not any(kinds):
+        return False
+    for line in further:
+        fields = _split(line, separator).fields
+        if len(fields) != len(kinds) or any(k and k != _kind_of(f) for k, f in zip(kinds, fields, strict=True)):
+            return False
+    return True
+
+
+def _kind_of(field: str) -> str:
+    """Return 'number', or 'address' for a path or a web address, or '' for any other text."""
+    if field.isdigit():
+        return "number"
+    return "address" if _ADDRESS.fullmatch(field) else ""
+
+
+def _fields(item: str, line: int, names: list[str], fields: list[str], codec: CodecInfo | None) -> Row | Fault:
     """Build a row from its fields; return a Fault if their number differs or they are no text."""
     if len(fields) != len(names):
-        return Fault(item, "bad_record", f"{len(fields)} fields under {len(names)} columns")
+        return Fault(item, "bad_record", f"line {line}: {len(fields)} fields under {len(names)} columns")
     texts = _decoded(fields, codec)
-    return (item, dict(zip(names, texts, strict=True))) if texts else Fault(item, "bad_encoding", "the row is no text")
+    if texts:
+        return item, dict(zip(names, texts, strict=True))
+    return Fault(item, "bad_encoding", f"line {line}: the row is no text")
 
 
 def _decoded(fields: list[str], codec: CodecInfo | None) -> list[str]:

@@ -170,3 +170,26 @@ def test_a_member_of_a_zip_that_gives_less_than_it_says_is_damaged_and_never_wit
     data[at + 20 : at + 24] = (0).to_bytes(4, "little")  # its packed size
     source = opened(tmp_path, "x.zip", bytes(data))
     assert [outline(document) for document in documents(source)] == [["<undecodable>"], ["<x.zip#b.jpg>"]]
+
+
+@pytest.mark.parametrize("version", ["0.1", "1.0"])
+def test_a_sparse_file_has_its_holes_back_as_the_standard_library_gives_them(version):
+    (major, minor), pieces, size = version.split("."), [(0, b"head"), (5000, b"tail")], 6000
+    stored = b"".join(data for _, data in pieces)
+    numbers = [str(number) for at, data in pieces for number in (at, len(data))]
+    about = {"name": "a.bin", "realsize": str(size), "major": major, "minor": minor}
+    if version == "0.1":
+        about = {"name": "a.bin", "size": str(size), "map": ",".join(numbers)}
+    else:
+        stored = "\n".join([str(len(pieces)), *numbers, ""]).encode().ljust(512, b"\0") + stored
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data, headers in (("GNUSparseFile.0/a.bin", stored, about), ("b.txt", b"last", {})):
+            info = tarfile.TarInfo(name)
+            info.size, info.pax_headers = len(data), {f"GNU.sparse.{key}": value for key, value in headers.items()}
+            archive.addfile(info, io.BytesIO(data))
+    with tarfile.open(fileobj=out.__class__(out.getvalue())) as archive:
+        known = {each.name: archive.extractfile(each).read() for each in archive}
+    found = {each.name: each.read(out) for each in tar_members.members(out, "t")}
+    assert found == known
+    assert [len(each) for each in found.values()] == [size, 4]

@@ -6,7 +6,7 @@ def test_each_picture_is_a_document_and_its_text_file_its_caption(tmp_path):
     write(tmp_path, {"a.jpg": jpeg(), "a.txt": "A red \n square.\n", "sub/b.PNG": b"broken", "note.txt": "nobody's"})
     source = open_source(str(tmp_path))
     first, second = documents(source)
-    assert (first.title, outline(first)) == ("a", ["<a.jpg>", "A red square."])
+    assert (first.title, outline(first)) == ("a", ["<a.jpg>", "A red", "square."])
     assert [(p.alt_text, p.data, p.position) for p in pictures(first)] == [("A red square.", jpeg(), 0)]
     assert (second.title, outline(second)) == ("b", ["<b.PNG>"])
     assert left(source) == [("not_an_image", "note.txt")]

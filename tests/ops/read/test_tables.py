@@ -2,15 +2,18 @@
 
 import datetime
 import gzip
+import io
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.records import tables
+from pairmill.ops.read.page.links import is_link
+from pairmill.ops.read.records import tables, text_rows
 from pairmill.ops.read.source import Document, open_source
 from tests.examples import examples
 from tests.worlds.packed import zipped
@@ -53,7 +56,7 @@ def test_a_list_of_addresses_with_laions_names_is_read_from_every_kind_of_table(
     first, second = documents(source)
     assert [unit.format for unit in source.units()] == ["url_list"]
     assert outline(first) == ["<missing>", "An a."]
-    assert outline(second) == ["<missing>", 'B, "quoted" on lines.']
+    assert outline(second) == ["<missing>", 'B, "quoted"', "on lines."]
     (picture,) = pictures(first)
     assert (picture.url, picture.alt_text) == ("https://x.example/a.jpg", "An a.")
     assert picture.fault and picture.fault.reason == "missing"
@@ -88,7 +91,7 @@ def test_one_bad_row_among_good_ones_is_one_fault(tmp_path):
         "bad_record",
         "good",
         *["bad_record"] * 5,
-        "good",
+        *["good", "bad_record"],  # the caption is no text
     ]
     assert "expected an address in column 'url'" in faults(source)[2].detail
 
@@ -265,3 +268,103 @@ def test_damaged_size_statistics_are_a_fault_of_the_file_and_do_not_end_the_proc
     assert (fault.item, fault.reason) == (f"{tmp_path}/a.parquet#row-group=0", "bad_record")
     assert "histogram size mismatch" in fault.detail
     assert len(documents(source)) == n_rows
+
+
+@pytest.mark.parametrize(
+    ("lines", "captions"),
+    [
+        (['{0},"open', "{1},two", '{2},a "big" cat'], ['"open', "two", 'a "big" cat']),
+        (['{0},"open', "{1},two", '{2},24"'], ['"open', "two", '24"']),
+        (['{0},"quoted" by Bob', '{1},"closed"'], ['"quoted" by Bob', "closed"]),
+        (['{0},"two', 'lines, and more"', "{1},x"], ["two\nlines, and more", "x"]),
+        (['{0},"a ""pair""', 'and ""another"""', '{1},"last'], ['a "pair"\nand "another"', '"last']),
+        (['"{0}","x, y"', "{1},"], ["x, y", ""]),
+    ],
+)
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_a_quotation_mark_that_nobody_closes_is_a_letter_and_a_row_is_a_row(tmp_path, lines, captions, separator):
+    urls = [f"https://x.example/{n}.jpg" for n in range(3)]
+    name = "t.csv" if separator == "," else "t.tsv"
+    write(tmp_path, {name: "\n".join(["url,caption", *lines]).format(*urls).replace(",", separator)})
+    found = documents(source := open_source(str(tmp_path)))
+    wanted = [caption.replace(",", separator) for caption in captions]
+    assert [document.metadata["url"] for document in found] == urls[: len(wanted)]
+    assert [outline(document)[1:] for document in found] == [
+        [" ".join(line.split()) for line in caption.splitlines()] for caption in wanted
+    ]
+    assert not faults(source)
+
+
+@given(st.lists(st.lists(st.text('ab ",\n\t1é', max_size=6), min_size=2, max_size=2), min_size=1, max_size=4))
+def test_what_the_csv_module_writes_is_read_as_it_was(rows):
+    data = separated([{"one": one, "two": two} for one, two in rows], ",")
+    found = text_rows._separated(io.BufferedReader(io.BytesIO(data)), ",", "t")
+    assert [list(row[1].values()) if isinstance(row, tuple) else row for row in found] == rows
+
+
+def test_the_message_about_a_row_names_its_line(tmp_path):
+    write(tmp_path, {"t.csv": b'url,caption\nhttps://x.example/a.jpg,"two\nlines"\nhttps://x.example/b.jpg,a,b\n'})
+    (fault,) = faults(open_source(str(tmp_path)))
+    assert fault.detail.startswith("line 4: 3 fields")
+
+
+VIEWED = pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())])
+# The types in which DataFusion, DuckDB, polars, pandas and `datasets` store a picture and a caption.
+HELD_AS = {
+    "binary": pa.array([jpeg()]),
+    "binary_view": pa.array([jpeg()], pa.binary_view()),
+    "large_binary": pa.array([jpeg()], pa.large_binary()),
+    "fixed_size_binary": pa.array([jpeg()], pa.binary(len(jpeg()))),
+    "struct of views": pa.array([{"bytes": jpeg(), "path": None}], VIEWED),
+    "list of structs": pa.array([[{"bytes": jpeg(), "path": None}]]),
+}
+CAPTIONED_AS = {
+    "string_view": pa.array(["A caption."], pa.string_view()),
+    "large_string": pa.array(["A caption."], pa.large_string()),
+    "dictionary": pa.array(["A caption."]).dictionary_encode(),
+    "bytes": pa.array([b"A caption."]),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["A caption."])),
+    "list": pa.array([["A caption."]]),
+    "list of views": pa.array([["A caption."]], pa.list_(pa.string_view())),
+    "list_view": pa.array([["A caption."]], pa.list_view(pa.string())),
+    "large_list": pa.array([["A caption."]], pa.large_list(pa.string())),
+    "fixed_size_list": pa.array([["A caption."]], pa.list_(pa.string(), 1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "caption"),
+    [(each, "string_view") for each in HELD_AS] + [("struct of views", each) for each in CAPTIONED_AS],
+)
+def test_pictures_and_captions_are_read_from_every_type_that_others_store_them_in(tmp_path, held, caption):
+    write(tmp_path, {"t.parquet": table_bytes({"image": HELD_AS[held], "caption": CAPTIONED_AS[caption]})})
+    source = open_source(str(tmp_path))
+    (document,) = documents(source)
+    assert [pictures(document)[0].data, *outline(document)[1:]] == [jpeg(), "A caption."]
+    assert not faults(source)
+
+
+@pytest.mark.parametrize("caption", [{"en": "A."}, [{"raw": "A."}], 5, b"\xff\xfe\xfa"])
+def test_a_caption_that_is_no_text_is_one_fault_beside_the_pictures(tmp_path, caption):
+    write(tmp_path, {"t.parquet": table_bytes({"image": pa.array([jpeg()] * 3), "caption": pa.array([caption] * 3)})})
+    source = open_source(str(tmp_path))
+    assert [len(pictures(document)) for document in documents(source)] == [1, 1, 1]
+    (fault,) = faults(source)
+    assert (fault.reason, "column 'caption' is no text" in fault.detail) == ("bad_record", True)
+
+
+def test_a_picture_without_bytes_is_read_from_its_path_beside_the_table_or_is_a_link(tmp_path):
+    images = [{"bytes": None, "path": path} for path in ("img/a.jpg", "https://x.example/b.jpg", "img/none.jpg")]
+    held = pa.array(images, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+    write(tmp_path, {"t/img/a.jpg": jpeg(), "t/t.parquet": table_bytes({"image": held})})
+    found = [pictures(each)[0] for each in documents(open_source(str(tmp_path))) if "t.parquet#" in each.uri]
+    assert [each.data for each in found] == [jpeg(), b"", b""]
+    assert [is_link(each) for each in found] == [False, True, False]
+    assert found[2].fault and found[2].fault.item == f"{tmp_path}/t/img/none.jpg"
+
+
+def test_a_parquet_file_without_row_groups_is_an_empty_part(tmp_path):
+    schema = pa.schema([("image", pa.binary()), ("caption", pa.string())])
+    pq.ParquetWriter(tmp_path / "t.parquet", schema).close()
+    source = open_source(str(tmp_path))
+    assert (len(source.units()), list(everything(source))) == (1, [])

@@ -127,3 +127,43 @@ def test_an_interleaved_sample_of_the_wrong_shape_is_a_bad_record(tmp_path, abou
     source = open_source(str(write(tmp_path, {"0.tar": tar(members)})))
     assert [fault.reason for fault in faults(source)] == ["bad_record"]
     assert len(documents(source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (["IMG_1.2.jpg", "IMG_1.2.txt", "IMG_1.3.jpg", "IMG_1.3.txt"], [["<>", "IMG_1.2.txt"], ["<>", "IMG_1.3.txt"]]),
+        (["IMG_1.2.jpg", "IMG_1.2.txt"], [["<>", "IMG_1.2.txt"]]),
+        (["s0.image.jpg", "s0.caption.txt"], [["<>", "s0.caption.txt"]]),
+        (["s0.left.jpg", "s0.right.png", "s0.txt"], [["<>", "<>", "s0.txt"]]),
+        (["s0.left.jpg", "s0.left.txt", "s0.right.jpg", "s0.txt"], [["<>", "<>", "s0.txt", "s0.left.txt"]]),
+        (["s0.image.jpg", "s0.image.txt", "s0.mask.png"], [["<>", "<>", "s0.image.txt"]]),
+        (["s0.jpg", "s0.txt", "s0.json", "s1.jpg"], [["<>", "s0.txt"], ["<>"]]),
+        (["s0.jpg", "s0.cls", "s1.jpg", "s1.cls"], [["<>"], ["<>"], "2 members '.cls' (s0.cls, …)"]),
+        (["s0.jpg", "s0.JPG"], ["a second member '.JPG' of its sample", ["<>"]]),
+    ],
+)
+def test_no_member_of_a_sample_goes_unread_without_a_row_whatever_the_dots_in_its_name(tmp_path, names, wanted):
+    content = {"jpg": jpeg(), "png": jpeg(), "json": "{}"}
+    members = [(name, content.get(name.lower().rpartition(".")[2], name)) for name in names]
+    found = everything(open_source(str(write(tmp_path, {"0.tar": tar(members)}))))
+    told = [
+        each.detail if isinstance(each, Fault) else ["<>" if text.startswith("<") else text for text in outline(each)]
+        for each in found
+    ]
+    assert len(told) == len(wanted)
+    assert all(a.startswith(b) if isinstance(b, str) else a == b for a, b in zip(told, wanted, strict=True))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.json", "0.parquet"])
+def test_captions_are_read_line_by_line_and_from_lists(tmp_path, name):
+    data: dict[str, str | bytes] = {
+        "a.txt": "one bird\r\na beak\u2028\n\non a branch\n",
+        "a.json": json.dumps({"caption": ["one bird\na beak", None, "on a branch"]}),
+        "0.parquet": table_bytes({"key": pa.array(["a"]), "caption": pa.array([["one bird", "a beak\non a branch"]])}),
+    }
+    members = [("a.jpg", jpeg()), *([(name, data[name])] if name.startswith("a") else [])]
+    write(tmp_path, {"0.tar": tar(members), **({} if name.startswith("a") else {name: data[name]})})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert outline(document)[1:] == ["one bird", "a beak", "on a branch"]
+    assert pictures(document)[0].alt_text.startswith("one bird")
