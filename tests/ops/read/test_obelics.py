@@ -177,3 +177,10 @@ def test_beside_tables_of_the_right_shape_one_without_the_columns_is_a_fault(tmp
     good = table_bytes({"images": lists([None]), "texts": lists(["x"])})
     write(tmp_path, {"a.parquet": good, "b.parquet": table_bytes({"texts": lists(["y"])})})
     assert [fault.reason for fault in faults(open_source(str(tmp_path)))] == ["bad_record"]
+
+
+def test_the_end_mark_of_the_release_ends_a_text_and_is_cut(tmp_path):
+    texts = lists(["First part. END_OF_DOCUMENT_TOKEN_TO_BE_REPLACED\nSecond part.", None])
+    write(tmp_path, {"x.parquet": table_bytes({"images": lists([None, "https://x.example/a.jpg"]), "texts": texts})})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert outline(document) == ["First part.", "Second part.", "<missing>"]

@@ -368,3 +368,9 @@ def test_a_parquet_file_without_row_groups_is_an_empty_part(tmp_path):
     pq.ParquetWriter(tmp_path / "t.parquet", schema).close()
     source = open_source(str(tmp_path))
     assert (len(source.units()), list(everything(source))) == (1, [])
+
+
+def test_a_line_break_in_a_text_of_mmc4_ends_it(tmp_path):
+    write(tmp_path, {"m.jsonl": json.dumps({"text_list": ["One bird\na beak", "Two."], "image_info": []})})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert outline(document) == ["One bird", "a beak", "Two."]
