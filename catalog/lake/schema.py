@@ -131,7 +131,7 @@ CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITIO
 
 # The number of the lake format: it changes if lakes must be made anew. Within a format, migrations change the schema.
 FORMAT = 1
-MIGRATIONS: tuple[str, ...] = (_BASELINE,)
+MIGRATIONS: tuple[str, ...] = (_BASELINE, "ALTER TABLE image_hash ADD COLUMN flat_colours VARCHAR")
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
 

@@ -33,17 +33,23 @@ AT_ONCE, BLOCK, PAIRS_AT_ONCE = 100_000_000, 1_000_000, 50_000
 NearInOrder = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int, int], tuple[np.ndarray, np.ndarray]]
 
 
-def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
-    """Read (keys, 64-bit hashes, commit numbers) of every image that has a hash, sorted by key.
+def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Read (keys, 64-bit hashes, commit numbers, flat rows, their colours) of every image that has a hash, by key.
 
-    Keys are binary, 16 bytes for the 32 hex digits: 36 bytes per image in total, against 105 with Python strings.
+    Keys are binary, 16 bytes for the 32 hex digits: 40 bytes per image in total, against 105 with Python strings.
+    ``flat`` is (m,) int64, the rows of flat images; their colours are uint8 (m, c). Rows from before the column
+    ``flat_colours`` are none of them.
     """
     rows = lake.table(
-        'SELECT unhex(sha256) AS key, phash, "commit" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL '
-        "ORDER BY sha256",
+        'SELECT unhex(sha256) AS key, phash, "commit", unhex(flat_colours) AS colours FROM image_hash '
+        "WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256",
         (scorer,),
     )
-    return rows["key"], rows["phash"].to_numpy().astype(np.uint64, copy=False), rows["commit"].to_numpy()
+    flat = np.flatnonzero(rows["colours"].is_valid().to_numpy())
+    colours = np.frombuffer(b"".join(rows["colours"].drop_null().to_pylist()), np.uint8)
+    of_flat = colours.reshape(len(flat), -1) if len(flat) else colours.reshape(0, 0)
+    hashes = rows["phash"].to_numpy().astype(np.uint64, copy=False)
+    return rows["key"], hashes, rows["commit"].to_numpy(), flat, of_flat
 
 
 def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:

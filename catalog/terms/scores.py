@@ -30,7 +30,10 @@ IMAGE_QUALITY = Score(
 IMAGE_HASH = Score(
     "image_hash",
     "image",
-    (Column("phash", "UBIGINT", "64-bit perceptual hash; near copies differ in few bits", rule=""),),
+    (
+        Column("phash", "UBIGINT", "64-bit perceptual hash; near copies differ in few bits", rule=""),
+        Column("flat_colours", "VARCHAR", "mean RGB of 8 x 8 cells of a picture of few gray levels, in hex", rule=""),
+    ),
     reads=("luma",),
     op="pairmill.ops.image.phash:PerceptualHash",
     on_demand=False,

@@ -42,7 +42,10 @@ def partition(writer: Writer, number: int) -> Manifest:
     path = f"{writer.lake.staging('image_hash', 'bench')}/{name}.parquet"
     columns = {"sha256": [f"{number:031x}{n}" for n in range(10)], "shard": [name] * 10, "scorer": ["h"] * 10}
     numbers = pa.array(range(number * 10, number * 10 + 10), pa.uint64())
-    rows = pa.table(columns | {"commit": pa.array([1] * 10, pa.int64()), "phash": numbers})
+    rows = pa.table(
+        columns
+        | {"commit": pa.array([1] * 10, pa.int64()), "phash": numbers, "flat_colours": pa.nulls(10, pa.string())}
+    )
     pq.write_table(rows, path)
     return Manifest("image_hash", name, name, "h", 10, os.path.getsize(path), 0.1, path, 1, "bench")
 

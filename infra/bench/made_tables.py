@@ -28,7 +28,7 @@ TABLES = {
     "image_quality": """md5(p::VARCHAR) AS sha256, hash(p) % 100000 / 10.0 AS sharpness,
         hash(p, 2) % 9973 / 9973 AS brightness, hash(p, 3) % 9941 / 100 AS colourfulness,
         hash(p, 4) % 8000 / 1000 AS image_entropy""",
-    "image_hash": "md5(p::VARCHAR) AS sha256, hash(p, 7) % 65536 AS phash",
+    "image_hash": "md5(p::VARCHAR) AS sha256, hash(p, 7) % 65536 AS phash, NULL::VARCHAR AS flat_colours",
     "image_similarity": """md5(p::VARCHAR) AS sha256, md5('x' || p) AS input_digest, 0.2 AS alt_similarity,
         round(0.2 + hash(p, 5) % 3000 / 20000, 4) AS match_similarity, match_similarity AS best_similarity""",
     "image_embedding": "md5(p::VARCHAR) AS sha256, '\\x00'::BLOB AS image_vector",

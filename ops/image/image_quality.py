@@ -32,13 +32,25 @@ class ImageQuality:
 
 def _scores(pixels: np.ndarray, gray: np.ndarray) -> tuple[float, float, float, float]:
     """Compute (sharpness, brightness, colourfulness, entropy) of one image and its luma."""
-    counts = np.array(Image.fromarray(gray).histogram())  # three times as fast as numpy's bincount
-    shares = counts / gray.size
+    shares = _shares(gray)
     brightness = float(shares @ np.arange(256)) / 255
+    return sharpness(gray), brightness, colourfulness(pixels), _entropy(shares)
+
+
+def luma_entropy(gray: np.ndarray) -> float:
+    """Compute the Shannon entropy of the histogram of a luma uint8 (h, w) in bits, 0 to 8."""
+    return _entropy(_shares(gray))
+
+
+def _shares(gray: np.ndarray) -> np.ndarray:
+    """Compute the share of each of 256 levels."""
+    return np.array(Image.fromarray(gray).histogram()) / gray.size  # three times as fast as numpy's bincount
+
+
+def _entropy(shares: np.ndarray) -> float:
     present = shares[shares > 0]
     # 0.0 + turns the -0.0 of a flat image into 0.0.
-    entropy = 0.0 + float(-(present * np.log2(present)).sum())
-    return sharpness(gray), brightness, colourfulness(pixels), entropy
+    return 0.0 + float(-(present * np.log2(present)).sum())
 
 
 def sharpness(gray: np.ndarray) -> float:

@@ -6,7 +6,8 @@ bits of these bands, and only hashes with equal bits are compared. More bands ma
 more choices. ``agree`` grows with the number of hashes (1: 5 tables of some 13 bits at radius 4; 4: 70 tables of 32
 bits), which keeps the work near linear.
 
-`near_in_order` finds the pairs of a sort order that is given, such as that of the bands of sentences' signatures.
+`coloured_edges` tells flat pictures apart that differ in colour only. `near_in_order` finds the pairs of a sort order
+that is given, such as that of the bands of sentences' signatures.
 """
 
 from __future__ import annotations
@@ -23,36 +24,104 @@ VERSION = 1  # increase when other pairs are found
 ALL_BITS = (1 << 64) - 1
 # A bucket with more hashes than this is divided again by the bits that its key has not used.
 BUCKET = 2_048
+# Mean colours of 8 x 8 cells of copies differ by up to 13 levels of 255 at JPEG's quality 20, by 9 at 40; of 200 flat
+# shapes in another random colour, 5 % differ by less than 14.
+FURTHEST_COLOUR = 14
+COLOURS = 256
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
+def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, is_last: np.ndarray | None = None) -> Edges:
     """Find the pairs of hashes at most ``radius`` bits apart of which at least one is new.
 
     Returns (i, j, distance) int64 with i < j, sorted. ``hashes`` is (n,) uint64, ``is_new`` (n,) bool.
 
     Equal hashes (such as of thousands of white images) are not paired with each other. One of them, the first old one
     or else the first, is paired with every new one at distance 0, and only it has edges to other hashes. Every pair of
-    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs. Raises
-    ValueError if ``radius`` is outside [0, 16].
+    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs. A row of
+    ``is_last`` (n,) bool represents its hash only if no other row has it. Raises ValueError if ``radius`` is outside
+    [0, 16].
     """
     hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
     if not 0 <= radius <= 16:
         raise ValueError(f"radius {radius}: a Hamming radius is between 0 and 16 bits of 64")
     # Sort equal hashes together, old before new, then by index: the first represents them all.
-    order = np.lexsort((np.arange(len(hashes)), is_new, hashes))
+    is_last = np.zeros(len(hashes), bool) if is_last is None else is_last
+    order = np.lexsort((np.arange(len(hashes)), is_new, is_last, hashes))
     starts = np.r_[True, hashes[order][1:] != hashes[order][:-1]] if len(order) else np.empty(0, dtype=bool)
     head = order[starts]
     heads = head[np.cumsum(starts) - 1]
-    star = ~starts & is_new[order]
+    star = ~starts & (is_new[order] | is_new[heads])
     # If both ends represent an old hash, an earlier run has found the edge.
-    left, right, distance = _near(hashes[head], is_new[head], radius)
+    is_fresh = is_new[head]
+    if is_last.any():  # such rows are no duplicates of the one that represents them: any new one counts
+        is_fresh = is_fresh | is_last[head] & np.logical_or.reduceat(is_new[order], np.flatnonzero(starts))
+    left, right, distance = _near(hashes[head], is_fresh, radius)
     i = np.concatenate([heads[star], head[left]])
     j = np.concatenate([order[star], head[right]])
     far = np.concatenate([np.zeros(int(star.sum()), dtype=np.int64), distance])
     i, j = np.minimum(i, j), np.maximum(i, j)
     by_ends = np.lexsort((j, i))
     return i[by_ends], j[by_ends], far[by_ends]
+
+
+def coloured_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, flat: np.ndarray, colours: np.ndarray) -> Edges:
+    """Find edges as `hamming_edges`, but between two rows of ``flat`` only if their colours are near too.
+
+    ``flat`` is (m,) int64, rows of ``hashes``; ``colours`` is (m, c) uint8, their mean colours. Colours are near if no
+    value differs by more than FURTHEST_COLOUR. Equal hash and colours are one class, which one row represents. Of more
+    than COLOURS classes of one hash, each is compared with the next COLOURS in the order of their colours.
+    """
+    if not len(flat):
+        return hamming_edges(hashes, is_new, radius)
+    is_flat = np.zeros(len(hashes), bool)
+    is_flat[flat] = True
+    i, j, distance = hamming_edges(hashes, is_new, radius, is_last=is_flat)
+    kept = ~(is_flat[i] & is_flat[j])
+    i, j, distance = _to_every_flat(hashes, flat, is_flat, (i[kept], j[kept], distance[kept]))
+    left, right, far = _flat_edges(hashes[flat], is_new[flat], radius, colours)
+    i, j, distance = np.r_[i, flat[left]], np.r_[j, flat[right]], np.r_[distance, far]
+    fresh = is_new[i] | is_new[j]
+    both = np.stack([np.minimum(i, j), np.maximum(i, j), distance])[:, fresh]
+    i, j, distance = np.unique(both, axis=1)
+    return i, j, distance
+
+
+def _to_every_flat(hashes: np.ndarray, flat: np.ndarray, is_flat: np.ndarray, edges: Edges) -> Edges:
+    """Repeat each edge between a flat row and another for all flat rows of that hash."""
+    i, j, distance = edges
+    one, other = np.where(is_flat[i], i, j), np.where(is_flat[i], j, i)
+    order = flat[np.argsort(hashes[flat], kind="stable")]
+    first, last = (np.searchsorted(hashes[order], hashes[one], side) for side in ("left", "right"))
+    n = np.where(is_flat[one], last - first, 1)
+    offsets = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    ones = np.repeat(one, n)
+    flats = order[np.minimum(np.repeat(first, n) + offsets, len(order) - 1)]
+    return np.where(is_flat[ones], flats, ones), np.repeat(other, n), np.repeat(distance, n)
+
+
+def _flat_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, colours: np.ndarray) -> Edges:
+    """Find the pairs of rows with near hashes and near colours, at least one of each pair new."""
+    order = np.argsort(is_new, kind="stable")  # old rows first: they represent their class
+    both = np.concatenate([hashes.astype(">u8").view(np.uint8).reshape(-1, 8), colours], axis=1)[order]
+    rows = np.ascontiguousarray(both).view(f"V{both.shape[1]}").reshape(-1)
+    _, first, member = np.unique(rows, return_index=True, return_inverse=True)
+    heads = order[first]  # sorted by hash, then colours
+    star = is_new[order] & (heads[member] != order)
+    found = [(heads[member][star], order[star], np.zeros(int(star.sum()), np.int64))]
+    distinct, starts, sizes = np.unique(hashes[heads], return_index=True, return_counts=True)
+    left, right, distance = _near(distinct, np.ones(len(distinct), bool), radius)
+    several = np.flatnonzero(sizes > 1)
+    runs = np.r_[several, left], np.r_[several, right], np.r_[np.zeros_like(several), distance]
+    for a, b, far in zip(*runs, strict=True):
+        ends, others = heads[starts[a] : starts[a] + sizes[a]], heads[starts[b] : starts[b] + sizes[b]]
+        for step, end in enumerate(ends):
+            near = others[step + 1 : step + 1 + COLOURS] if a == b else others[:COLOURS]
+            near = near[is_new[near] | is_new[end]]
+            gap = np.abs(colours[near].astype(np.int16) - colours[end]).max(axis=1, initial=0)
+            near = near[gap <= FURTHEST_COLOUR]
+            found.append((np.full(len(near), end), near, np.full(len(near), far)))
+    return _joined(found)
 
 
 def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_BITS) -> Edges:

@@ -106,7 +106,8 @@ def test_maintenance_of_a_lake_with_postgres_writes_files_with_deleted_rows_anew
 def local_partition(lake: Lake, name: str) -> Manifest:
     path = f"{lake.staging('image_hash', 'run')}/{name}.parquet"
     columns = {"sha256": [name], "shard": [name], "scorer": ["k"], "commit": pa.array([1], pa.int64())}
-    pq.write_table(pa.table(columns | {"phash": pa.array([1], pa.uint64())}), path)
+    columns |= {"phash": pa.array([1], pa.uint64()), "flat_colours": pa.nulls(1, pa.string())}
+    pq.write_table(pa.table(columns), path)
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 

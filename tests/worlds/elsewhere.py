@@ -57,8 +57,9 @@ def write_yaml(folder: Path, **settings: str) -> Path:
 def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifest:
     path = f"{lake.staging('image_hash', 'run')}/{name}.parquet"
     columns = {"sha256": [name], "shard": [name], "scorer": ["k"], "commit": pa.array([1], pa.int64())}
+    columns |= {"phash": pa.array([1], pa.uint64()), "flat_colours": pa.nulls(1, pa.string())}
     with files.open(path, "wb") as file:
-        pq.write_table(pa.table(columns | {"phash": pa.array([1], pa.uint64())}), file)
+        pq.write_table(pa.table(columns), file)
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 

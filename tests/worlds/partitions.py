@@ -20,7 +20,8 @@ def partition(
     path = f"{lake.staging('image_hash', run_id)}/{name}{attempt}.parquet"
     n = len(keys)
     columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}
-    pq.write_table(pa.table(columns | {"phash": pa.array(range(n), pa.uint64())}), path)
+    columns |= {"phash": pa.array(range(n), pa.uint64()), "flat_colours": pa.nulls(n, pa.string())}
+    pq.write_table(pa.table(columns), path)
     sha256 = file_digest(path)
     os.replace(path, path := named_by(path, sha256))
     return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id, sha256)

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from PIL import ImageEnhance, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.phash import PerceptualHash
+from pairmill.ops.whole.hamming import coloured_edges
 from tests.examples import examples
 from tests.reference.phash import slow_phash
 from tests.worlds.golden import check_golden
@@ -101,3 +102,32 @@ def test_the_version_stands_for_the_output():
 def test_gray_and_colour_of_one_luma_look_alike():
     image = picture(2, (320, 240))
     assert distance(*hashes(image, image.convert("L").convert("RGB"))) <= 1
+
+
+def mug(colour, side):
+    """Return a mug of one colour on white."""
+    image = Image.new("RGB", (4 * side, 3 * side), "white")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((side, 0.6 * side, 2.4 * side, 2.4 * side), fill=colour)
+    draw.arc((2 * side, side, 3 * side, 2 * side), -90, 90, fill=colour, width=side // 6)
+    return image
+
+
+def test_flat_shapes_of_other_colours_differ_and_their_copies_do_not():
+    colours = ["red", (0, 130, 0), (60, 60, 200), "black", "orange", (200, 0, 200), (76, 76, 76)]  # four of one luma
+    copies = [(90, "PNG", {}), (90, "JPEG", {"quality": 40}), (45, "JPEG", {}), (150, "WEBP", {"quality": 60})]
+    files = [(mug(colour, side), kind, options) for colour in colours for side, kind, options in copies]
+    batch = PerceptualHash()({"pixels": [small(image, kind, **options) for image, kind, options in files]})
+    found = [bytes.fromhex(each) for each in batch["flat_colours"]]
+    values = np.frombuffer(b"".join(found), np.uint8).reshape(len(files), -1)
+    everything = np.ones(len(files), bool)
+    i, j, _ = coloured_edges(batch["phash"], everything, 4, np.arange(len(files)), values)
+    assert (i // 4 == j // 4).all(), "two colours"
+    assert {*i.tolist(), *j.tolist()} == set(range(len(files))), "a copy without an edge"
+    assert np.ptp(batch["phash"][:16:4].view(np.int64)) == 0  # their hashes do not tell
+
+
+def test_photographs_have_no_flat_colours():
+    batch = PerceptualHash()({"pixels": [np.asarray(picture(seed)) for seed in range(8)]})
+    assert batch["flat_colours"] == [None] * 8
+    assert PerceptualHash()({"luma": [np.zeros((30, 30), np.uint8)]})["flat_colours"] == [None]

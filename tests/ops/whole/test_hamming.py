@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pairmill.ops.whole import hamming
 from pairmill.ops.whole.components import components
-from pairmill.ops.whole.hamming import hamming_edges
+from pairmill.ops.whole.hamming import coloured_edges, hamming_edges
 from tests.examples import examples
 from tests.reference.hamming import all_pairs
 
@@ -122,3 +122,35 @@ def test_fewer_than_two_hashes_have_no_edge(n: int):
 def test_a_radius_out_of_range_is_refused():
     with pytest.raises(ValueError, match="between 0 and 16"):
         edges_of([1, 2], radius=17)
+
+
+COLOURED = st.lists(st.tuples(st.sampled_from([0, 1, 3, 2**40]), st.sampled_from([None, 10, 20, 30, 90])), max_size=14)
+
+
+@given(COLOURED, st.data(), st.integers(0, 2))
+@examples(200)
+def test_flat_rows_have_edges_by_colour_too_and_old_then_new_connects_the_same(rows: list, data: st.DataObject, radius):
+    is_new = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=bool)
+
+    def edges(chosen: list[int], new: np.ndarray) -> set[tuple[int, int]]:
+        hashes = np.array([rows[n][0] for n in chosen], np.uint64)
+        flat = np.array([place for place, n in enumerate(chosen) if rows[n][1] is not None], np.int64)
+        colours = np.array([[rows[chosen[place]][1]] for place in flat], np.uint8).reshape(len(flat), 1)
+        i, j, distance = coloured_edges(hashes, new, radius, flat, colours)
+        assert (i < j).all() and (new[i] | new[j]).all()
+        assert np.array_equal(np.bitwise_count(hashes[i] ^ hashes[j]), distance)
+        return {(chosen[a], chosen[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)}
+
+    expected = {
+        (a, b)
+        for b, (hash_b, colour_b) in enumerate(rows)
+        for a, (hash_a, colour_a) in enumerate(rows[:b])
+        if (hash_a ^ hash_b).bit_count() <= radius
+        and (colour_a is None or colour_b is None or abs(colour_a - colour_b) <= 14)
+    }
+    every = list(range(len(rows)))
+    assert labels_of(len(rows), edges(every, np.ones(len(rows), bool))) == labels_of(len(rows), expected)
+    old = [n for n in every if not is_new[n]]
+    before = edges(old, np.ones(len(old), bool)) if old else set()
+    later = edges(every, is_new) if rows else set()
+    assert labels_of(len(rows), before | later) == labels_of(len(rows), expected)
