@@ -59,7 +59,8 @@ class PerceptualHash:
 
 def _flat_colours(pixels: np.ndarray | None, gray: np.ndarray) -> str | None:
     """Return the mean RGB of a flat image's cells, row by row, in hex."""
-    if pixels is None or luma_entropy(gray) > FLAT_BITS:
+    # Every third row and column: the histogram of the whole takes 0.04 ms more, of 2.5 ms a picture.
+    if pixels is None or luma_entropy(np.ascontiguousarray(gray[::3, ::3])) > FLAT_BITS:
         return None
     small = Image.fromarray(np.ascontiguousarray(pixels)).resize((CELLS, CELLS), Image.Resampling.BOX)
     return small.tobytes().hex()
