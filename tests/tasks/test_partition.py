@@ -46,7 +46,8 @@ def test_parts_of_a_table_that_come_one_by_one_are_one_file(tmp_path: Path):
 
 
 def test_a_second_try_writes_beside_the_first_which_may_still_be_writing(tmp_path: Path):
-    part = Part("image_hash", pa.table({"sha256": ["a"], "phash": pa.array([1], pa.uint64())}), "scorer")
+    rows = {"sha256": ["a"], "phash": pa.array([1], pa.uint64()), "flat_colours": pa.nulls(1, pa.string())}
+    part = Part("image_hash", pa.table(rows), "scorer")
     tries = [write_parts([part], WorkItem("shard", ("a",)), Output(f"{tmp_path}/", "run", 7)) for _ in range(2)]
     (first,), (second,) = tries
     assert first.partition_id == second.partition_id and first.path != second.path
