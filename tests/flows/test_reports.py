@@ -1,17 +1,9 @@
 """Inputs that practitioners reported about tools of this kind: a run gives the right value of each."""
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from tests.worlds.reports.questions import QUESTIONS, TABLE, Curated, Question, curated, make_lake
 from tests.worlds.shared import made_once
-
-NOT_YET = ("14-colours",)
-
-
-def case(question: Question) -> ParameterSet:
-    marks = [pytest.mark.xfail(strict=True)] if question.row in NOT_YET else []
-    return pytest.param(question, id=question.row.split(",")[0], marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +11,7 @@ def lake() -> Curated:
     return curated(made_once("reports-lake", make_lake))
 
 
-@pytest.mark.parametrize("question", [*map(case, QUESTIONS)])
+@pytest.mark.parametrize("question", QUESTIONS, ids=[each.row.split(",")[0] for each in QUESTIONS])
 def test_a_reported_input_gives_its_right_value(lake: Curated, question: Question):
     assert question.ask(lake) == question.right
 
