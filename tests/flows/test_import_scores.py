@@ -58,7 +58,7 @@ def test_the_same_file_again_changes_nothing_and_another_takes_its_place(curated
 
     def imported(opened: pm.OpenLake, value: float) -> Any:
         return opened.import_scores(
-            file_of(tmp_path, {"sha256": kept, "aesthetic": [value] * len(kept)}), "aesthetic", "sha256"
+            file_of(tmp_path, {"sha256": kept, "aesthetic": [9.0, *[value] * (len(kept) - 1)]}), "aesthetic", "sha256"
         )
 
     with pm.open(curated_copy) as opened:
@@ -66,12 +66,12 @@ def test_the_same_file_again_changes_nothing_and_another_takes_its_place(curated
         first = imported(opened, 1.0)
         snapshot = opened.snapshot
         assert imported(opened, 1.0).added == 0 and opened.snapshot == snapshot
-        assert len(opened.recut("demo@1", settings, name="a")) == 0
+        assert len(opened.recut("demo@1", settings, name="a")) == 1
         assert imported(opened, 9.0).scorer != first.scorer
         assert len(opened.recut("demo@1", settings, name="a")) == before
         again = imported(opened, 1.0)
         assert (again.added, again.scorer) == (0, first.scorer)
-        assert len(opened.recut("demo@1", settings, name="a")) == 0
+        assert len(opened.recut("demo@1", settings, name="a")) == 1
 
 
 def test_a_run_reads_the_newest_import_as_a_recut_does(curated_copy: Path, tmp_path: Path, pages: Path):
