@@ -1,7 +1,8 @@
 """Read a list or an archive at a web address, by ranges if the server supports them, else as a whole.
 
 Transient failures are retried, and each response has a time limit. The usual proxy variables apply. The query of an
-address may be a signature: it is sent with requests, but is in no URI.
+address may be a signature: it is sent with requests, but is in no URI. A list may lie on a private network; but a
+public server may not send a request on to one (server-side request forgery).
 
 fsspec's HTTPFile retries nothing, does not notice that a file changes while it is read, and shows the address's
 signature in its errors. tenacity would save no line: Retry-After and the messages would still have to be written.
@@ -10,6 +11,7 @@ signature in its errors. tenacity would save no line: Retry-After and the messag
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import socket
 import tempfile
@@ -23,11 +25,12 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import AbstractHTTPHandler, HTTPHandler, HTTPSHandler, Request, build_opener
+from urllib.request import AbstractHTTPHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.secrets import without_secrets
 from pairmill.ops.fault import Fault
+from pairmill.ops.fetch.address import embedded, is_public
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -186,7 +189,7 @@ class _ResponseDeadline:
 
     def __init__(self) -> None:
         self.has_cut = False
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[tuple[socket.socket, bool]] = []
         self._timer = threading.Timer(0, lambda: None)
 
     def __enter__(self) -> _ResponseDeadline:
@@ -198,7 +201,7 @@ class _ResponseDeadline:
 
     def open(self, request: Request) -> HTTPResponse:
         """Send a request as urlopen does, and raise what urlopen raises."""
-        return build_opener(_Http(self._sockets), _Https(self._sockets)).open(request, timeout=SECONDS)
+        return build_opener(_Http(self._sockets), _Https(self._sockets), _Redirects).open(request, timeout=SECONDS)
 
     def allow(self, size: int) -> None:
         """Restart the timer with the time that reading ``size`` bytes may take."""
@@ -210,16 +213,16 @@ class _ResponseDeadline:
     def _cut(self) -> None:
         """Shut down the connection's sockets, which ends a blocked read."""
         self.has_cut = True
-        for each in self._sockets:
+        for each, _ in self._sockets:
             # Use a copy of the descriptor: the TLS state of the socket belongs to the thread that reads.
             with suppress(OSError), socket.socket(fileno=os.dup(each.fileno())) as same:
                 same.shutdown(socket.SHUT_RDWR)
 
 
 class _SocketRecorder(AbstractHTTPHandler):
-    """Record the socket of each connection that one of urllib's handlers opens."""
+    """Record the socket of each connection that one of urllib's handlers opens, and whether its peer is public."""
 
-    def __init__(self, sockets: list[socket.socket]) -> None:
+    def __init__(self, sockets: list[tuple[socket.socket, bool]]) -> None:
         super().__init__()
         self._sockets = sockets
 
@@ -230,9 +233,29 @@ class _SocketRecorder(AbstractHTTPHandler):
         class Recorded(http_class):
             def connect(self) -> None:
                 super().connect()
-                sockets.append(self.sock)
+                sockets.append((self.sock, _is_public(self.sock)))
+                if sockets[0][1] and not sockets[-1][1]:
+                    self.close()
+                    raise SourceError(f"a server of the public web leads on to {self.host}, which is not public")
 
         return super().do_open(Recorded, req, **more)  # pyright: ignore[reportArgumentType]
+
+
+def _is_public(connected: socket.socket) -> bool:
+    """Return whether the peer of a socket, a proxy where there is one, has a public address."""
+    return is_public(embedded(ipaddress.ip_address(connected.getpeername()[0].partition("%")[0])))
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follow redirects to web addresses only; urllib alone would follow one to an FTP server too."""
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """Return the request of a redirect. Raises SourceError for an address that is not of the web."""
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise SourceError(
+                f"'{without_secrets(req.full_url)}' leads on to '{without_secrets(newurl)}', no web address"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _Http(_SocketRecorder, HTTPHandler):
@@ -246,9 +269,10 @@ class _Https(_SocketRecorder, HTTPSHandler):
 def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
     """Send a request and return ``take(response, watch)``, after retries. Raises SourceError for the last failure."""
     # With a content encoding, lengths and ranges would refer to the encoded bytes.
-    request = Request(address, headers={"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers})
+    headers = {"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers}
     wait = FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
+        request = Request(address, headers=headers)  # a new one: it counts redirects, and the fifth time ends as a loop
         try:
             with _ResponseDeadline() as watch, watch.open(request) as answer:
                 return take(answer, watch)

@@ -17,6 +17,8 @@ from pairmill.ops.read.source import Document, SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import shown
 from tests.worlds.samples import documents, everything, outline, table_bytes, write
+from tests.worlds.web import picture, redirect
+from tests.worlds.web import web as running
 
 
 @dataclass
@@ -217,3 +219,18 @@ def test_an_answer_that_comes_a_byte_at_a_time_is_ended(site, monkeypatch, ill):
     site.ills = [ill] * 2
     with pytest.raises(SourceError, match="less than 65536 bytes a second"):
         web.range_of(f"{site.address}/u.csv", 0, 50, web.RemoteFileState(100, '"1"', True))
+
+
+def test_a_public_server_may_not_lead_on_to_a_private_network_or_to_another_protocol(monkeypatch: pytest.MonkeyPatch):
+    with running() as public, running() as private:
+        private.manners["/list.csv"] = picture(b"url,caption\nhttp://a.example/1.jpg,A fox.\n")
+        public.manners["/here.csv"] = redirect(private.url("/list.csv"))
+        public.manners["/files.csv"] = redirect(private.url("/list.csv").replace("http:", "ftp:"))
+        assert open_source(public.url("/here.csv"))  # from one private server to another
+        own = int(public.url("").rpartition(":")[2])
+        monkeypatch.setattr(web, "_is_public", lambda connected: connected.getpeername()[1] == own)
+        before = private.asked["/list.csv"]
+        for path, why in (("/here.csv", "which is not public"), ("/files.csv", "no web address")):
+            with pytest.raises(SourceError, match=why):
+                list(open_source(public.url(path)).units())
+        assert private.asked["/list.csv"] == before
