@@ -94,7 +94,7 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
             raise _needs_a_run(dataset.name, f"{missing[0].n:,} pictures that would be kept lack generated texts")
         if not count_cut(lake)[0]:
             raise NoPairs(
-                f"no pair would be left, so no version is published: pairmill recut {dataset} --dry-run shows why."
+                "no pair would be left, so no version is published; the same command with --dry-run shows why."
             )
         return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"))
 

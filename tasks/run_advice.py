@@ -46,7 +46,7 @@ def explain_no_pairs(session: Session) -> str:
         faults[each.reason] += each.items
     reasons = ", ".join(f"{n:,} {reason}" for reason, n in faults.most_common(3))
     in_quarantine = [f"in quarantine: {reasons} (pairmill quarantine)"] if reasons else []
-    notes = [*heavy_losses(lake, plan, steps, 0), *session.notes, *in_quarantine]
+    notes = [*heavy_losses(lake, plan, steps, 0), *in_quarantine, *session.notes]
     first = f"no pair is left, so no version of {plan.recipe.name} is published{of_rules}"
     last = "What was measured stays. --allow-empty publishes the empty version, for `pairmill why`"
     return ". ".join([first, *(note[:1].upper() + note[1:].rstrip(".") for note in notes), last]) + "."

@@ -24,7 +24,7 @@ MEANINGS: dict[str, Reason] = {
     ),
     "bomb": Reason(
         "It would unpack to far more than its size.",
-        "For pictures raise `decoding.max_pixels` and `run --retry`, if the source is trusted.",
+        "For pictures raise `ingest.max_pixels` and `run --retry`, if the source is trusted.",
     ),
     "bad_record": Reason("A record lacks what its format requires.", "Mend the record; the detail names the field."),
     "bad_encoding": Reason("A name is not UTF-8, or a text is none in its encoding.", "Rename or convert the file."),

@@ -199,7 +199,8 @@ class _BatchFetch:
                 return Fault(url, "bad_record", f"only http:// and https:// are fetched, not '{url[:100]}'")
             if address := numeric(host):
                 self.fetcher.reach.check(address)
-            if entry := self.fetcher.banned.entry(str(target)) or self.fetcher.banned.entry(address_key(str(target))):
+            spellings = dict.fromkeys((str(target), address_key(str(target))))
+            if entry := next(filter(None, map(self.fetcher.banned.entry, spellings)), ""):
                 return Fault(url, "banned", f"the list of banned hosts holds '{entry}'")
         except ValueError as error:
             return Fault(url, "bad_record", f"no URL: {error}"[:300])

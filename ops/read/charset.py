@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from email.message import Message
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -29,7 +28,8 @@ from pairmill.catalog.terms.controls import printable
 
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 CHARSET = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
-XML = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"'>]*)""")
+XML = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"'>]{0,64})""")
+LONGEST_LABEL = 64  # characters, blanks around it included
 # Bytes. Browsers search the first ones for a declaration, and go on to the end of <head>. The bound is for libxml2,
 # which compares each attribute of a tag with those before it.
 ALWAYS_SEARCHED, MOST_SEARCHED = 1024, 128 * 2**10
@@ -62,7 +62,7 @@ def decode_text(data: bytes, content_type: str = "") -> Decoded:
     for mark, label in MARKS:
         if data.startswith(mark):
             return decode_as(data[len(mark) :], _codec(label) or guessed(data))
-    return decode_as(data, _header_codec(content_type) or _unmarked_utf16(data) or _declared(data) or guessed(data))
+    return decode_as(data, _labelled(content_type) or _unmarked_utf16(data) or _declared(data) or guessed(data))
 
 
 def guessed(data: bytes) -> codecs.CodecInfo:
@@ -119,25 +119,25 @@ def decode_as(data: bytes, codec: codecs.CodecInfo) -> Decoded:
     return Decoded(kept, codec.name, len(text) - len(kept) + n_bad)
 
 
-@lru_cache(maxsize=1024)
 def _codec(label: str) -> codecs.CodecInfo | None:
     """Return the decoder for a label of the Encoding Standard; None for any other label, which browsers ignore."""
-    found = webencodings.lookup(label) if label else None
+    return _codec_of(label) if 0 < len(label) <= LONGEST_LABEL else None
+
+
+@lru_cache(maxsize=1024)
+def _codec_of(label: str) -> codecs.CodecInfo | None:
+    found = webencodings.lookup(label)
     if found is None:
         return None
     fuller = FULLER.get(found.codec_info.name)
     return codecs.lookup(fuller) if fuller else found.codec_info
 
 
-@lru_cache(maxsize=1024)
-def _header_codec(content_type: str) -> codecs.CodecInfo | None:
-    """Return the decoder that a Content-Type header names, or None."""
-    if "charset" not in content_type.lower():
-        return None
-    header = Message()
-    header["Content-Type"] = " ".join(content_type.split())
+def _labelled(text: str) -> codecs.CodecInfo | None:
+    """Return the decoder that ``charset=…`` names, in a Content-Type header or the like, or None."""
+    found = CHARSET.search(text)
     # Two headers of one name are joined by a comma.
-    return _codec((header.get_content_charset() or "").partition(",")[0])
+    return _codec((found[1] or found[2] or found[3] or "").partition(",")[0]) if found else None
 
 
 def _unmarked_utf16(data: bytes) -> codecs.CodecInfo | None:
@@ -174,9 +174,8 @@ def _declared(data: bytes) -> codecs.CodecInfo | None:
 def _meta_codec(element: etree._Element) -> codecs.CodecInfo | None:
     """Return the decoder that one <meta> declares, or None."""
     label = element.get("charset")
-    if label is None and (element.get("http-equiv") or "").strip().lower() == "content-type":
-        found = CHARSET.search(element.get("content") or "")
-        label = found and (found[1] or found[2] or found[3])
     codec = _codec(label) if label else None
+    if label is None and (element.get("http-equiv") or "").strip().lower() == "content-type":
+        codec = _labelled(element.get("content") or "")
     # A declaration that is readable as bytes is not in UTF-16 (HTML, "prescan a byte stream").
     return _codec("utf-8") if codec and codec.name.startswith("utf-16") else codec

@@ -170,6 +170,12 @@ def lines(value: object) -> list[str]:
     return [line for text in texts if isinstance(text, str) for each in text.splitlines() if (line := clean(each))]
 
 
+def first_text(*values: object) -> str:
+    """Return the first text with letters of ``values``, which are texts or lists of texts, as `clean` does; or ''."""
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    return next(filter(None, map(clean, texts)), "")
+
+
 def _is_small(value: object) -> bool:
     """Return whether the JSON of ``value`` has at most MAX_TEXT characters; numbers always pass."""
     return not isinstance(value, str | list | dict) or len(json.dumps(value)) <= MAX_TEXT

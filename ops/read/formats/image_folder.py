@@ -14,7 +14,17 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
 from pairmill.ops.read.charset import MAX_BAD, decode_text
-from pairmill.ops.read.document import Document, Text, Unit, as_storable, clean, lines, parsed, picture_of_file
+from pairmill.ops.read.document import (
+    Document,
+    Text,
+    Unit,
+    as_storable,
+    clean,
+    first_text,
+    lines,
+    parsed,
+    picture_of_file,
+)
 from pairmill.ops.read.example import Example, picture
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
@@ -116,8 +126,8 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
 
 def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: object) -> Document:
     """Build an image's document from its bytes, metadata ``said`` and caption: a text or a list of texts."""
-    alt = clean(next(iter(caption), "") if isinstance(caption, list) else caption)
-    picture = picture_of_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), alt)
+    url = clean(said.get("url")) or tree.uri(path)
+    picture = picture_of_file(tree, path, data, 0, url, first_text(caption))
     title = clean(said.get("title")) or posixpath.basename(posixpath.splitext(path)[0])
     return Document(tree.uri(path), title, as_storable(said), (picture, *map(Text, dict.fromkeys(lines(caption)))))
 

@@ -13,8 +13,19 @@ from typing import Any, NamedTuple
 
 from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, picture_of_file
+from pairmill.ops.read.document import (
+    Document,
+    Picture,
+    Text,
+    Unit,
+    as_storable,
+    clean,
+    first_text,
+    lines,
+    picture_of_file,
+)
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture
+from pairmill.ops.read.formats.image_folder import readable
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
@@ -166,21 +177,17 @@ class Captions(NamedTuple):
 
 
 def captions_of(row: dict[str, Any], names: list[str]) -> Captions:
-    """Read the captions of a row; texts in columns of bytes are UTF-8."""
+    """Read the captions of a row; texts in columns of bytes are decoded as a file of one caption is."""
     texts = {name: _as_text(row.get(name)) for name in names}
-    whole = [each for found in texts.values() for each in (found if isinstance(found, list) else [found])]
-    alt = next((text for text in map(clean, whole) if text), "")
     unread = [name for name, found in texts.items() if not _is_text(found)]
-    return Captions(alt, collect_texts(texts, names), unread)
+    return Captions(first_text(*texts.values()), collect_texts(texts, names), unread)
 
 
 def _as_text(value: Any) -> Any:
     """Decode bytes; NaN, by which pandas says that there is no text, becomes None. Other values are unchanged."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value
+        text = readable("", value)
+        return text if isinstance(text, str) else value if text.reason != "empty" else None
     return None if isinstance(value, float) and value != value else value
 
 
@@ -190,13 +197,14 @@ def _is_text(value: Any) -> bool:
 
 
 def unread_captions(uri: str, row: dict[str, Any], names: list[str]) -> list[Fault]:
-    """Build the Fault of each caption column in ``names`` that holds no text."""
+    """Build the Fault of each caption column in ``names`` that holds no text, or bytes that are no text."""
+    no_text = {name: "bytes that are no text" for name in names if isinstance(row[name], bytes)}
+    other = "no text but {}: its captions are not read; store it as text or a list of texts"
     return [
         Fault(
             uri,
-            "bad_record",
-            f"{tables.UNREAD} '{name}' is no text but {type(row[name]).__name__}: its captions are "
-            "not read; store it as text or a list of texts",
+            "bad_encoding" if name in no_text else "bad_record",
+            f"{tables.UNREAD} '{name}' is {no_text.get(name) or other.format(type(row[name]).__name__)}",
         )
         for name in names
     ]
@@ -218,7 +226,9 @@ def read_reference(tree: Tree, path: str, reference: str, position: int, alt: st
     link = resolve(tree, path, reference)
     if link.fault or link.data:
         return Picture(position, link.url, alt, link.data, link.fault)
-    there = next((each for each in link.paths if tree.exists(each)), link.paths[0])
+    there = link.paths[0]
+    if len(link.paths) > 1:  # looked for only then: it is a request on S3
+        there = next(filter(tree.exists, link.paths), there)
     return picture_of_file(tree, there, tree.read(there), position, link.url, alt)
 
 

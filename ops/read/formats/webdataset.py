@@ -24,7 +24,18 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import HOSTILE, opened
 from pairmill.ops.image.pixels import is_inverted, rgb
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, parsed, picture_of_file
+from pairmill.ops.read.document import (
+    Document,
+    Picture,
+    Text,
+    Unit,
+    as_storable,
+    clean,
+    first_text,
+    lines,
+    parsed,
+    picture_of_file,
+)
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -218,7 +229,7 @@ def _document(
     ``said`` are texts or lists of texts, best first, maybe repeated.
     """
     captions = list(dict.fromkeys(line for each in said for line in lines(each)))
-    alt = next((text for each in said for text in map(clean, each if isinstance(each, list) else [each]) if text), "")
+    alt = first_text(*said)
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:

@@ -91,7 +91,7 @@ def _sparse(file: IO[bytes], uri: str, begins: int, stored: int, seen: set) -> t
     try:
         with tarfile.open(fileobj=file, mode="r:") as packed:
             info, end = packed.next(), packed.offset
-    except (tarfile.TarError, ValueError, EOFError, OverflowError, MemoryError) as error:
+    except (tarfile.TarError, ValueError, EOFError, OverflowError, MemoryError, LookupError, RecursionError) as error:
         return Fault(f"{uri}#byte={begins}", "bad_record", f"a sparse file that cannot be read: {in_words(error)}"), 0
     name = plain(info.name) if info else ""
     if info is None or is_unsafe(info.name) or name in seen or end > file.seek(0, 2) or (stored and not info.size):

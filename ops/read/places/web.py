@@ -236,7 +236,10 @@ class _SocketRecorder(AbstractHTTPHandler):
                 sockets.append((self.sock, _is_public(self.sock)))
                 if sockets[0][1] and not sockets[-1][1]:
                     self.close()
-                    raise SourceError(f"a server of the public web leads on to {self.host}, which is not public")
+                    raise SourceError(
+                        f"'{without_secrets(req.full_url)}': a public server leads on to {self.host}, which is not "
+                        "public; name that address as the source if it is meant"
+                    )
 
         return super().do_open(Recorded, req, **more)  # pyright: ignore[reportArgumentType]
 
@@ -252,9 +255,8 @@ class _Redirects(HTTPRedirectHandler):
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         """Return the request of a redirect. Raises SourceError for an address that is not of the web."""
         if urlsplit(newurl).scheme not in ("http", "https"):
-            raise SourceError(
-                f"'{without_secrets(req.full_url)}' leads on to '{without_secrets(newurl)}', no web address"
-            )
+            shown = f"'{without_secrets(req.full_url)}' leads on to '{without_secrets(newurl)}'"
+            raise SourceError(f"{shown}, no http(s) address; copy the file here, and name that")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

@@ -170,7 +170,7 @@ def path_of(tree: Tree, unit: Unit) -> str:
 def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
     """Yield the document of each row, read within OneDocument's limits, and a Fault for each unreadable row.
 
-    A column that cannot be read is one Fault a unit of Parquet, whose rows have one type.
+    A column of another type than text is one Fault a unit of Parquet, whose rows have one type.
     """
     path, told = path_of(tree, unit), set[str]()
     is_parquet = format_of(path) == "parquet"
@@ -182,7 +182,7 @@ def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None
         for each in built:
             if isinstance(each, Document) or each.detail not in told:
                 yield each
-            if isinstance(each, Fault) and is_parquet:
+            if isinstance(each, Fault) and is_parquet and each.reason == "bad_record":
                 told.add(each.detail)
 
 

@@ -30,9 +30,11 @@ MAX_SEPARATED = 8 * 2**20
 MAX_FIELD = 4 * 2**20
 # Lines with an odd number of quotation marks at which a row is tried to end: each costs a look at all of its lines.
 MOST_ODD = 4
+# Characters of a file that are looked at in vain for the end of an open mark, in some 3 s; then it is a letter at once.
+MOST_IN_VAIN = 32 * 2**20
 # A field in quotation marks that ends before a separator, and one that does not end; no match takes more than linear
 # time. A path or web address has no white space, and a dot or a slash behind its first letter.
-_QUOTED = {each: re.compile(rf'"([^"]*(?:""[^"]*)*)"(?={each}|\Z)') for each in SEPARATED.values()}
+_QUOTED = {each: re.compile(rf'"([^"]*(?:""[^"]*)*)"[ \t]*?(?={each}|\Z)') for each in SEPARATED.values()}
 _OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
 _LINE_END = re.compile(r"[\r\n]")
 _ADDRESS = re.compile(r"[^\s./][^\s./]*[./]\S*|\.?/\S+")
@@ -171,29 +173,37 @@ class _TooLong(Exception):
 
 
 class _Lines:
-    """The lines of a file, with their ends; lines can be looked at before they are read. ``number`` counts from 1."""
+    """The lines of a file, with their ends; lines can be looked at before they are read.
+
+    ``number`` counts from 1; ``in_vain`` counts the characters that were looked at for a mark that nobody closes.
+    """
 
     def __init__(self, file: io.TextIOWrapper) -> None:
         self._file = file
         self._ahead: list[str] = []
         self._at = 0
         self.number = 0
+        self.in_vain = 0
 
     def read(self) -> str:
         """Read the next line, at most MAX_SEPARATED characters of it; '' at the end."""
         self.number += 1
-        if self._at == len(self._ahead):
-            return self._file.readline(MAX_SEPARATED)
-        self._at += 1
-        return self._ahead[self._at - 1]
+        if self._at < len(self._ahead):
+            self._at += 1
+            return self._ahead[self._at - 1]
+        self._ahead, self._at = [], 0
+        return self._file.readline(MAX_SEPARATED)
 
     def look(self) -> Iterator[str]:
         """Yield the lines that follow, without reading them."""
-        self._ahead, self._at = self._ahead[self._at :], 0
-        yield from self._ahead
-        while line := self._file.readline(MAX_SEPARATED):
-            self._ahead.append(line)
-            yield line
+        at = self._at
+        while True:
+            if at == len(self._ahead):
+                self._ahead.append(self._file.readline(MAX_SEPARATED))
+            if not self._ahead[at]:
+                return
+            yield self._ahead[at]
+            at += 1
 
 
 def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | None) -> list[str]:
@@ -208,30 +218,42 @@ def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | Non
     if alone.open_at is None:
         return alone.fields
     is_row = names is None or len(alone.fields) == len(names)
+    found = _closed_later(lines, line, separator, is_row) if lines.in_vain <= MOST_IN_VAIN else None
+    if found is None:
+        return alone.fields
+    whole, further = found
+    is_other = is_row and len(whole.fields) != len(names or whole.fields)
+    if is_other or max(map(len, whole.fields)) > MAX_FIELD or (is_row and _are_rows(alone, further, separator)):
+        lines.in_vain += sum(map(len, further))
+        return alone.fields
+    for _ in further:
+        lines.read()
+    return whole.fields
+
+
+def _closed_later(lines: _Lines, line: str, separator: str, is_row: bool) -> tuple[_Split, list[str]] | None:
+    """Return the row that begins with ``line``, and its further lines; None if no later line closes its open mark.
+
+    Raises _TooLong if the row gets too long, unless the line ``is_row`` by itself.
+    """
     text, further, n_odd = line, list[str](), 0
     for each in lines.look():
         further.append(each)
         if len(text) + len(each) >= MAX_SEPARATED:
-            if is_row:
-                return alone.fields
-            raise _TooLong
+            if not is_row:
+                raise _TooLong
+            break
         text += each
         # Marks that come in pairs leave the field open, or open another one.
         n_odd += each.count('"') % 2
         if each.count('"') % 2:
             whole = _split(text, separator)
+            if whole.open_at is None and not whole.is_broken:
+                return whole, further
             if whole.is_broken or n_odd > MOST_ODD:
-                return alone.fields
-            if whole.open_at is None:
                 break
-    else:
-        return alone.fields
-    is_other = is_row and len(whole.fields) != len(names or whole.fields)
-    if is_other or max(map(len, whole.fields)) > MAX_FIELD or (is_row and _are_rows(alone, further, separator)):
-        return alone.fields
-    for _ in further:
-        lines.read()
-    return whole.fields
+    lines.in_vain += len(text)
+    return None
 
 
 class _Split(NamedTuple):
@@ -303,7 +325,8 @@ def _decoded(fields: list[str], codec: CodecInfo | None) -> list[str]:
     if not any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):
         return fields
     raw = [field.encode("utf-8", "surrogateescape") for field in fields]
-    found = [decode_as(each, codec or guessed(b"\t".join(raw))) for each in raw]
+    codec = codec or guessed(b"\t".join(raw))
+    found = [decode_as(each, codec) for each in raw]
     n_bad, n_letters = sum(each.n_bad for each in found), sum(len(each.text) for each in found)
     return [each.text for each in found] if n_bad <= MAX_BAD * n_letters else []
 

@@ -118,6 +118,18 @@ def test_of_a_cut_tar_what_came_before_the_cut_is_kept_and_the_rest_is_one_fault
     assert {fault.reason for fault in faults(source)} == {"truncated"}
 
 
+@pytest.mark.parametrize("n_headers", [0, 600])
+def test_a_sparse_header_that_is_cut_or_nested_is_one_fault(n_headers):
+    plain = tar([("a.txt", "A.")], format=tarfile.GNU_FORMAT)
+    about = tarfile.TarInfo("b.txt")
+    about.pax_headers = {"comment": "x"}
+    nested = about.create_pax_header(about.get_info(), "utf-8")[:1024] * n_headers
+    extended = altered(altered(plain[:512], 156, b"S"), 482, b"\1")
+    found = list(tar_members.members(io.BytesIO(plain[:1024] + nested + extended), "t"))
+    assert found[0] == tar_members.Member("a.txt", 512, 2)
+    assert [each.reason for each in found[1:2]] == ["bad_record"]
+
+
 def test_of_a_cut_zip_what_came_before_the_cut_is_kept(tmp_path):
     whole = zipped({f"{n}.jpg": jpeg(c) for n, c in enumerate(["red", "green", "blue"])})
     source = opened(tmp_path, "x.zip", whole[: int(len(whole) * 0.5)])

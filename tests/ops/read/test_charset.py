@@ -76,3 +76,11 @@ def test_one_bad_byte_costs_a_list_one_letter_and_a_caption_file_its_last(tmp_pa
 )
 def test_any_bytes_and_any_header_decode(data, head, header):
     assert decode_text(head + data, f"text/html; charset={header}").n_bad >= 0
+
+
+@pytest.mark.parametrize(
+    "header", ["charset*" + "0" * 4400 + "*=a", 'charset="' + "a;" * 20_000, "charset=" + "a" * 9999]
+)
+def test_a_hostile_header_names_no_charset(header):
+    assert decode_text(b"caf\xe9", f"text/html; {header}") == decode_text(b"caf\xe9")
+    assert decode_text(b"caf\xe9", "text/html; charset=koi8-r, text/html").text == "cafИ"

@@ -279,6 +279,7 @@ def test_damaged_size_statistics_are_a_fault_of_the_file_and_do_not_end_the_proc
         (['{0},"two', 'lines, and more"', "{1},x"], ["two\nlines, and more", "x"]),
         (['{0},"a ""pair""', 'and ""another"""', '{1},"last'], ['a "pair"\nand "another"', '"last']),
         (['"{0}","x, y"', "{1},"], ["x, y", ""]),
+        (['{0},"blanks behind"  ', '"{1}" ,"x"'], ["blanks behind", "x"]),
     ],
 )
 @pytest.mark.parametrize("separator", [",", "\t"])
@@ -293,6 +294,18 @@ def test_a_quotation_mark_that_nobody_closes_is_a_letter_and_a_row_is_a_row(tmp_
         [" ".join(line.split()) for line in caption.splitlines()] for caption in wanted
     ]
     assert not faults(source)
+
+
+def test_many_open_marks_cost_no_more_than_their_share(monkeypatch):
+    """Each of these lines looks for the end of its mark through all lines behind it, until that was in vain enough."""
+    looked = []
+    look = text_rows._Lines.look
+    monkeypatch.setattr(text_rows, "MOST_IN_VAIN", 10_000)
+    monkeypatch.setattr(text_rows._Lines, "look", lambda lines: (looked.append(each) or each for each in look(lines)))
+    file = io.BufferedReader(io.BytesIO(b"a,b\n" + b'"a,"b\n' * 2000))  # pyright: ignore[reportArgumentType]
+    found = list(text_rows._separated(file, ",", "t"))
+    assert [row for _, row in found] == [{"a": '"a', "b": '"b'}] * 2000
+    assert sum(map(len, looked)) < 3 * 10_000
 
 
 @given(st.lists(st.lists(st.text('ab ",\n\t1é', max_size=6), min_size=2, max_size=2), min_size=1, max_size=4))
@@ -344,7 +357,19 @@ def test_pictures_and_captions_are_read_from_every_type_that_others_store_them_i
     assert not faults(source)
 
 
-@pytest.mark.parametrize("caption", [{"en": "A."}, [{"raw": "A."}], 5, b"\xff\xfe\xfa"])
+def test_a_caption_in_bytes_is_decoded_as_a_file_is_and_each_that_is_no_text_is_told(tmp_path):
+    captions = ["Café.".encode("cp1252"), jpeg(), b"", jpeg(), "Ein Café in Zürich.".encode()]
+    columns = {"image": pa.array([jpeg()] * 5), "caption": pa.array(captions)}
+    source = open_source(str(write(tmp_path, {"t.parquet": table_bytes(columns)})))
+    assert [outline(document)[1:] for document in documents(source)] == [["Café."], [], [], [], ["Ein Café in Zürich."]]
+    told = faults(source)
+    assert [(each.reason, each.item.rpartition("row=")[2]) for each in told] == [
+        ("bad_encoding", "1"),
+        ("bad_encoding", "3"),
+    ]
+
+
+@pytest.mark.parametrize("caption", [{"en": "A."}, [{"raw": "A."}], 5])
 def test_a_caption_that_is_no_text_is_one_fault_beside_the_pictures(tmp_path, caption):
     write(tmp_path, {"t.parquet": table_bytes({"image": pa.array([jpeg()] * 3), "caption": pa.array([caption] * 3)})})
     source = open_source(str(tmp_path))

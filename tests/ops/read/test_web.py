@@ -230,7 +230,7 @@ def test_a_public_server_may_not_lead_on_to_a_private_network_or_to_another_prot
         own = int(public.url("").rpartition(":")[2])
         monkeypatch.setattr(web, "_is_public", lambda connected: connected.getpeername()[1] == own)
         before = private.asked["/list.csv"]
-        for path, why in (("/here.csv", "which is not public"), ("/files.csv", "no web address")):
+        for path, why in (("/here.csv", "which is not public"), ("/files.csv", "no http")):
             with pytest.raises(SourceError, match=why):
                 list(open_source(public.url(path)).units())
         assert private.asked["/list.csv"] == before
