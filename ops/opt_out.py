@@ -8,6 +8,7 @@ from collections.abc import Iterable
 AGENT = "pairmill"
 # img2dataset heeds all but `none`.
 OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex", "none"))
+WORD = re.compile(r"([^\s,;:]+)(\s*:)?")
 
 
 def opted_out(tags: Iterable[str]) -> str:
@@ -16,14 +17,14 @@ def opted_out(tags: Iterable[str]) -> str:
     ``none`` means noindex and nofollow. Directives after another robot's name ("otherbot: noindex") do not count.
     """
     for value in tags:
-        about_us = True
-        for part in re.split("[,;]", value.lower()):
-            name, colon, rest = part.partition(":")
-            if colon and ("_" in name or name.strip().startswith("max-")):
-                continue  # a directive with a value, such as "unavailable_after: DATE"
-            if colon:  # a robot's name
-                about_us, part = name.strip() in ("*", AGENT), rest
-            for directive in part.split():
-                if about_us and directive in OPT_OUT:
-                    return directive
+        about_us, is_value = True, False
+        for word, colon in WORD.findall(value.lower()):
+            if is_value:
+                is_value = False
+            elif colon and ("_" in word or word.startswith("max-")):
+                is_value = True  # a directive with a value, such as "unavailable_after: DATE"
+            elif colon and not word[0].isdigit():  # a robot's name, no time of day
+                about_us = word in ("*", AGENT)
+            elif about_us and word in OPT_OUT:
+                return word
     return ""

@@ -3,24 +3,31 @@
 import re
 
 # Marks of reasoning: <think> (Qwen, DeepSeek, GLM), <seed:think> (Seed-OSS), [THINK] (Magistral), ◁think▷ (Kimi-VL),
-# <|begin_of_thought|> (Sky-T1), <unused94> (MedGemma), <|channel|>analysis (gpt-oss); <SUMMARY> to <REASONING>
-# (LLaVA-CoT). A mark right after a quotation mark is a text that the image shows.
-_NAME = r"(?:seed:|\w{1,12}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad|summary)"
+# <|begin_of_thought|> (Sky-T1), <unused94> (MedGemma), <|channel|>analysis (gpt-oss). A mark right after a quotation
+# mark is a text that the image shows.
+_PREFIX = r"(?:seed:|\w{1,12}:)?"
+_THOUGHT = r"(?:think(?:ing)?|thoughts?)"
+_PART = r"(?:reason(?:ing)?|reflection|analysis|scratchpad|summary)"
 _QUOTED = r"(?<![\"'“‘«`])"
-_OPENED = re.compile(
-    rf"{_QUOTED}(?:<{_NAME}(?:\s[^<>]{{0,80}})?>|&lt;{_NAME}&gt;|\[{_NAME}\]|◁{_NAME}▷|<\|(?:begin_of_)?{_NAME}\|>"
-    r"|<unused94>|<\|channel\|>\s*(?:analysis|commentary))",
-    re.IGNORECASE,
+_WRITTEN = rf"(?:<{_PREFIX}{_THOUGHT}(?:\s[^<>]{{0,80}})?>|&lt;{_PREFIX}{_THOUGHT}&gt;|\[think\])"
+_TOKEN = (
+    rf"(?:◁{_THOUGHT}▷|<\|(?:begin_of_)?(?:{_THOUGHT}|{_PART})\|>|<unused94>|<\|channel\|>\s*(?:analysis|commentary))"
 )
+_OPENED = re.compile(rf"{_QUOTED}(?:{_WRITTEN}|{_TOKEN})", re.IGNORECASE)
+# The written marks can also be words that an image shows, so one without its closing mark must begin a line.
+_UNCLOSED = re.compile(rf"^[ \t]*{_WRITTEN}|{_QUOTED}{_TOKEN}", re.IGNORECASE | re.MULTILINE)
 _CLOSED = re.compile(
-    rf"{_QUOTED}(?:</{_NAME}\s*>|&lt;/{_NAME}&gt;|\[/{_NAME}\]|◁/{_NAME}▷|<\|(?:end_of_|/){_NAME}\|>"
-    r"|<unused95>|<\|channel\|>\s*final\s*<\|message\|>)",
+    rf"{_QUOTED}(?:</{_PREFIX}{_THOUGHT}\s*>|&lt;/{_PREFIX}{_THOUGHT}&gt;|\[/think\]|◁/{_THOUGHT}▷"
+    rf"|<\|(?:end_of_|/)(?:{_THOUGHT}|{_PART})\|>|<unused95>|<\|channel\|>\s*final\s*<\|message\|>)",
     re.IGNORECASE,
 )
+# <SUMMARY> to <REASONING> (LLaVA-CoT), <analysis>, <scratchpad>: ordinary words, so only at the start of a text.
+_PART_OPENED = re.compile(rf"\s*<{_PREFIX}{_PART}(?:\s[^<>]{{0,80}})?>", re.IGNORECASE)
+_PART_CLOSED = re.compile(rf"{_QUOTED}</{_PREFIX}{_PART}\s*>", re.IGNORECASE)
 # Marks of the answer itself, which is between them: <answer>, <CAPTION>, <|begin_of_box|> (GLM), <|begin_of_solution|>.
 _ANSWER = r"(?:answer|caption|conclusion|final|output|response|box|solution)"
 _FRAME = re.compile(
-    rf"^(?:<{_ANSWER}>|<\|begin_of_{_ANSWER}\|>)\s*|\s*(?:</{_ANSWER}>|<\|end_of_{_ANSWER}\|>|<\|(?:end|return)\|>)$",
+    rf"^(?:<{_ANSWER}>|<\|begin_of_{_ANSWER}\|>)|(?:</{_ANSWER}>|<\|end_of_{_ANSWER}\|>|<\|(?:end|return)\|>)$",
     re.IGNORECASE,
 )
 
@@ -31,9 +38,19 @@ def without_reasoning(text: str) -> str:
     The answer is what follows the last closing mark, with or without an opening one; if nothing does, what precedes the
     first opening mark. A text without marks is returned as it is.
     """
-    ends = [found.end() for found in _CLOSED.finditer(text)]
-    answer = text[ends[-1] :] if ends else text
-    opened = _OPENED.search(answer) or (None if answer.strip() else _OPENED.search(text))
-    if opened:
-        answer = opened.string[: opened.start()]
-    return text if answer == text else _FRAME.sub("", answer.strip())
+    answer, closed = _after_last(_CLOSED, text)
+    if closed and not answer.strip():
+        opened = _OPENED.search(text)
+        answer = text[: opened.start()] if opened else ""
+    elif opened := (_OPENED if closed else _UNCLOSED).search(answer):
+        answer = answer[: opened.start()]
+    if _PART_OPENED.match(answer):
+        answer, closed = _after_last(_PART_CLOSED, answer)
+        answer = answer if closed else ""
+    return text if answer == text else _FRAME.sub("", answer.strip()).strip()
+
+
+def _after_last(mark: re.Pattern[str], text: str) -> tuple[str, bool]:
+    """Return what follows the last ``mark``, or the whole text, and whether there is one."""
+    ends = [found.end() for found in mark.finditer(text)]
+    return (text[ends[-1] :], True) if ends else (text, False)

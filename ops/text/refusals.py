@@ -8,7 +8,7 @@ from pathlib import Path
 
 # Characters of a text that are searched, and those after a hedge (an apology) within which a refusal begins.
 OPENING, AFTER_HEDGE = 400, 120
-GAP = '[^.!?。！？\\n"“”«»「」]{0,60}?'
+GAP = '[^.!?。！？,;:،؛，、：\\n"“”«»「」]{0,60}?'
 QUOTES = "\"'“”«»„"
 MARKUP = re.compile(r"[\s*_#>-]+")
 BETWEEN = re.compile(r"[\s,.:;!。、，！…–-]+")
@@ -23,14 +23,14 @@ def is_refusal(text: str) -> bool:
     if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:
         text = text[1:-1]
     text = " ".join(text[:OPENING].replace("’", "'").lower().split())
-    hedge, refusal = _phrases()
+    hedge, apologetic, refusal = _phrases()
     place = _after(MARKUP, text, 0)
     if refusal.match(text, place):
         return True
     start = place
     while found := hedge.match(text, place):
         place = _after(BETWEEN, text, found.end())
-        if refusal.match(text, place):
+        if refusal.match(text, place) or apologetic.match(text, place):
             return True
     if place == start:
         return False
@@ -45,13 +45,14 @@ def _after(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 
 @cache
-def _phrases() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile the patterns of hedges and of refusals, each at a word's beginning."""
-    kinds: dict[str, list[str]] = {"hedge": [], "refusal": []}
+def _phrases() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Compile the patterns of hedges, of apologetic refusals and of refusals; the latter two at a word's beginning."""
+    kinds: dict[str, list[str]] = {"hedge": [], "apologetic": [], "refusal": []}
     for line in (Path(__file__).parent / "refusals.txt").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             kind, _, pattern = line.partition(" ")
             kinds[kind].append(pattern.replace("~", GAP))
-    hedge, refusal = ("|".join(patterns) for patterns in kinds.values())
+    hedge, apologetic, refusal = (f"(?:{'|'.join(patterns)})" for patterns in kinds.values())
     # Chinese and Japanese put no space between words, so there a refusal may begin after any of their letters.
-    return re.compile(rf"(?:{hedge})"), re.compile(rf"(?:\b|(?<=[\u3040-\u9fff]))(?:{refusal})")
+    begin = r"(?:\b|(?<=[\u3040-\u9fff]))"
+    return re.compile(hedge), re.compile(begin + apologetic), re.compile(begin + refusal)

@@ -241,6 +241,9 @@ def test_every_header_of_the_name_counts(server: Web):
     assert opted_out(["otherbot: noindex, pairmill: noai"]) == "noai"
     assert opted_out(["max-image-preview: none, unavailable_after: 1 Jan 2099 10:00, nofollow noai"]) == "noai"
     assert opted_out(["max-image-preview: none; all"]) == ""
+    assert opted_out(["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noindex"]) == "noindex"
+    assert opted_out(["noindex otherbot: all"]) == "noindex"
+    assert opted_out(["otherbot: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex"]) == ""
 
 
 def test_banned_hosts_and_beginnings_are_not_asked(server: Web):

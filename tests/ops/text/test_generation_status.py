@@ -64,7 +64,7 @@ def test_refusals_of_many_languages_are_told_from_captions():
     )
     missed = [text for _, text in refusals if generation_status(text) != "refusal"]
     wrong = [text for _, text in captions if generation_status(text) != "ok"]
-    assert len(refusals) > 380 and len(captions) == 280
+    assert len(refusals) == 454 and len(captions) == 359
     assert (missed, wrong) == ([], [])
 
 
@@ -90,13 +90,39 @@ def test_a_text_that_does_not_end_by_itself_is_cut_off(finish: str):
         ("<SUMMARY>a</SUMMARY><REASONING>b</REASONING><CONCLUSION>A field.</CONCLUSION>", "A field."),
         ("<unused94>thought\na<unused95>A field.", "A field."),
         ("&lt;think&gt;a&lt;/think&gt; A field.", "A field."),
-        (" A field. ", " A field. "),
-        ('A shirt with "<think>" on it.', 'A shirt with "<think>" on it.'),
-        ("I think </b> is a tag.", "I think </b> is a tag."),
+        ("<think>a</think> b <think>c", "b"),
+        ("<think>a</think><analysis>b</analysis> A field.", "A field."),
+        ("<think>a</think> The tags <summary> and </summary>.", "The tags <summary> and </summary>."),
+        ("<think>a</think>\n<answer>\nA field.\n</answer>", "A field."),
+        ("<scratchpad>I see patches, and", ""),
     ],
 )
 def test_reasoning_is_no_part_of_an_answer(text: str, answer: str):
     assert without_reasoning(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " A field. ",
+        'A shirt with "<think>" on it.',
+        "I think </b> is a tag.",
+        "A slide titled [ANALYSIS] with three bars.",
+        "A page with the headings [Summary] and [Notes] below a photo of a dog.",
+        "[Summary] in red letters above a chart. [/Summary] in small ones below.",
+        "The page shows the tags <summary> and </summary> in a code editor.",
+        "An editor with the tag <think> in its first line.",
+        "A diagram from <reasoning> to <reflection>.",
+    ],
+)
+def test_marks_that_an_image_shows_are_kept(text: str):
+    assert without_reasoning(text) == text
+
+
+@pytest.mark.timeout(20)  # takes under 0.1 s; quadratic cost took minutes
+def test_white_space_in_an_answer_takes_time_in_proportion():
+    answer = "A" + "\n" * 400_000 + "field."
+    assert without_reasoning(f"<think>a</think>{answer}") == answer
 
 
 @pytest.mark.parametrize("finish", ["content_filter", "refusal"])
