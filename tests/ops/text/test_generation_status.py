@@ -64,7 +64,7 @@ def test_refusals_of_many_languages_are_told_from_captions():
     )
     missed = [text for _, text in refusals if generation_status(text) != "refusal"]
     wrong = [text for _, text in captions if generation_status(text) != "ok"]
-    assert len(refusals) == 454 and len(captions) == 359
+    assert len(refusals) == 462 and len(captions) == 369
     assert (missed, wrong) == ([], [])
 
 
