@@ -23,6 +23,7 @@ _OWN_FIELDS = {"version", "model", "batch_size", "benchmark_folders"}
 class Scorer:
     """Identity of the computation behind one table's scores.
 
+    ``version``: of the op; it rises when a score's values change as a whole, since all rows are then made anew.
     ``settings``: all settings that change values (precision, decoder, resize, prompt, token limit ...) as plain JSON,
     without placement. ``model``: the content digest of the weights, '' without a model. ``made_from``: the digests of
     the scorers whose scores it reads. ``at_default``: the settings that equal their defaults. The digest leaves them

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from string import Formatter
 
-VERSION = 2  # increase when the same texts give another prompt
+VERSION = 2  # increase when the same texts give another prompt, rare ones aside
 FIELDS = ("caption", "tags", "sentence")
 # Positions at which a template may be split: after a line break, after the end of a sentence, and between a field and
 # the next label ("{caption} Tags: {tags}").

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-VERSION = 1  # increase when the same vectors give another similarity
+VERSION = 1  # increase when the same vectors give another similarity, rare ones aside
 
 
 def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarray:

@@ -190,7 +190,7 @@ class Format(Protocol):
 
     name: str
     turn: int
-    version: int  # increase it when a file yields other documents than before: its units are then read again
+    version: int  # increase it when files yield other documents, rare ones aside: their units are then read again
     expects: str  # describes the format in error messages
     suffixes: frozenset[str]  # the file extensions that suggest it
     examples: tuple[Example, ...]

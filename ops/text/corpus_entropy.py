@@ -22,7 +22,7 @@ from pairmill.ops.batch import Batch
 if TYPE_CHECKING:
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
-COUNT_VERSION = 1  # increase when words are split otherwise or get other shares
+COUNT_VERSION = 1  # increase when words are split otherwise or get other shares, rare ones aside
 # A rarer word adds less than 1e-7 * log2(1e7) = 2.3e-6, so a sentence of 81 such words misses at most 2e-4.
 RAREST = 1e-7
 # Characters of a sentence that are scored: some 800 words, ten times what the rule on length accepts.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pairmill.ops.text.refusals import is_refusal
 from pairmill.ops.text.words import WORD
 
-VERSION = 2  # increase when a text is classified otherwise
+VERSION = 2  # increase when a text is classified otherwise, rare ones aside
 # A unit of up to 24 words repeated 4 times in a row is a loop. A unit of one or two words needs 6 repeats, since "very,
 # very, very" and "row by row by row" occur in good text.
 LONGEST_UNIT = 24

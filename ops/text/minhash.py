@@ -29,7 +29,7 @@ from pairmill.ops.text.split import normalise
 GRAM = 3
 BANDS, BYTES = 16, 8
 SKETCH_BITS = 64
-JACCARD_VERSION = 1  # increase when `jaccard` gives other values
+JACCARD_VERSION = 1  # increase when `jaccard` gives other values, rare ones aside
 # Characters hashed at once: their hashes under one order stay in the CPU cache.
 BLOCK = 1 << 16
 

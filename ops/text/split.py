@@ -16,8 +16,8 @@ class SentenceSplitter:
     """Split text into sentences in order; collapse white space and drop empty sentences. ``language`` is ISO 639-1.
 
     The rules and abbreviations are sentencex's (offline); an unknown language uses those of a related language or
-    English. A line break always ends a sentence. When ``version`` increases, texts that were already split are read
-    again. ``is_lower`` turns the sentences into lower case after the split, which reads capitals.
+    English. A line break always ends a sentence. When ``version`` increases, which it does not for rare texts, all
+    texts are read again. ``is_lower`` turns the sentences into lower case after the split, which reads capitals.
     """
 
     language: str = "en"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pairmill.ops.text.words import WORD
 
-VERSION = 1  # increase when a text gets another count
+VERSION = 1  # increase when a text gets another count, rare ones aside
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

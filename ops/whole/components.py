@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-VERSION = 1  # increase when nodes are grouped otherwise
+VERSION = 1  # increase when nodes are grouped otherwise, rare ones aside
 # Number of equal steps between the largest and the smallest distance of a component at which edges are dropped.
 STEPS = 20
 

@@ -20,7 +20,7 @@ from operator import or_
 
 import numpy as np
 
-VERSION = 1  # increase when other pairs are found
+VERSION = 1  # increase when other pairs are found, rare ones aside
 ALL_BITS = (1 << 64) - 1
 # A bucket with more hashes than this is divided again by the bits that its key has not used.
 BUCKET = 2_048

@@ -9,8 +9,8 @@ import numpy as np
 from pairmill.ops.whole.ranking import blocks, nearest, unit
 from pairmill.ops.whole.search import top_k
 
-TRAIN_VERSION = 1  # increase when the same vectors give other centroids
-ASSIGN_VERSION = 1  # increase when a vector is assigned to other centroids
+TRAIN_VERSION = 1  # increase when the same vectors give other centroids, rare ones aside
+ASSIGN_VERSION = 1  # increase when a vector is assigned to other centroids, rare ones aside
 # The advice of faiss: more points per centroid add time and hardly any quality.
 POINTS_PER_CENTROID = 256
 # Above this many centroids one k-means costs more than sqrt(K) small ones: K = 2M makes 1,414 groups of some 1,414.

@@ -11,7 +11,7 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks, nearest
 
-VERSION = 1  # increase when other vectors are found, or in another order
+VERSION = 1  # increase when other vectors are found or in another order, rare ones aside
 
 
 def top_k(

@@ -6,7 +6,7 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import ROUNDING, blocks, products
 
-VERSION = 1  # increase when other pairs are found
+VERSION = 1  # increase when other pairs are found, rare ones aside
 # Rows per block. In a cluster of 400 new rows two thirds of the square are computed, in larger ones nearly half;
 # smaller blocks would slow down the matrix product.
 ROWS = 128

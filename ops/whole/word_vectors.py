@@ -8,7 +8,7 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks
 
-GROUNDING_VERSION = 1  # increase when the same vectors give other values
+GROUNDING_VERSION = 1  # increase when the same vectors give other values, rare ones aside
 # Nearest images of a word.
 TOP = 4
 # A phrase must exceed the grounding of the shorter phrase at its end by this; otherwise its first word names nothing
@@ -16,7 +16,7 @@ TOP = 4
 # and 79 % of the names that images have ("angry face", 99 of them). A margin of 0 passes 70 % and 91 %, 0.02 passes 36
 # % and 74 %.
 MORE = 0.01
-THRESHOLDS_VERSION = 1  # increase when the same vectors give other values
+THRESHOLDS_VERSION = 1  # increase when the same vectors give other values, rare ones aside
 # A word's level is exceeded by one in this many cosines with images for which another word is nearer. Of fewer than a
 # hundred cosines it is the highest.
 ONE_IN = 100

@@ -1,4 +1,4 @@
-"""What each version of an op without a class of its own gives: changed output asks for the next version."""
+"""What each version of an op without a class of its own gives for ordinary inputs: another output asks for the next."""
 
 import ast
 from pathlib import Path
