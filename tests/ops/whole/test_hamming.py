@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -124,33 +126,94 @@ def test_a_radius_out_of_range_is_refused():
         edges_of([1, 2], radius=17)
 
 
-COLOURED = st.lists(st.tuples(st.sampled_from([0, 1, 3, 2**40]), st.sampled_from([None, 10, 20, 30, 90])), max_size=14)
+FLAT_HASHES = [0, 1, 3, 7, 2**40, 2**40 + 1]
+# (hash, colours or None, the run that brings the row); most colours are few, so that classes have several rows.
+LEVELS = st.one_of(st.sampled_from([10, 20, 30, 90]), st.integers(0, 255))
+COLOURED = st.lists(
+    st.tuples(st.sampled_from(FLAT_HASHES), st.none() | st.tuples(LEVELS, LEVELS), st.integers(0, 2)), max_size=40
+)
 
 
-@given(COLOURED, st.data(), st.integers(0, 2))
-@examples(200)
-def test_flat_rows_have_edges_by_colour_too_and_old_then_new_connects_the_same(rows: list, data: st.DataObject, radius):
-    is_new = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=bool)
+def colour_edges(rows: list[tuple], upto: int, radius: int) -> dict[tuple[int, int], int]:
+    """Compare the rows of runs 0 to ``upto`` where those of run ``upto`` are new."""
+    chosen = [n for n, (_, _, run) in enumerate(rows) if run <= upto]
+    hashes, new = (
+        np.array([rows[n][0] for n in chosen], np.uint64),
+        np.array([rows[n][2] == upto for n in chosen], bool),
+    )
+    flat = np.array([place for place, n in enumerate(chosen) if rows[n][1] is not None], np.int64)
+    colours = np.array([rows[chosen[place]][1] for place in flat], np.uint8).reshape(len(flat), 2)
+    i, j, distance = coloured_edges(hashes, new, radius, flat, colours)
+    assert (i < j).all() and (new[i] | new[j]).all()
+    assert np.array_equal(np.bitwise_count(hashes[i] ^ hashes[j]), distance)
+    found = {(chosen[a], chosen[b]): d for a, b, d in zip(i.tolist(), j.tolist(), distance.tolist(), strict=True)}
+    assert [*found] == sorted(found) and len(found) == len(i), "in order, each once"
+    return found
 
-    def edges(chosen: list[int], new: np.ndarray) -> set[tuple[int, int]]:
-        hashes = np.array([rows[n][0] for n in chosen], np.uint64)
-        flat = np.array([place for place, n in enumerate(chosen) if rows[n][1] is not None], np.int64)
-        colours = np.array([[rows[chosen[place]][1]] for place in flat], np.uint8).reshape(len(flat), 1)
-        i, j, distance = coloured_edges(hashes, new, radius, flat, colours)
-        assert (i < j).all() and (new[i] | new[j]).all()
-        assert np.array_equal(np.bitwise_count(hashes[i] ^ hashes[j]), distance)
-        return {(chosen[a], chosen[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)}
 
-    expected = {
-        (a, b)
-        for b, (hash_b, colour_b) in enumerate(rows)
-        for a, (hash_a, colour_a) in enumerate(rows[:b])
-        if (hash_a ^ hash_b).bit_count() <= radius
-        and (colour_a is None or colour_b is None or abs(colour_a - colour_b) <= 14)
-    }
-    every = list(range(len(rows)))
-    assert labels_of(len(rows), edges(every, np.ones(len(rows), bool))) == labels_of(len(rows), expected)
-    old = [n for n in every if not is_new[n]]
-    before = edges(old, np.ones(len(old), bool)) if old else set()
-    later = edges(every, is_new) if rows else set()
-    assert labels_of(len(rows), before | later) == labels_of(len(rows), expected)
+@given(COLOURED, st.integers(0, 2))
+@examples(300)
+def test_flat_rows_have_edges_by_colour_too_and_run_by_run_they_connect_the_same(rows: list, radius: int):
+    expected = all_pairs([row[0] for row in rows], radius, [row[1] for row in rows])
+    connected = labels_of(len(rows), expected)
+    at_once = colour_edges([(*row[:2], 0) for row in rows], 0, radius)
+    assert at_once.items() <= expected.items() and labels_of(len(rows), at_once) == connected
+    later = [colour_edges(rows, run, radius) for run in range(3)]
+    assert all(found.items() <= expected.items() for found in later)
+    assert labels_of(len(rows), set().union(*later)) == connected
+
+
+def of_colours(hashes: list[int], colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give every hash all colours."""
+    return np.repeat(np.array(hashes, np.uint64), len(colours)), np.tile(colours, (len(hashes), 1))
+
+
+@pytest.mark.parametrize("n_hashes", [1, 20])
+def test_the_comparison_of_colours_follows_what_is_new(monkeypatch: pytest.MonkeyPatch, n_hashes: int):
+    rng = np.random.default_rng(3)
+    bits = rng.permutation([(1 << a) | (1 << b) for a in range(7) for b in range(a)])[:n_hashes]
+    hashes, colours = of_colours(bits.tolist(), rng.integers(0, 256, (12_000 // n_hashes, 12), dtype=np.uint8))
+    hashes, colours = np.append(hashes, np.uint64(1 << 60)), np.concatenate([colours, colours[:1]])
+    seen, calls, near = [], 0, hamming._near
+
+    def counted(hashes: np.ndarray, is_new: np.ndarray, radius: int, *free: int):
+        seen.append(int(is_new.sum()))
+        return near(hashes, is_new, radius, *free)
+
+    def call(frame, event: str, argument) -> None:
+        nonlocal calls
+        calls += 1
+
+    monkeypatch.setattr(hamming, "_near", counted)
+    is_new = np.arange(len(hashes)) == len(hashes) - 1
+    sys.setprofile(call)
+    try:
+        i, _, _ = coloured_edges(hashes, is_new, 4, np.arange(len(hashes)), colours)
+    finally:
+        sys.setprofile(None)
+    assert len(i) == n_hashes
+    assert max(seen) == 1, "hashes without anything new count as new"
+    assert calls < 10_000, "a call for each old row"
+
+
+@pytest.mark.parametrize("at_once", [7, 256])
+def test_copies_of_many_colours_are_found_under_another_hash_too(monkeypatch: pytest.MonkeyPatch, at_once: int):
+    monkeypatch.setattr(hamming, "ENDS_AT_ONCE", at_once)
+    monkeypatch.setattr(hamming, "ROWS_AT_ONCE", at_once)
+    hashes, colours = of_colours([2, 3], np.random.default_rng(5).integers(0, 256, (400, 12), dtype=np.uint8))
+    for new in (np.ones(800, bool), np.arange(800) < 400, np.arange(800) >= 400):
+        i, j, distance = coloured_edges(hashes, new, 4, np.arange(800), colours)
+        assert i.tolist() == list(range(400)) and (j - i == 400).all() and (distance == 1).all()
+
+
+def test_each_class_has_one_edge_for_all_rows_near_it_that_have_no_colours():
+    near = [1 << a | 1 << b for a in range(7) for b in range(a)][:20]
+    colours = [(n % 16 * 16, n // 16 * 8) for n in range(500)]
+    rows = [(0, pair, 0) for pair in colours] + [(each, None, 1) for each in near]
+    first, second = colour_edges(rows, 0, 4), colour_edges(rows, 1, 4)
+    assert len([pair for pair in second if pair[0] < 500 <= pair[1]]) == 500 + len(near) - 1
+    assert len({*labels_of(len(rows), first | second)}) == 1
+    # What comes later needs an edge each, however many classes and rows there are.
+    rows += [(1 << 40, None, 2), (0, (255, 0), 3)]
+    assert len([pair for pair in colour_edges(rows, 2, 4) if pair[0] < 500]) == 1
+    assert len([pair for pair in colour_edges(rows, 3, 4) if pair[0] >= 500]) == 1
