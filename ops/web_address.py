@@ -18,13 +18,23 @@ ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 DIVIDING = frozenset("%/?#&=+;\\")
 
 
-@lru_cache(maxsize=16_384)  # a site shows its icons on every page
+# Longer addresses are rare. Sixteen thousand could take gigabytes, and Unicode's normal forms take quadratic time.
+MOST_LETTERS = 2048
+
+
 def request_address(written: str, base: str = "") -> str:
     """Return the address, without its fragment, that a browser requests for ``written`` on a page at ``base``.
 
     Percent-encoded letters stay as they are written, which signatures of addresses rely on. Raises ValueError for what
     is no address.
     """
+    parse = _parsed if len(written) + len(base) <= MOST_LETTERS else _parsed.__wrapped__
+    return parse(written, base)
+
+
+@lru_cache(maxsize=16_384)  # a site shows its icons on every page
+def _parsed(written: str, base: str) -> str:
+    """Return the `request_address`."""
     try:
         href = join_url(base, written) if base else URL(written).href
     except ValueError:
@@ -48,13 +58,17 @@ def absolute_address(written: str, base: str = "") -> str:
 def address_key(written: str) -> str:
     """Return one form for all spellings of an address, to compare addresses by; ``written`` itself if it is none.
 
-    It is what a browser requests, with each percent-encoded letter that divides no part decoded, in Unicode's form NFC.
+    It is what a browser requests, with each percent-encoded letter that divides no part decoded, in Unicode's form NFC
+    up to MOST_LETTERS letters.
     """
     try:
         asked = request_address(written)
     except ValueError:
         return written
-    return unicodedata.normalize("NFC", ESCAPES.sub(_decoded, asked)) if "%" in asked else asked
+    if "%" not in asked:
+        return asked
+    decoded = ESCAPES.sub(_decoded, asked)
+    return unicodedata.normalize("NFC", decoded) if len(asked) <= MOST_LETTERS else decoded
 
 
 def _decoded(found: re.Match[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
@@ -11,12 +12,7 @@ from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from pairmill.ops.read.page import page, reading_order
-from pairmill.ops.read.page.image_elements import (
-    PLACEHOLDER_BYTES,
-    ImageElements,
-    PictureReference,
-    is_placeholder,
-)
+from pairmill.ops.read.page.image_elements import PLACEHOLDER_BYTES, ImageElements, PictureReference, is_placeholder
 from pairmill.ops.read.page.links import NOT_FETCHED, Link, resolve
 from pairmill.ops.read.places.archive import archive, peek
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -25,6 +21,8 @@ from pairmill.ops.read.places.tree import OneDocument, Tree
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
 # Pages to read in parallel when the images that pages show are searched for; this hides the latency of S3.
 AT_ONCE = 128
+# Image files of which a listing remembers whether they are placeholders; some 16 MB.
+MOST_REMEMBERED = 65_536
 
 
 class HtmlFolder:
@@ -48,14 +46,23 @@ class HtmlFolder:
     )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim pages and the image files they show; if there are image files, parse every page for this (0.3 ms)."""
+        """Claim pages and the image files they show; if there are image files, parse every page for this.
+
+        A page of a manual takes 1.1 ms. A small image is read, once, if the page names another in its place.
+        """
         has_pictures = files.has(PICTURE_SUFFIXES)
+
+        @lru_cache(MOST_REMEMBERED)
+        def is_small(path: str) -> bool:
+            data = tree.read(path, PLACEHOLDER_BYTES)
+            return not isinstance(data, Fault) and is_placeholder(data)
+
         for some in _by_bytes(files.of(SUFFIXES)):
             paths = [entry.path for entry in some]
             pages = tree.read_many(paths, page.MOST_BYTES) if has_pictures else [b""] * len(some)
             for entry, data in zip(some, pages, strict=True):
-                pictures = _shown(tree, entry.path, data, files) if data else {}
-                files.take(entry.path, *pictures)
+                pictures, others = _shown(tree, entry.path, data, files, is_small) if data else ({}, set())
+                files.take(entry.path, *pictures, *others)
                 etag = text_id(entry.etag, *pictures.values()) if pictures else entry.etag
                 yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
@@ -93,16 +100,17 @@ def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
 def _picture(tree: Tree, reference: PictureReference, links: list[Link], nowhere: str, position: int) -> Picture:
     """Build an image from the first of its links with bytes, else keep the fault of one, rather not of a missing file.
 
-    A placeholder counts only if the element has no other address.
+    A placeholder counts only if the files hold no other address, and attributes of scripts name none on the web.
     """
     refused: list[tuple[str, Fault]] = []
     small: Picture | None = None
     alt_text = reference.alt_text
-    for number, link in enumerate(links):
-        if number >= len(reference.sources) and not small:
+    for number, (source, link) in enumerate(zip(reference.all_sources, links, strict=True)):
+        is_named = source == reference.named_placeholder
+        if small if is_named else number >= len(reference.sources) and not small:
             break
         found = Picture(position, link.url, alt_text, link.data) if link.data else None
-        if link.fault:
+        if link.fault and not is_named:
             refused.append((link.url, link.fault))
         for path in () if found else link.paths:
             data = tree.read(path)
@@ -110,10 +118,10 @@ def _picture(tree: Tree, reference: PictureReference, links: list[Link], nowhere
                 found = picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
                 break
             refused.append((tree.uri(path), data))
-        if found and (not reference.has_choice or not is_placeholder(found.data)):
+        if found and not reference.is_replaceable(source, found.data):
             return found
-        small = small or found
-    remote = next((pair for pair in refused if pair[1].detail == NOT_FETCHED), None)
+        small = small or (None if is_named else found)
+    remote = next((pair for pair in refused if reference.has_choice and pair[1].detail == NOT_FETCHED), None)
     if small and not remote:
         return small
     refused.append((nowhere, Fault(nowhere, "missing", "a picture element without an address")))
@@ -134,35 +142,53 @@ def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield some
 
 
-def _shown(tree: Tree, path: str, data: bytes | Fault, files: FileTable) -> dict[str, str]:
-    """Return the files of the source that a page shows, of each image the one that is used: etag by path, sorted."""
+def _shown(
+    tree: Tree, path: str, data: bytes | Fault, files: FileTable, is_small: Callable[[str], bool]
+) -> tuple[dict[str, str], set[str]]:
+    """Return the files that a page uses, of each image one: etag by path, sorted; and those of its other addresses.
+
+    ``is_small`` tells whether the file at a path is a placeholder.
+    """
     parsed = data if isinstance(data, Fault) else page.parse(path, data)
     if isinstance(parsed, Fault):
-        return {}
+        return {}, set()
     base = page.base(parsed.root)
-    shown = (_chosen(tree, path, base, reference, files) for reference in ImageElements(parsed.root))
-    return dict(sorted((entry.path, entry.etag) for entry in shown if entry))
+    chosen: dict[str, str] = {}
+    others: set[str] = set()
+    for reference in ImageElements(parsed.root):
+        links = [resolve(tree, path, source, base) for source in reference.all_sources]
+        held = [next((entry for each in link.paths if (entry := files.get(each))), None) for link in links]
+        if entry := _chosen(reference, links, held, is_small):
+            chosen[entry.path] = entry.etag
+        others |= {entry.path for entry in held[: len(reference.sources)] if entry}
+    return dict(sorted(chosen.items())), others - chosen.keys()
 
 
-def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: FileTable) -> Entry | None:
-    """Return the file that `_picture` will read for an image; None if there is none or the bytes are embedded."""
-    small: Entry | None = None
-    is_remote = False
-    for number, source in enumerate(reference.all_sources):
-        if number >= len(reference.sources) and not small:
+def _chosen(
+    reference: PictureReference, links: list[Link], held: list[Entry | None], is_small: Callable[[str], bool]
+) -> Entry | None:
+    """Return the file that `_picture` will read for an image; None if there is none or the bytes are embedded.
+
+    ``held`` has the listed file of each link. A file is read only if another address may count in its place.
+    """
+    named = reference.named_placeholder
+    others = [
+        (link, entry) for source, link, entry in zip(reference.all_sources, links, held, strict=True) if source != named
+    ]
+    n_found = sum(bool(link.data or entry) for link, entry in others)
+    is_remote = reference.has_choice and any(link.fault and link.fault.detail == NOT_FETCHED for link, _ in others)
+    small: list[Entry | None] = []
+    for number, (source, link, entry) in enumerate(zip(reference.all_sources, links, held, strict=True)):
+        if small if source == named else number >= len(reference.sources) and not small:
             break
-        link = resolve(tree, path, source, base)
-        if link.data:
-            return None
-        is_remote |= bool(link.fault and link.fault.detail == NOT_FETCHED)
-        if found := next((entry for candidate in link.paths if (entry := files.get(candidate))), None):
-            if not reference.has_choice or found.size > PLACEHOLDER_BYTES:
-                return found
-            data = tree.read(found.path)
-            if isinstance(data, Fault) or not is_placeholder(data):
-                return found
-            small = small or found
-    return None if is_remote else small
+        if not link.data and not entry:
+            continue
+        if entry and (entry.size > PLACEHOLDER_BYTES or (n_found == 1 and not is_remote and source != named)):
+            return entry
+        if not (is_small(entry.path) if entry else reference.is_replaceable(source, link.data)):
+            return entry
+        small += [] if source == named else [entry]
+    return None if is_remote or not small else small[0]
 
 
 class HtmlArchive:

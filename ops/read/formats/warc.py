@@ -16,7 +16,7 @@ from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Picture, Unit
 from pairmill.ops.read.example import ADDRESS, PAGE, Example, picture
 from pairmill.ops.read.page import page, reading_order
-from pairmill.ops.read.page.image_elements import ImageElements, PictureReference, is_placeholder
+from pairmill.ops.read.page.image_elements import ImageElements, PictureReference, is_embedded
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, decode_data_uri
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import DOCUMENT_BYTES, Tree
@@ -167,7 +167,7 @@ class _OpenWarc:
         if directive := opt_out_of(fields) or page.opt_out(parsed.root):
             yield Fault(item, "opt_out", directive)
             sources = {source for shown in ImageElements(parsed.root) for source in shown.all_sources}
-            for address in {absolute_address(source, base) for source in sources}:
+            for address in {absolute_address(source, base) for source in sources if not is_embedded(source)}:
                 self.refused[address_key(address)] = Fault(address, "opt_out", f"the page that shows it: {directive}")
             return
         held: dict[str, bytes | Fault] = {}
@@ -175,6 +175,9 @@ class _OpenWarc:
         def read_picture(reference: PictureReference, position: int) -> Picture:
             found = self._picture(reference, position, base, f"{item}&picture={position}", held)
             self.shown.add(address_key(found.url))
+            if len(reference.sources) > 1:
+                others = (absolute_address(each, base) for each in reference.sources if not is_embedded(each))
+                self.shown.update(map(address_key, others))
             return found
 
         about = _about(record) | {"charset": parsed.charset}
@@ -185,17 +188,21 @@ class _OpenWarc:
     ) -> Picture:
         """Build an image from its first address that the file holds, else keep its first web address for a fetch.
 
-        A placeholder counts only if the element has no other address.
+        A placeholder counts only if the file holds no other address, and attributes of scripts name none.
         """
         refused: list[tuple[str, Fault]] = []
         small: Picture | None = None
         for number, source in enumerate(reference.all_sources):
-            if number >= len(reference.sources) and not small:
+            is_named = source == reference.named_placeholder
+            if small if is_named else number >= len(reference.sources) and not small:
                 break
-            if source.strip().lower().startswith("data:"):
+            if is_embedded(source):
                 link = decode_data_uri(source)
                 if link.data:
-                    return Picture(position, link.url, reference.alt_text, link.data)
+                    found = Picture(position, link.url, reference.alt_text, link.data)
+                    if not reference.is_replaceable(source, link.data):
+                        return found
+                    small = small or found
                 refused += [(link.url, link.fault)] if link.fault else []
                 continue
             address = absolute_address(source, base)
@@ -206,12 +213,12 @@ class _OpenWarc:
                     refused.append((address, data))
                     continue
                 found = Picture(position, address, reference.alt_text, data)
-                if not reference.has_choice or not is_placeholder(data):
+                if not reference.is_replaceable(source, data):
                     return found
-                small = small or found
-            elif address.partition(":")[0].lower() in REMOTE:
+                small = small or (None if is_named else found)
+            elif not is_named and address.partition(":")[0].lower() in REMOTE:
                 refused.append((address, Fault(address, "missing", NOT_FETCHED)))
-        remote = next((pair for pair in refused if pair[1].detail == NOT_FETCHED), None)
+        remote = next((pair for pair in refused if reference.has_choice and pair[1].detail == NOT_FETCHED), None)
         if small and not remote:
             return small
         refused.append((nowhere, Fault(nowhere, "missing", "a picture element without a web address")))

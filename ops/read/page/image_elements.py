@@ -15,16 +15,20 @@ Precision P and recall R of the pictures on pages, by six names of attributes an
 
 from __future__ import annotations
 
+import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from pairmill.ops.fault import Fault
-from pairmill.ops.image.header import inspect
+from pairmill.ops.image.header import HOSTILE, inspect
 
 IMAGES = ("img", "amp-img", "amp-anim")
 HOLDERS = ("amp-img", "amp-anim", "object", "video")
@@ -56,9 +60,9 @@ LAZY_CLASS = re.compile(r"lazy(?!loaded)|lozad|unveil")
 PICTURE_NAME = re.compile(r"\.(?:jpe?g|jpe|jfif|png|webp|gif|avif|bmp|tiff?)(?:$|[?#&%:;!@/])", re.IGNORECASE)
 NO_PICTURE = re.compile(r"\.(?:html?|mp4|webm|m3u8|pdf|js)(?:$|[?#])|/embed/", re.IGNORECASE)
 NO_ADDRESS = re.compile(r"""[\s"'<>{}|\\^`]|\$\{""")
-# File names of placeholders, which have no other words than these.
+# File names of placeholders, which have no other words than these; a JPEG with a number is one of several photographs.
 WAITING = re.compile(
-    r"(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|"
+    r"(?!(?!.*(?:\d+x\d|1px)).*\d.*\.jpe?g$)(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|"
     r"1px|no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))"
     r"(?>preload(?:er)?|lazyload|loading|loader|load|spinner|placeholder|blank|spacer|transparent|trans|pixel|px|lazy|"
     r"dummy|empty|gr[ae]y|throbber|clear|no|image|img|photo|picture|pic|ajax|wait|please|animated|anim|bg|dot|default|"
@@ -66,22 +70,43 @@ WAITING = re.compile(
     re.IGNORECASE,
 )
 # The largest placeholder: an image whose sides have at most 64 px, a small animation, or one of one colour, which takes
-# less than a byte for 56 pixels (a JPEG for 60) beyond its header.
+# less than a byte for 56 pixels (a JPEG for 60) beyond its header. Only such few bytes are decoded.
 PLACEHOLDER_BYTES, PLACEHOLDER_SIDE, SPINNER_SIDE, HEADER_BYTES, PIXELS_PER_BYTE = 32 * 1024, 64, 128, 700, 56
+# The most pixels to decode, and how far the levels of one colour, 0 to 255, may lie apart.
+MOST_PIXELS, ONE_COLOUR = 4_000_000, 4
 
 
 def is_placeholder(data: bytes) -> bool:
-    """Return whether an encoded image is so small, or so empty, that it can only stand in the place of another."""
-    if len(data) > PLACEHOLDER_BYTES:
-        return False
+    """Return whether an encoded image is tiny, a small animation or of one colour, as what stands in for another is.
+
+    A real icon may be as tiny.
+    """
+    return len(data) <= PLACEHOLDER_BYTES and _is_small_or_flat(data)
+
+
+@lru_cache(256)  # of at most 8 MiB; a page may show one image ten thousand times
+def _is_small_or_flat(data: bytes) -> bool:
+    """Return what `is_placeholder` does, of an image of at most PLACEHOLDER_BYTES."""
     header = inspect(data)
     if isinstance(header, Fault):
         return False
-    side = max(header.width, header.height)
+    side, n_pixels = max(header.width, header.height), header.width * header.height
     if side <= PLACEHOLDER_SIDE or (header.animated and side <= SPINNER_SIDE):
         return True
-    is_flat = len(data) < HEADER_BYTES + header.width * header.height / PIXELS_PER_BYTE
-    return is_flat and header.format in ("png", "gif", "jpeg", "bmp")
+    if n_pixels > MOST_PIXELS or len(data) >= HEADER_BYTES + n_pixels / PIXELS_PER_BYTE:
+        return False
+    return header.format in ("png", "gif", "jpeg", "bmp") and _is_of_one_colour(data)
+
+
+def _is_of_one_colour(data: bytes) -> bool:
+    """Return whether all pixels of an image have one colour, or all are transparent; False if it cannot be decoded."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            pixels = np.asarray(image.convert("RGBA"))
+    except HOSTILE:
+        return False
+    is_transparent = not pixels[..., 3].any()
+    return is_transparent or int(np.ptp(pixels, axis=(0, 1)).max()) <= ONE_COLOUR
 
 
 @dataclass(frozen=True)
@@ -89,21 +114,26 @@ class PictureReference:
     """One image element of a page; ``sources`` are its candidate addresses as written, best first.
 
     ``spare`` are addresses of perhaps another picture, which count only if ``sources`` lead to a placeholder.
+    ``has_choice`` tells whether there are addresses beside those of src and srcset: only then a placeholder that the
+    source holds gives way to an address that it does not hold. ``named_placeholder`` is the src if its name says that
+    it is one and there are other addresses: it counts only if its bytes are none and the source holds no other.
     """
 
     sources: tuple[str, ...]
     alt_text: str
     spare: tuple[str, ...] = ()
+    has_choice: bool = False
+    named_placeholder: str = ""
 
     @property
     def all_sources(self) -> tuple[str, ...]:
         """The sources, then the spare ones."""
         return (*self.sources, *self.spare)
 
-    @property
-    def has_choice(self) -> bool:
-        """Whether there are two addresses or more, so that one of a placeholder gives way."""
-        return len(self.all_sources) > 1
+    def is_replaceable(self, source: str, data: bytes) -> bool:
+        """Return whether the bytes of one of the addresses are a placeholder's, and another may count in its place."""
+        n_others = len(self.all_sources) - 1 - bool(self.named_placeholder)
+        return (n_others > 0 or source == self.named_placeholder) and is_placeholder(data)
 
 
 class ImageElements:
@@ -128,10 +158,9 @@ class ImageElements:
         tag = element.tag
         if tag not in SHOWING or element in self._repeating:
             return None
-        spare: list[str] = []
         if tag in IMAGES:
-            sources, spare = self._image_sources(element)
-        elif tag == "image":
+            return self._image(element)
+        if tag == "image":
             # SVG's element; outside of SVG browsers treat it as img.
             sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
         elif tag == "input" and (element.get("type") or "").lower() == "image":
@@ -140,11 +169,7 @@ class ImageElements:
             sources = [element.get("poster") if tag == "video" else element.get("data") or element.get("src")]
         else:
             return None
-        alt = _alt(element)
-        if not alt and element in self._stand_ins:
-            alt = _alt(self._stand_ins[element])
-        sources = tuple(dict.fromkeys(source for source in sources if source))
-        return PictureReference(sources, alt, tuple(each for each in dict.fromkeys(spare) if each not in sources))
+        return PictureReference(_unique(sources), _alt(element))
 
     def _find_repeating(self, holder: Any) -> None:
         """Find the images in a <noscript>, <amp-img>, <object> or <video> that repeat another for older browsers."""
@@ -172,27 +197,47 @@ class ImageElements:
             others[element.get("src") or ""].update(_in_attributes(element)[2][:1])
         return frozenset(src for src, unknown in others.items() if len(unknown) > 1)
 
-    def _image_sources(self, element: Any) -> tuple[list[str], list[str]]:
-        """List an img's addresses and its spare ones, best first: src only if it is no placeholder."""
+    def _image(self, element: Any) -> PictureReference:
+        """Read an img or one of AMP's: its src comes last if it is a placeholder."""
         src = (element.get("src") or "").strip()
         lazy, larger, unknown, smaller = _in_attributes(element)
         sets = _srcset(element.get("srcset") or "")
+        of_scripts = [*lazy, *unknown]
         # The parser nests what follows a <source> inside it, so the <picture> may be far above.
         for above in islice(element.iterancestors("picture"), 1):
             for source in islice(above.iter("source"), MOST_SOURCES):
-                sets += [*_in_attributes(source)[0], *_srcset(source.get("srcset") or "")]
+                of_scripts += (in_attributes := _in_attributes(source)[0])
+                sets += [*in_attributes, *_srcset(source.get("srcset") or "")]
         sets = [each for each in sets if not _is_waiting(each)] or sets
         stand_in = self._stand_ins.get(element)
         plain: list[str] = []
         if stand_in is not None:
             plain = [each for each in (stand_in.get("src"), *_srcset(stand_in.get("srcset") or "")) if each]
+        named_placeholder, spare = "", []
         if _is_waiting(src):
-            return [*plain, *lazy, *sets, *larger, *unknown, *smaller] or [src], []
-        if unknown and not lazy and src in self._repeated:
-            return [*plain, *sets, *larger, *unknown, src], smaller
-        if lazy or (plain and (_has_lazy_class(element) or _alt(element))):
-            return [*plain, *lazy, *sets, *larger, src], [*unknown, *smaller]
-        return [src, *sets, *larger], [*plain, *unknown, *smaller]
+            sources = [*plain, *lazy, *sets, *larger, *unknown, *smaller]
+            if not sources:
+                sources = [src]
+            elif src not in sources and PICTURE_NAME.search(src) and "{" not in src and not is_embedded(src):
+                named_placeholder = src
+                sources.append(src)
+        elif unknown and not lazy and src in self._repeated:
+            sources, spare = [*plain, *sets, *larger, *unknown, src], smaller
+        elif lazy or (plain and (_has_lazy_class(element) or _alt(element))):
+            sources, spare = [*plain, *lazy, *sets, *larger, src], [*unknown, *smaller]
+        else:
+            sources, spare = [src, *sets, *larger], [*plain, *unknown, *smaller]
+        alt = _alt(element) or ("" if stand_in is None else _alt(stand_in))
+        in_standard = {src, *_srcset(element.get("srcset") or "")}
+        has_choice = any(each not in in_standard for each in (*plain, *of_scripts))
+        found = _unique(sources)
+        spare = tuple(each for each in _unique(spare) if each not in found)
+        return PictureReference(found, alt, spare, has_choice, named_placeholder)
+
+
+def _unique(sources: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the addresses that are not empty, each once."""
+    return tuple(dict.fromkeys(source for source in sources if source))
 
 
 def _shows_as_holder(element: Any) -> bool:
@@ -274,9 +319,14 @@ def _addresses(value: str, is_certain: bool) -> list[str]:
     return [value] if PICTURE_NAME.search(value) and not NO_ADDRESS.search(value) else []
 
 
+def is_embedded(source: str) -> bool:
+    """Return whether an address as written is a data: URI, which may have megabytes."""
+    return source[:16].lstrip()[:5].lower() == "data:"
+
+
 def _is_waiting(source: str) -> bool:
     """Return whether an address is that of a placeholder, by its kind or its file name."""
-    if source[:5].lower() == "data:":
+    if is_embedded(source):
         return len(source) < PLACEHOLDER_LETTERS or source[:18].lower() == "data:image/svg+xml"
     if not source or "{" in source or source in ("#", "about:blank", "//:0"):
         return True

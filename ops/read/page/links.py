@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Picture
 from pairmill.ops.read.places.tree import Tree, is_storable
-from pairmill.ops.web_address import absolute_address
+from pairmill.ops.web_address import MOST_LETTERS, absolute_address
 
 REMOTE = ("http", "https", "ftp")
 # The start of a fault's detail if the image has a web address that a fetch may still load.
@@ -41,6 +41,8 @@ class Link:
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     """Resolve ``reference`` of the document at path ``page`` with this ``<base href>``, '' for none. Never raises."""
     reference = _stripped(reference)
+    if reference[:5].lower() == "data:":
+        return decode_data_uri(reference)  # urlsplit would keep it in its cache
     try:
         parts = urlsplit(reference)
         if base.startswith("//"):
@@ -49,8 +51,6 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     except ValueError as error:
         return _refused(reference, "missing", f"not a URL: {error}")
     scheme = parts.scheme.lower()
-    if scheme == "data":
-        return decode_data_uri(reference)
     if not reference.strip("#?"):
         return _refused(tree.uri(page), "missing", "the picture names no file")
     if scheme in REMOTE or parts.netloc:
@@ -101,7 +101,8 @@ def _spellings(path: str) -> list[str]:
     """List the other forms in which programs write a decoded path: NFC, NFD, and percent-encoded."""
     if path.isascii() and " " not in path:
         return []
-    return [normalize("NFC", path), normalize("NFD", path), quote(os.fsencode(path), safe="/!$&'()*+,;=:@~")]
+    forms = [normalize("NFC", path), normalize("NFD", path)] if len(path) <= MOST_LETTERS else []
+    return [*forms, quote(os.fsencode(path), safe="/!$&'()*+,;=:@~")]
 
 
 def _relative(folder: str, path: str) -> str:

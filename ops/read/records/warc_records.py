@@ -159,16 +159,20 @@ def sort_of(file: IO[bytes], answer: HttpResponse) -> str:
 
 
 def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
-    """Read the first bytes of an answer's content, decoded; damaged content gives fewer bytes."""
+    """Read the first bytes of an answer's content, decoded; as they are stored if a coding is unknown or damaged."""
     codings = _codings(answer)
+    if len(codings) > MOST_PACKED:
+        codings = []  # `body` returns a Fault
     is_chunked = "chunked" in answer.fields.get("transfer-encoding", "").lower()
     # A block of brotli or zstd is decoded as a whole, and has at most 16 MB.
-    data = file.read(min(answer.size, 2**24 if {"br", "zstd"} & set(codings) else 4 * HEAD if codings else HEAD))
+    data = file.read(min(answer.size, 2**24 if {"br", "zstd"} & set(codings) else 4 * HEAD))
+    is_cut = len(data) < answer.size
     if is_chunked:
         data = _unchunked(data)
     try:
         for coding in (*codings, "gzip"):
-            data = _decoded(coding, data, 8 * HEAD)
+            data = _decoded(coding, data, 8 * HEAD, is_cut)
+            is_cut |= len(data) == 8 * HEAD
     except (zlib.error, EOFError, OSError):
         pass
     return data[:HEAD]
@@ -183,8 +187,8 @@ def opt_out_of(fields: dict[str, str]) -> str:
 def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) -> bytes | Fault:
     """Read the response's content, at most MAX_BYTES, with transfer and content encodings decoded.
 
-    Return a Fault for a status other than 200, for damaged, truncated, empty or bomb-like content, and, unless
-    ``heeds_opt_out`` is False, where the server asks that its answer is not used.
+    Return a Fault for a status other than 200, for damaged, truncated, empty or bomb-like content, for more than
+    MOST_PACKED encodings, and, unless ``heeds_opt_out`` is False, where the server asks that its answer is not used.
     """
     item = record.item(uri)
     answer = answer_of(file, record)
@@ -196,12 +200,14 @@ def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) 
         return Fault(item, "opt_out", directive)
     if answer.size > MAX_BYTES:
         return Fault(item, "too_large", f"{answer.size} bytes; at most {MAX_BYTES} are read")
+    if len(codings := _codings(answer)) > MOST_PACKED:
+        return Fault(item, "undecodable", f"{len(codings)} content encodings; at most {MOST_PACKED} are undone")
     data = file.read(answer.size)
     if "chunked" in answer.fields.get("transfer-encoding", "").lower():
         data = _unchunked(data)
     limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
     # Some servers send gzip without saying so; neither a page nor a picture begins like it.
-    for coding in (*_codings(answer), "gzip"):
+    for coding in (*codings, "gzip"):
         try:
             decoded = _decoded(coding, data, limit + 1)
         except (zlib.error, EOFError, OSError) as error:
@@ -225,8 +231,8 @@ def _codings(answer: HttpResponse) -> list[str]:
     return [coding for coding in reversed(codings) if coding not in IDENTITY]
 
 
-def _decoded(coding: str, data: bytes, limit: int) -> bytes:
-    """Undo one content encoding; return at most ``limit`` bytes.
+def _decoded(coding: str, data: bytes, limit: int, is_cut: bool = False) -> bytes:
+    """Undo one content encoding; return at most ``limit`` bytes. ``is_cut``: ``data`` are the first bytes of more.
 
     Raises zlib.error or OSError for damaged data and unknown encodings, and EOFError for truncated data.
     """
@@ -240,22 +246,23 @@ def _decoded(coding: str, data: bytes, limit: int) -> bytes:
         # Common Crawl stores decoded content and renames the header; other crawlers store the encoded bytes.
         for _ in range(MOST_PACKED):
             if data.startswith(GZIP):
-                data = _inflated(data, 31, limit)
+                data = _inflated(data, 31, limit, is_cut)
         return data
     if coding != "deflate":
         raise OSError("it is not known")
     has_header = data[:1] in (b"\x18", b"\x28", b"\x38", b"\x48", b"\x58", b"\x68", b"\x78")
-    return _inflated(data, 15 if has_header else -15, limit)
+    return _inflated(data, 15 if has_header else -15, limit, is_cut)
 
 
-def _inflated(data: bytes, window: int, limit: int) -> bytes:
+def _inflated(data: bytes, window: int, limit: int, is_cut: bool) -> bytes:
     """Decompress ``data`` with zlib's ``window`` bits; return at most ``limit`` bytes.
 
-    Raises zlib.error for damaged data, and EOFError for truncated data that has no ``limit`` bytes.
+    Raises zlib.error for damaged data, and EOFError for data that ends before ``limit`` bytes and is not known to be
+    cut (``is_cut``).
     """
     inflate = zlib.decompressobj(wbits=window)
     found = inflate.decompress(data, limit)
-    if not inflate.eof and len(found) < limit:
+    if not inflate.eof and len(found) < limit and not (is_cut and found):
         raise EOFError
     return found
 

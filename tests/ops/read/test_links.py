@@ -22,6 +22,11 @@ def test_no_reference_leads_out_of_the_source_or_raises(reference, base, folder)
     assert (link.fault is None) == bool(link.paths or link.data)
 
 
+def test_a_long_path_is_sought_as_written_only():
+    assert len(resolve(TREE, "page.html", "a" + "\u0301\u0327" * 100).paths) == 4
+    assert len(resolve(TREE, "page.html", "a" + "\u0301\u0327" * 100_000).paths) == 2  # NFC would take a minute
+
+
 def test_a_relative_base_moves_the_pages_references():
     assert resolve(TREE, "d/page.html", "a.jpg", "../pictures/").paths[0] == "pictures/a.jpg"
     assert resolve(TREE, "d/page.html", "a.jpg", "sub/other.html").paths[0] == "d/sub/a.jpg"

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from PIL import Image
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.formats.warc import _OpenWarc
 from pairmill.ops.read.source import Document, open_source
 from tests.examples import examples
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
@@ -146,6 +148,17 @@ def test_encodings_of_pages_and_pictures_are_undone_or_were_undone_already(tmp_p
         assert (outline(document)[0], pictures(document)[0].data) == ("Before.", jpeg("red"))
 
 
+@pytest.mark.parametrize("kind", ["", "application/octet-stream"])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", " Deflate", "gzip, gzip", "gzip\r\nContent-Encoding: br"])
+def test_a_large_picture_is_told_by_its_content_however_it_is_packed(tmp_path, coding, kind):
+    noise = Image.effect_noise((300, 200), 90)  # packs to no fewer bytes
+    noise.save(out := io.BytesIO(), "jpeg")
+    packed = PACKINGS[coding](out.getvalue())
+    write(tmp_path, {"x.warc": response("https://x.example/a.jpg", packed, kind, Content_Encoding=coding)})
+    (document,) = everything(open_source(str(tmp_path)))
+    assert isinstance(document, Document) and pictures(document)[0].data == out.getvalue()
+
+
 @pytest.mark.parametrize("body", [
     b"5\r\n" + PAGE[:5] + b"\r\n%x;x=y\r\n" % len(PAGE[5:]) + PAGE[5:] + b"\r\n0\r\n\r\n", PAGE,
 ])  # fmt: skip
@@ -167,6 +180,7 @@ def test_chunks_are_joined_or_were_joined_already(tmp_path, body):
         ("zstd", zstd(bytes(2**26)), "bomb", "over"),
         ("deflate", raw_deflate(bytes(2**26)), "bomb", "over"),
         ("gzip, gzip", gzip.compress(gzip.compress(bytes(2**26))), "bomb", "over"),
+        ("deflate," * 8000, raw_deflate(PAGE), "undecodable", "8000 content encodings; at most 3"),
     ],
 )
 def test_content_that_cannot_be_decoded_is_named_with_its_encoding(tmp_path, coding, body, reason, said):
@@ -337,6 +351,16 @@ def test_of_a_cut_file_what_came_before_the_cut_is_kept(tmp_path_factory, name, 
     whole = tuple(each.rstrip() for each in RECORDS) if name == "x.warc" else tuple(PACKED)
     between = (data.rstrip() if name == "x.warc" else data).endswith(whole)
     assert "T" in {document.title for document in found} and (len(found) == 2 or faults(source) or between)
+
+
+def test_embedded_pictures_of_a_page_that_opts_out_are_no_addresses(tmp_path):
+    data = f"data:image/png;base64,{'A' * 5000}"
+    page = f"<meta name=robots content=noai><img src='{data}'><img src=a.jpg><img src=' {data}'>".encode()
+    write(tmp_path, {"x.warc": response("https://x.example/img/c", page, "text/html") + GOOD})
+    with open(tmp_path / "x.warc", "rb") as file:
+        opened = _OpenWarc(file, "x.warc")
+        assert [found.reason for found in opened.documents() if isinstance(found, Fault)] == ["opt_out", "opt_out"]
+    assert list(opened.refused) == ["https://x.example/img/a.jpg"]
 
 
 def test_a_picture_that_no_page_shows_is_a_document_of_its_own(tmp_path):
