@@ -93,7 +93,7 @@ def others_spills(parent: str) -> list[tuple[str, str]]:
         if found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
             shutil.rmtree(path, ignore_errors=True)  # another user's folder, or another process is removing it
             owner = "an ended process of another user"
-        if path.exists() and int(found["pid"]) != os.getpid():
+        if path.exists() and (found["host"], int(found["pid"])) != (_here(), os.getpid()):
             stay.append((str(path), owner))
     return stay
 

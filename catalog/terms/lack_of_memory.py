@@ -9,14 +9,19 @@ _NO_MEMORY = re.compile(
     "allocation failure|out of memory|bad_alloc|can't start new thread|mmap failed",
     re.IGNORECASE,
 )
+_OF_DEVICE = re.compile(r"\b(CUDA|HIP|MPS|XPU)\b")  # a GPU lacks memory of its own
 
 
 def lack_of_memory(error: BaseException | None) -> BaseException | None:
-    """Return the error among ``error`` and its causes that says that memory does not suffice, None if none does."""
+    """Return the error among ``error`` and its causes that says that memory does not suffice, None if none does.
+
+    The memory of a GPU is another.
+    """
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         is_of_system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-        if isinstance(error, MemoryError) or is_of_system or _NO_MEMORY.search(str(error)):
+        is_said = _NO_MEMORY.search(str(error)) and not _OF_DEVICE.search(str(error))
+        if isinstance(error, MemoryError) or is_of_system or is_said:
             return error
         seen.append(error)
         error = error.__cause__ or error.__context__

@@ -129,7 +129,7 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
                 lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{stored}' AND {here}")
         else:
             for pages in sorted(lake.tables.intersection(OF_A_PAGE).difference(unreadable)):
-                held = f'SELECT (shard, "commit") FROM {pages} WHERE shard IS NOT NULL'
+                held = f'SELECT DISTINCT (shard, "commit") FROM {pages} WHERE {here}'
                 lake.execute(
                     f"DELETE FROM partitions WHERE \"table\" = '{pages}' AND {here} "
                     f'AND (shard, "commit") NOT IN ({held})'

@@ -14,6 +14,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.table_meanings import TABLES
 from pairmill.catalog.terms.error import LeavesLake, PairmillError
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import Question, Rows, json_value, questions_of
 
@@ -40,7 +41,9 @@ def serve(place: str) -> None:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.server.stdio import stdio_server
         from mcp_types import ToolAnnotations
-    except ModuleNotFoundError as error:  # other errors are of a machine that lacks memory
+    except ImportError as error:  # mcp 1 has no MCPServer
+        if lack_of_memory(error):
+            raise
         raise PairmillError("`pairmill mcp` needs the extra [mcp]: pip install 'pairmill[mcp]'.") from error
 
     class AnsweringServer(MCPServer):

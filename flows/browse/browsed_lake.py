@@ -57,10 +57,11 @@ class BrowsedLake:
         with self._lock:
             if newest == self._removal:
                 return
-            self._removal, self._changed = newest, None
-            self._last.clear()
         for forget in self.forgetting:
             forget()
+        with self._lock:  # last: until then a page may find a gallery that is not forgotten yet
+            self._removal, self._changed = newest, None
+            self._last.clear()
 
     def watch(self) -> None:
         """Forget what is removed while nobody asks for a page, in a thread of its own, until the lake is closed."""

@@ -75,7 +75,13 @@ def routes(opened: BrowsedLake) -> APIRouter:
     router, user, lock = APIRouter(), user_name(), threading.Lock()
     log = JudgementLog(opened.lake.lake)  # one for all requests has samples and verdicts in order
     drawn: dict[str, list[dict[str, Any]]] = {}  # by sample, its images
-    opened.forgetting.append(drawn.clear)
+
+    def forget() -> None:
+        """Forget the images of all samples."""
+        with lock:
+            drawn.clear()
+
+    opened.forgetting.append(forget)
 
     def judging(dataset: str) -> AbstractContextManager[VersionJudging]:
         """Return the judging of a version. Raise PairmillError while its gallery is being built."""
@@ -96,11 +102,11 @@ def routes(opened: BrowsedLake) -> APIRouter:
         if version is None or version.content_digest != found.sample.content_digest:
             raise PairmillError(f"{dataset} has changed since this sample was drawn; draw another.")
         with lock:
-            if sample_id not in drawn:
+            if (images := drawn.get(sample_id)) is None:
                 with judging(dataset) as of_version:
-                    drawn[sample_id] = of_version.images(found.sample)
+                    images = drawn[sample_id] = of_version.images(found.sample)
         own = {each.position: each for each in found.judgements if each.judge == user}
-        return found, own, drawn[sample_id]
+        return found, own, images
 
     def text_of(sample: DrawnSample, image: dict[str, Any]) -> tuple[str, str]:
         """Return kind and text of what is judged of an image."""

@@ -32,6 +32,7 @@ SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{32}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _HOST = re.compile(r"[A-Za-z0-9.-]+")
+_ADDRESS = re.compile(r"\w+://\S+")  # a text may contain one
 
 
 def takedown(args: Namespace) -> int:
@@ -174,7 +175,7 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
     names = []
     for item in items:
         stored = as_stored(item)
-        is_address = "://" in stored or Path(stored).is_absolute()
+        is_address = bool(_ADDRESS.fullmatch(stored)) or Path(stored).is_absolute()
         names.append(stored := stored[:32] if _DIGEST.fullmatch(stored) else stored)
         try:
             found = find_item(lake, item)
@@ -183,19 +184,20 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
                 pass
             elif Path(stored).is_file():
                 pictures.append(content_id(_bytes(item)))
-            elif "://" in stored:
+            elif _ADDRESS.fullmatch(stored):
                 urls.append(stored)
             else:
                 raise
             continue
         of_rows = [row["item"] for row in found.quarantine] + [row["url"] for row in found.addresses]
-        if is_address:
+        is_held = bool(found.images or found.documents)
+        if is_address and not (is_held and stored.endswith("/")):  # such an address would name all below it too
             urls.append(stored)
-        elif not (found.images or found.documents):
+        elif not is_held:
             urls += (each for each in of_rows if "://" in each or each.startswith("/"))
         pictures += pictures_of(lake, found.images)
         documents += (row["document_id"] for row in found.documents)
-        if not (found.images or found.documents or found.quarantine or found.addresses):
+        if not (is_held or found.quarantine or found.addresses):
             raise PairmillError(f"'{item[:80]}' is a sentence. Name a picture or a document that it stands in: "
                                 f"pairmill why '{found.sentences[0]}'")  # fmt: skip
     kinds = (tuple(dict.fromkeys(kind)) for kind in (urls, subject.hosts, pictures, documents, names))

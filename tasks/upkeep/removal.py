@@ -6,7 +6,7 @@ keeps to plan queries. Every step of `erase` may be killed and done again.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,7 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
                 ],
             }
 
-        return remove(writer, "takedown", reason, delete, reports, NOT_REACHED)
+        return remove(writer, "takedown", reason, delete, reports)
 
 
 def forget(lake: Lake, digest: str, reports: Path) -> tuple[Forgettable, dict[str, Any]]:
@@ -101,8 +101,8 @@ def forget(lake: Lake, digest: str, reports: Path) -> tuple[Forgettable, dict[st
     with lease.writing(lake, uuid.uuid4().hex, f"{STEP}{digest}", WAIT_SECONDS) as writer:
         found = forgettable(lake, digest)
         if not found.rows:
-            erased, _ = _finish_all(writer, reports)
-            return found, {"scorer": found.digest, "erased": asdict(erased), "not_reached": []}
+            _, finished = _finish_all(writer, reports)
+            return found, next(each for each in finished.values() if each.get("scorer") == found.digest)
 
         def delete(commit: int) -> dict[str, Any]:
             delete_scorer(lake, found, commit)
@@ -129,7 +129,6 @@ def remove(
     reason: str,
     delete: Callable[[int], dict[str, Any]],
     reports: Path,
-    not_reached: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Delete rows and record the removal in one transaction, then erase their bytes; return the report.
 
@@ -139,27 +138,26 @@ def remove(
     lake = writer.lake
     commit = writer.begin(step)
 
-    def body() -> dict[str, Any]:
+    def body() -> None:
         found = {"takedown": writer.run_id, "at": _now(), "lake": str(lake_id(lake)), "reason": reason}
         found |= delete(commit)
         record_removal(lake, writer.run_id, commit, found | {"erased": {"why": "it was ended before"}})
-        return found
 
-    report = lake.retrying(body)
-    erased, _ = _finish_all(writer, reports)
-    report |= {"erased": asdict(erased), "not_reached": [*not_reached, *erased.others]}
-    record_report(lake, writer.run_id, report)
-    return report
+    lake.retrying(body)
+    _, finished = _finish_all(writer, reports)
+    return finished[writer.run_id]
 
 
-def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, int]:
-    """Erase the bytes of all unfinished removals, record that, and return their number. Raises LeaseLost."""
+def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, dict[str, dict[str, Any]]]:
+    """Erase the bytes of all unfinished removals, and record their reports; return these by id. Raises LeaseLost."""
     waiting = unfinished_removals(writer.lake)
     of_pictures = any("pictures" in report for report in waiting.values())
     erased = finish(writer, reports if of_pictures else None)
     for takedown_id, report in waiting.items():
-        record_report(writer.lake, takedown_id, {**report, "takedown": takedown_id, "erased": asdict(erased)})
-    return erased, len(waiting)
+        stays = [*(NOT_REACHED if "pictures" in report else ()), *erased.others]
+        report |= {"takedown": takedown_id, "erased": asdict(erased), "not_reached": stays}
+        record_report(writer.lake, takedown_id, report)
+    return erased, waiting
 
 
 def _forget_judgements(lake: Lake) -> None:
@@ -183,7 +181,9 @@ def finish(writer: Writer, reports: Path | None) -> Erased:
 
 
 def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
-    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so; yield a line.
+    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so.
+
+    Yield a line, and one for each file that others may still write.
 
     Raises LeaseHeld if a run writes to the lake, and did not end within ``wait_seconds``, and LeaseLost if another
     process took the lease over.
@@ -191,11 +191,12 @@ def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECO
     if not unfinished_removals(lake):
         return
     with lease.writing(lake, uuid.uuid4().hex, "finish removals", wait_seconds) as writer:
-        erased, n = _finish_all(writer, reports)
+        erased, finished = _finish_all(writer, reports)
     if erased.why:
-        yield f"{n:,} removals wait for the catalog's old pages: {erased.why}"
+        yield f"{len(finished):,} removals wait for the catalog's old pages: {erased.why}"
     else:
-        yield f"finished {n:,} removals: rewrote {erased.rewritten:,} files"
+        yield f"finished {len(finished):,} removals: rewrote {erased.rewritten:,} files"
+    yield from (f"not reached: {place}" for place in erased.others)
 
 
 def _now() -> str:

@@ -40,8 +40,14 @@ def test_an_error_for_want_of_memory_is_a_line_with_the_remedy(error: BaseExcept
     assert line and line.startswith("memory does not suffice. Free some,") and "\n" not in line
 
 
-def test_another_error_of_the_program_keeps_its_traceback():
-    assert user_message(caused_by(ValueError("a mistake in the program"))) is None
+@pytest.mark.parametrize("error", [
+    ValueError("a mistake in the program"),
+    RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+    RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported asynchronously"),
+    RuntimeError("HIP out of memory. Tried to allocate 2.00 GiB"),
+], ids=lambda error: str(error)[:9])  # fmt: skip
+def test_another_error_of_the_program_or_of_a_gpu_keeps_its_traceback(error: BaseException):
+    assert user_message(caused_by(error)) is None
 
 
 def test_a_command_under_a_small_limit_says_so_in_one_line(tmp_path: Path):

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -106,11 +107,15 @@ def test_the_instructions_name_every_table():
     assert "- pairs(dataset, version, image_id" in text
 
 
-@pytest.mark.parametrize("missing", ["mcp.server", "mcp_types"])
-def test_a_missing_extra_is_a_line(missing: str, monkeypatch: pytest.MonkeyPatch, curated: Path, capsys):
+@pytest.mark.parametrize(("missing", "instead"), [
+    ("mcp.server", None), ("mcp_types", None), ("mcp.server", ModuleType("without MCPServer")),  # mcp 1
+])  # fmt: skip
+def test_a_missing_extra_is_a_line(
+    missing: str, instead: ModuleType | None, monkeypatch: pytest.MonkeyPatch, curated: Path, capsys
+):
     from pairmill.flows.command.cli import main
 
-    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setitem(sys.modules, missing, instead)
     assert main(["mcp", "--lake", str(curated)]) == 1
     assert "needs the extra [mcp]: pip install 'pairmill[mcp]'" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.flows.command import removals
 from pairmill.flows.command.cli import main
+from pairmill.tasks.upkeep.item_copies import NOT_REACHED
 from tests.flows.test_unfinished_removals import killed_removal
 from tests.worlds.published import SENTENCES, picture, published
 
@@ -64,7 +65,18 @@ def test_a_file_is_found_by_its_path_and_a_copy_of_it_by_its_bytes(tmp_path: Pat
         assert removals._with_items(lake, Subject(), ["copy.jpg"]).pictures == (SHA,)
 
 
-@pytest.mark.parametrize(("item", "told"), [(text_id(SENTENCES[0]), "is a sentence"), ("f" * 32, "knows no 'f")])
+def test_a_page_whose_address_ends_in_a_slash_is_taken_without_what_lies_below_it(tmp_path: Path):
+    published(tmp_path / "lake")
+    page = "https://example.org/"
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.execute("UPDATE documents SET uri = ? WHERE document_id = ?", (page, DOCUMENT))
+        assert removals._with_items(lake, Subject(), [page]) == Subject(documents=(DOCUMENT,), items=(page,))
+
+
+@pytest.mark.parametrize(("item", "told"), [
+    (text_id(SENTENCES[0]), "is a sentence"), ("f" * 32, "knows no 'f"),
+    ("See http://example.org/1.jpg for more", "knows no 'See"),
+])  # fmt: skip
 def test_what_is_neither_picture_nor_document_is_refused(lake: Lake, item: str, told: str):
     with pytest.raises(PairmillError, match=told):
         removals._with_items(lake, Subject(), [item])
@@ -77,10 +89,15 @@ def test_a_second_takedown_finishes_the_first_and_says_when_it_was_by_each_name(
     published(tmp_path / "lake")
     shown = f"http://127.0.0.1:8765/item/{IMAGE}"
     killed_removal(tmp_path / "lake", "deleted", ["takedown", shown, "--yes", "--reason", "it is mine"])
+    other = tmp_path / "lake" / f".spill-elsewhere-1-{'0' * 32}"
+    other.mkdir()
     assert main(["takedown", shown, "--yes", "--report", str(report), *place]) == 0
     told = capsys.readouterr().out
     assert f"{IMAGE}: removed on 20" in told and "UTC (it is mine), and kept out since\n" in told
-    assert "finished 1 removals" in told and json.loads(report.read_text())["pictures"] == [SHA]
+    said = json.loads(report.read_text())
+    assert "finished 1 removals" in told and said["pictures"] == [SHA]
+    assert f"not reached: {other}, which" in told and str(other) in said["not_reached"].pop()
+    assert said["not_reached"] == [*NOT_REACHED]
     for name in (["takedown", SHA], ["takedown", IMAGE], ["takedown", "--url", ADDRESS, SHA]):
         assert main([*name, "--dry-run", *place]) == 0
         assert "removed on 20" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """A removal that was killed at any step, then any command that writes: nothing else is lost, nothing of it is left."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,8 +133,15 @@ def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_com
     assert "is unfinished: what it deleted is still in the files; `pairmill maintain`" in capsys.readouterr().out
     of_tags = lake / "data" / "main" / "tags"
     assert list(of_tags.rglob("*.parquet"))
-    assert main([*forget, *place]) == 0
-    assert "its rows are deleted; their bytes are still to be erased" in capsys.readouterr().out
+    other = lake / f".spill-elsewhere-1-{'0' * 32}"
+    other.mkdir()
+    report = lake.parent / "report.json"
+    assert main([*forget, *place, "--report", str(report)]) == 0
+    told = capsys.readouterr().out
+    assert "its rows are deleted; their bytes are still to be erased" in told
+    assert f"not reached: {other}, which a process on elsewhere made" in told
+    said = json.loads(report.read_text())
+    assert str(other) in said["not_reached"][0] and said["rows"]["tags"] and said["reason"].endswith("are forgotten")
     assert not list(of_tags.rglob("*.parquet"))
     assert main(["check", "--deep", *place]) == 0 and main(["status", *place]) == 0
     assert "unfinished" not in capsys.readouterr().out

@@ -1,10 +1,13 @@
 """Derive files from a lake's picture vectors, beside them: codes to search by, and places on a map.
 
 The browser only reads a lake, so none of this is a table of it. Each file appears complete or not at all, and is
-written again if it is missing.
+written again if it is missing. None is left once the file of the vectors is gone: a removal deletes them together, and
+what was begun before then serves its caller alone.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,12 +64,13 @@ def sign_codes(stored: ImageVectors) -> SignCodes:
     path = stored.path.with_suffix(".codes")
     if not path.exists() or path.stat().st_size != 4 * d + 8 * words(d) * n:
         mean = picked(vectors, np.arange(0, n, -(-n // AVERAGED))).astype(np.float32).mean(0)
-        with whole_file(path) as half:
-            half.write_bytes(mean.tobytes())
-            codes = np.memmap(half, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
+        with _beside(stored, path) as half, half.open("w+b") as file:
+            file.write(mean.tobytes())
+            codes = np.memmap(file, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
             for start, block in zip(range(0, n, ENCODED_AT_ONCE), blocks(vectors, ENCODED_AT_ONCE), strict=True):
                 codes[:, start : start + len(block)] = encode(block, mean)
             codes.flush()
+        return SignCodes(mean, codes)
     mean = np.fromfile(path, np.float32, d)
     return SignCodes(mean, np.memmap(path, np.uint64, "r", offset=4 * d, shape=(words(d), n)))
 
@@ -86,15 +90,32 @@ def picture_map(stored: ImageVectors) -> PictureMap:
     n = len(stored.sha256s)
     if fitted is None or n > REFIT_AT * n_fitted:
         fitted = projection.fit(stored.vectors[:PROJECTED])
-        with whole_file(frozen) as half, half.open("wb") as file:
+        with _beside(stored, frozen) as half, half.open("wb") as file:
             np.savez(file, mean=fitted.mean, components=fitted.components, sample=fitted.sample, places=fitted.places,
                      n=n)  # fmt: skip
     digest = hashlib.sha256(fitted.components.tobytes() + fitted.places.tobytes()).hexdigest()[:32]
     path = stored.path.with_suffix(f".{digest[:8]}.places")
     if not path.exists() or path.stat().st_size != 4 * n:
-        with whole_file(path) as half:
-            half.write_bytes(_scaled(fitted.place(stored.vectors), fitted).tobytes())
+        places = _scaled(fitted.place(stored.vectors), fitted)
+        with _beside(stored, path) as half:
+            half.write_bytes(places.tobytes())
+        return PictureMap(places, digest)
     return PictureMap(np.fromfile(path, np.uint16).reshape(-1, 2), digest)
+
+
+@contextmanager
+def _beside(stored: ImageVectors, path: Path) -> Iterator[Path]:
+    """Write a file as `whole_file`, but none if the vectors' file is gone at its end."""
+    is_written = False
+    try:
+        with whole_file(path) as half:
+            yield half
+            is_written = True
+            if not stored.path.exists():
+                raise FileNotFoundError(stored.path)
+    except FileNotFoundError:  # a removal deletes what is half written, too
+        if not is_written:
+            raise
 
 
 def _scaled(places: np.ndarray, fitted: "Projection") -> np.ndarray:

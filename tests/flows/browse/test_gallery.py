@@ -153,6 +153,22 @@ def test_an_empty_lake_and_a_gallery_without_pictures_say_so(pages: Pages, tmp_p
     assert "No picture fits" in text(pages.gallery("/gallery?dataset=demo@1&where=width%3C0"))
 
 
+def test_a_page_that_is_asked_for_while_a_removal_is_forgotten_keeps_no_former_gallery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    published(tmp_path / "lake")
+    monkeypatch.setattr("pairmill.flows.browse.browsed_lake.LOOKED_SECONDS", 0.0)
+    with browsed(tmp_path / "lake") as pages:
+        assert pages.gallery("/gallery?dataset=small@1") is not None
+        opened = pages.opened
+        former = opened.gallery("small@1")
+        opened.forgetting.insert(0, lambda: opened.gallery("small@1"))
+        with create_or_open(tmp_path / "lake") as lake:
+            lake.execute("INSERT INTO takedowns VALUES ('a removal', 'test', '{}', 99, now())")
+        opened.forget_removed()
+        assert former and opened.gallery("small@1", is_scroll=True) is not former
+
+
 def test_the_lake_is_read_again_after_a_run_has_committed(tmp_path: Path):
     published(tmp_path / "lake", pictures=9)
     with browsed(tmp_path / "lake") as pages:

@@ -94,8 +94,9 @@ def test_pictures_keep_their_places_until_the_lake_has_doubled(tmp_path: Path, m
     monkeypatch.setattr(projection, "fit", lambda sample: fits.append(len(sample)) or fit(sample))
 
     def mapped(n: int) -> made.PictureMap:
-        ids = np.array([b"%032d" % row for row in range(n)])
-        return made.picture_map(ImageVectors(ids, vectors[:n], "scorer", "", tmp_path / f"vectors-{n}.bin"))
+        ids, path = np.array([b"%032d" % row for row in range(n)]), tmp_path / f"vectors-{n}.bin"
+        path.touch()
+        return made.picture_map(ImageVectors(ids, vectors[:n], "scorer", "", path))
 
     first, grown = mapped(50), mapped(100)
     assert fits == [50] and grown.digest == first.digest
@@ -103,3 +104,14 @@ def test_pictures_keep_their_places_until_the_lake_has_doubled(tmp_path: Path, m
     doubled = mapped(120)
     assert fits == [50, 120] and doubled.digest != first.digest
     assert mapped(120).digest == doubled.digest and fits == [50, 120]
+
+
+def test_a_map_that_is_made_while_its_vectors_are_removed_is_shown_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    vectors = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float16)
+    stored = ImageVectors(np.array([b"%032d" % row for row in range(50)]), vectors, "scorer", "", tmp_path / "v.bin")
+    stored.path.touch()
+    fit = projection.fit
+    monkeypatch.setattr(projection, "fit", lambda sample: (stored.path.unlink(), fit(sample))[1])
+    assert made.picture_map(stored).places.shape == (50, 2) and list(tmp_path.iterdir()) == []

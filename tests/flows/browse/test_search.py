@@ -1,13 +1,16 @@
 """Words and pictures find the pictures whose stored vectors are nearest, by the model that made these vectors."""
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pytest
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.whole.sign_codes import EXACT_BELOW, encode, most_similar
+from pairmill.tasks.release.gallery import vector_files
 from pairmill.tasks.release.gallery.vector_files import sign_codes
 from tests.worlds.browsed import Pages, ids, rows, text
 from tests.worlds.generated import small_settings
@@ -70,17 +73,30 @@ def test_the_scan_finds_what_sorting_all_products_finds():
     assert most_similar(query, stored[:3], 50).shape == (3,) and most_similar(query, stored[:0], 5).shape == (0,)
 
 
-def test_codes_are_written_once_beside_the_vectors_and_again_for_others(tmp_path: Path):
+def test_codes_are_written_once_beside_the_vectors_and_again_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     n, d = EXACT_BELOW + 5, 16
     stored = np.random.default_rng(5).normal(size=(n, d)).astype(np.float16)
     ids = np.array([b"%032d" % row for row in range(n)])
     found = ImageVectors(ids, stored, "scorer", "model", tmp_path / "vectors-a.bin")
+    found.path.touch()
     mapped = sign_codes(found)
     codes = np.array(mapped.codes)
     assert (codes == encode(stored, mapped.mean)).all()
-    (file,) = tmp_path.iterdir()
+    file = tmp_path / "vectors-a.codes"
     written = file.stat().st_mtime_ns
     assert sign_codes(found).codes.shape == (1, n) and file.stat().st_mtime_ns == written
     file.unlink()
     file.write_bytes(b"torn")
-    assert (sign_codes(found).codes == codes).all()
+    assert (sign_codes(found).codes == codes).all() and file.stat().st_size > 4
+    file.unlink()
+    encoding = vector_files.encode
+
+    def encoded(*arguments: Any) -> np.ndarray:  # while a removal deletes all, what is half written too
+        for each in tmp_path.iterdir():
+            each.unlink()
+        return encoding(*arguments)
+
+    monkeypatch.setattr(vector_files, "encode", encoded)
+    assert (sign_codes(found).codes == codes).all() and list(tmp_path.iterdir()) == []
