@@ -31,7 +31,7 @@ from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import tables
 
-# Names from LAION, COYO, DataComp, Conceptual Captions and img2dataset, best first; matched without case.
+# Names from LAION, COYO, DataComp, Conceptual RowCaptions and img2dataset, best first; matched without case.
 ADDRESSES = ("url", "image_url", "img_url", "image_urls", "raw_image_url", "image_link", "photo_image_url")
 HELD = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "bytes", "data", "content", "pixels")
 CAPTIONS = ("caption", "captions", "text", "texts", "alt", "alt_text", "alttext", "description", "sentence",
@@ -168,7 +168,7 @@ def collect_texts(row: dict[str, Any], names: list[str]) -> list[str]:
     return list(dict.fromkeys(line for name in names for line in lines(row.get(name))))
 
 
-class Captions(NamedTuple):
+class RowCaptions(NamedTuple):
     """The captions of a row: the first one whole, the distinct lines of all, and the columns that are not read."""
 
     alt: str
@@ -176,11 +176,11 @@ class Captions(NamedTuple):
     unread: list[str]
 
 
-def captions_of(row: dict[str, Any], names: list[str]) -> Captions:
+def captions_of(row: dict[str, Any], names: list[str]) -> RowCaptions:
     """Read the captions of a row; texts in columns of bytes are decoded as a file of one caption is."""
     texts = {name: _as_text(row.get(name)) for name in names}
     unread = [name for name, found in texts.items() if not _is_text(found)]
-    return Captions(first_text(*texts.values()), collect_texts(texts, names), unread)
+    return RowCaptions(first_text(*texts.values()), collect_texts(texts, names), unread)
 
 
 def _as_text(value: Any) -> Any:

@@ -1,9 +1,13 @@
+import struct
+import zlib
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.image import header
 from pairmill.ops.image.header import Header, inspect
 from tests.examples import examples
 from tests.worlds.headers import ENCODINGS, SEEDS, png_of
@@ -114,3 +118,14 @@ def test_pillow_reads_the_same_size(format, tmp_path):
     path.write_bytes(encode(picture(size=(123, 45)), format.upper()))
     with Image.open(path) as image:
         assert inspect(path.read_bytes()) == Header(*image.size, format)
+
+
+def test_a_png_of_countless_chunks_or_of_none_is_not_walked_to_its_end(monkeypatch: pytest.MonkeyPatch):
+    looked = []
+    unpack = struct.unpack_from
+    monkeypatch.setattr(header.struct, "unpack_from", lambda *given: (looked.append(given[0]), unpack(*given))[1])
+    small = encode(picture(size=(8, 8)), "PNG")
+    empty = b"\0\0\0\0tEXt" + zlib.crc32(b"tEXt").to_bytes(4, "big")
+    assert inspect(small[:8] + bytes(12 * 200_000)) == Fault("", "undecodable", "png: no IHDR chunk first")
+    assert inspect(small[:33] + empty * 200_000 + small[33:]) == Header(8, 8, "png")
+    assert len(looked) < 70_000
