@@ -16,13 +16,13 @@ from tests.worlds.browsed import browsed, ids, rows, text
 from tests.worlds.published import picture, published
 
 
-def in_use() -> set[str]:
-    """Return the files of a browser's cache that this process has open or mapped."""
+def in_use(lake: Path) -> set[str]:
+    """Return the files of a lake's cache of pages that this process has open or mapped."""
     found = [line.partition(" /")[2] for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()]
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the one that lists the folder
             found.append(str(path.readlink()))
-    return {each for each in found if "/.browse/" in each}
+    return {each for each in found if f"{lake}/.browse/" in f"/{each.lstrip('/')}"}
 
 
 def test_pictures_vectors_and_galleries_are_forgotten_after_a_removal_by_another_process(
@@ -42,12 +42,12 @@ def test_pictures_vectors_and_galleries_are_forgotten_after_a_removal_by_another
             like = f"/gallery?dataset={dataset}&like={other}"
             assert image in ids(pages.gallery(like)) and pages.page(f"/item/{image}") is not None
         assert pages.client.get(f"/picture/small/{taken}").headers["content-type"] == "image/jpeg"
-        assert len(in_use()) > 1
+        assert len(in_use(tmp_path / "lake")) > 1
         with create_or_open(tmp_path / "lake") as lake:
             take_down(lake, Subject(pictures=(taken,)), "test", reports_folder(lake.uri))
         assert pages.client.get(f"/picture/small/{taken}").headers["content-type"] == "image/svg+xml"
         gc.collect()
-        assert not in_use()
+        assert not in_use(tmp_path / "lake")
         pages.page(f"/item/{image}", 404)
         for dataset in ("", "small@1"):
             found = ids(pages.gallery(f"/gallery?dataset={dataset}&like={other}"))
