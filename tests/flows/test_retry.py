@@ -94,8 +94,9 @@ def test_an_allowed_network_has_its_blocked_addresses_fetched(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):
     lake = ("--lake", str(tmp_path / "lake"))
-    assignments = [f"--set={k}={v}" for k, v in {**settings, "fetch.retries": "0"}.items()]
-    tell("run", "demo", "--source", source, *lake, *assignments, "--allow-empty")
+    recipe = {**settings, "fetch.retries": "0"}
+    assignments = ["--allow-empty", *(f"--set={k}={v}" for k, v in recipe.items())]
+    tell("run", "demo", "--source", source, *lake, *assignments)
     told = tell("quarantine", *lake, "--format", "csv")
     assert not server.asked and "run RECIPE --retry blocked_address --allow-address" in told
     tell("run", "demo", "--retry", "blocked_address", *lake, LOOPBACK, *assignments)
