@@ -110,8 +110,11 @@ def _fields(file: IO[bytes]) -> dict[str, str] | None:
         if not line.strip():
             return found
         name, _, value = line.decode("utf-8", "replace").partition(":")
-        name, value = name.strip().lower(), value.strip()
-        found[name] = f"{found[name]}\n{value}" if name in LISTS and name in found else found.get(name, value)
+        name = name.strip().lower()
+        if name not in found:
+            found[name] = value.strip()
+        elif name in LISTS:
+            found[name] += f"\n{value.strip()}"
     return None
 
 
