@@ -94,7 +94,7 @@ def waits() -> Iterator[Released]:
 def test_a_run_waits_for_another_as_long_as_it_may_and_is_then_refused_by_name(
     tmp_path: Path, waits: Released, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["run", "demo", "--retry", "timeout", "--lake", str(tmp_path / "lake"), "--wait"]
+    command = ["run", "demo", "--allow-empty", "--retry", "timeout", "--lake", str(tmp_path / "lake"), "--wait"]
 
     def hold(lake: Lake) -> None:
         with lease.writing(lake, "run-1", "curate 30m"):
