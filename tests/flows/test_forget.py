@@ -36,7 +36,7 @@ def test_forgotten_scores_are_erased_and_a_run_makes_them_again(
     assert rows(curated_copy, "SELECT * FROM pairs ORDER BY image_id") == before
     assert "all whole" in tell("check", "--deep", *place)
     assert main(["forget", "--scorer", digest, "--yes", *place]) == 1
-    assert "has no rows; there is nothing to forget" in capsys.readouterr().err
+    assert "has no rows, forgotten at 20" in capsys.readouterr().err
     made, _ = curate(curated_copy, pages, settings=small_settings())
     assert rows(curated_copy, "SELECT sha256, sharpness FROM image_quality ORDER BY ALL") == scores
     assert (made.version, made.is_new) == (1, False)
