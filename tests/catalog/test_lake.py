@@ -354,7 +354,7 @@ def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         path.chmod(0o755)
     assert done.stdout.splitlines()[:1] == ["[(0,)]"], done.stderr
-    assert "PairmillError" in done.stdout and "Check its owner and rights" in done.stdout
+    assert "NotWritable" in done.stdout and "Check its owner and rights" in done.stdout
 
 
 HARMS = {
