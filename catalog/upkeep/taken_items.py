@@ -174,7 +174,7 @@ def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Ite
 
 
 def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
-    """Return the sha256s of images."""
+    """Return the sha256s of the pictures that ``image_ids`` show, sorted, each once; unknown ids give none."""
     sql = "SELECT DISTINCT sha256 FROM images WHERE image_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL"
     return [sha256 for (sha256,) in lake.query(sql, (list(image_ids),))]
 
@@ -192,7 +192,7 @@ def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
 
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
-    """Yield (table, SQL condition of the rows that a takedown removes from it) for each table that loses rows."""
+    """Yield (table, SQL condition) for each table from which a takedown deletes rows: those that meet the condition."""
     for table, columns in REMOVED_BY.items():
         if table in lake.tables:
             yield table, _names_taken(columns)

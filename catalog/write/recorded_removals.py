@@ -55,7 +55,10 @@ class Removed:
 
 
 def removed_before(lake: Lake, names: Sequence[str]) -> list[Removed]:
-    """Return the names by which something was removed or banned: ids, addresses, hosts, and items as given."""
+    """Return, for each of ``names`` that an earlier removal took or banned, when and why.
+
+    A name is an id, an address, a host, or an item as somebody gave it to `takedown`.
+    """
     asked = "from_json(coalesce(json_extract(nullif(report, ''), '$.asked.items'), '[]'), '[\"VARCHAR\"]')"
     found = lake.query(
         f"""WITH names AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS name), found AS (

@@ -64,7 +64,7 @@ def serve(place: str) -> None:
 
 
 async def _answer_faults(read: Any, write: Any, sending: Any) -> None:
-    """Pass on the messages of ``read`` to ``sending``, and answer a line that is none with a JSON-RPC error."""
+    """Forward each message from ``read`` to ``sending``; answer a line that is no message with a JSON-RPC error."""
     from mcp.shared.message import SessionMessage
     from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
     from pydantic import ValidationError

@@ -85,7 +85,7 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
 
 
 def forget() -> None:
-    """Forget the galleries whose facets are known."""
+    """Clear the cache of the filters that each gallery offers, because rows were removed."""
     _facets.cache_clear()
 
 

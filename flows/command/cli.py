@@ -15,9 +15,10 @@ NO_PAIRS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status.
+    """Run the command of ``arguments``, by default the command line's; return its exit status.
 
-    It is 0, 1 for an error that the user can fix, NO_PAIRS for a run that keeps no pair, 130 when interrupted.
+    0: done. 1: an error that the user can fix. NO_PAIRS: a run that keeps no pair. 130: interrupted. A command may have
+    further ones of its own.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from pairmill.flows.command.completion import complete

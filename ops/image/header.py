@@ -288,9 +288,10 @@ def ends_early(data: bytes, format: str) -> bool:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (kind, whole chunk) of a PNG up to IEND, to what is no chunk, or MAX_BLOCKS of them.
+    """Yield (kind, bytes of the whole chunk) for each chunk of a PNG.
 
-    Raises TruncatedHeader when a chunk ends behind the data.
+    Ends behind IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader when a chunk ends
+    behind the data.
     """
     at = len(PNG_MARK)
     for _ in range(MAX_BLOCKS):

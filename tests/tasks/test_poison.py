@@ -133,7 +133,7 @@ def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(it
 
 @dataclass(frozen=True)
 class CrashesOn:
-    """A job over units of a source, in which a native library aborts on one key."""
+    """A job that reads units of a source, and aborts its process on one key, as a native library may."""
 
     key: str
     tries: str

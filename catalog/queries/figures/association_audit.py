@@ -1,4 +1,4 @@
-"""Audit the association of pictures and sentences: reuse of sentences, pages they are from, similarities.
+"""Measure how well sentences were given to pictures: reuse of a sentence, share from the own page, similarities.
 
 Counts over pairs are exact. Similarities to sentences of the picture's own page, and what depends on vectors, are of
 bounded samples.

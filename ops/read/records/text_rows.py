@@ -291,7 +291,7 @@ def _split(text: str, separator: str) -> _Split:
 
 
 def _are_rows(first: _Split, further: list[str], separator: str) -> bool:
-    """Return whether lines look like the first one: as many fields, and addresses and numbers in the same columns."""
+    """Return whether each further line has as many fields as the first, with addresses and numbers in the same ones."""
     kinds = [_kind_of(field) for field in first.fields]
     kinds[first.open_at or 0] = ""
     if not any(kinds):

@@ -80,7 +80,7 @@ def curated(lake: Path) -> Curated:
 
 
 def answered() -> list[tuple[str, str]]:
-    """Return (text, status) of the served answers, as a run stores them."""
+    """Return (text, status) that a run stores for each line of 15-captioner/answers.jsonl, served as an answer."""
     lines = (INPUTS / "15-captioner/answers.jsonl").read_bytes().splitlines()
     ask = Queries(HttpModel("http:x@http://h/v1"), Decode(), 64, "Describe.")
     futures: list[Future[Generation]] = []
