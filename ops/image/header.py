@@ -290,8 +290,8 @@ def ends_early(data: bytes, format: str) -> bool:
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield (kind, bytes of the whole chunk) for each chunk of a PNG.
 
-    Ends behind IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader when a chunk ends
-    behind the data.
+    Ends behind IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader when a chunk
+    ends behind the data.
     """
     at = len(PNG_MARK)
     for _ in range(MAX_BLOCKS):
