@@ -62,8 +62,9 @@ NO_PICTURE = re.compile(r"\.(?:html?|mp4|webm|m3u8|pdf|js)(?:$|[?#])|/embed/", r
 NO_ADDRESS = re.compile(r"""[\s"'<>{}|\\^`]|\$\{""")
 # File names of placeholders, which have no other words than these; a JPEG with a number is one of several photographs.
 WAITING = re.compile(
-    r"(?!(?!.*(?:\d+x\d|1px)).*\d.*\.jpe?g$)(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|"
-    r"1px|no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))"
+    r"(?!(?!.*(?:\d+x\d|1px)).*\d.*\.jpe?g$)"
+    r"(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|1px|"
+    r"no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))"
     r"(?>preload(?:er)?|lazyload|loading|loader|load|spinner|placeholder|blank|spacer|transparent|trans|pixel|px|lazy|"
     r"dummy|empty|gr[ae]y|throbber|clear|no|image|img|photo|picture|pic|ajax|wait|please|animated|anim|bg|dot|default|"
     r"white|black|icon|small|large|big|x|[a-z](?=\.gif$)|(?:gif|png|jpe?g|webp|svg)$|[\W\d_]+)+",
