@@ -56,9 +56,12 @@ def test_every_file_is_in_a_document_a_unit_or_the_ignored_list(tmp_path):
     }  # fmt: skip
 
 
-def test_a_pages_unused_rendition_of_a_picture_is_a_document_of_its_own(tmp_path):
-    write(tmp_path, {"page.html": "<img src=a.jpg srcset='a-2x.jpg 2x'>", "a.jpg": jpeg(), "a-2x.jpg": jpeg()})
-    assert names(document.uri for document in documents(open_source(str(tmp_path)))) == ["a-2x.jpg", "page.html"]
+def test_a_picture_in_two_sizes_is_one_picture_of_its_page_and_no_document_of_its_own(tmp_path):
+    html = "<img src=a.jpg srcset='a-2x.jpg 2x'>"
+    write(tmp_path, {"page.html": html, "a.jpg": jpeg(), "a-2x.jpg": jpeg(), "b.jpg": jpeg()})
+    by_name = {document.uri.rpartition("/")[2]: document for document in documents(open_source(str(tmp_path)))}
+    assert list(by_name) == ["b.jpg", "page.html"]
+    assert names(each.url for each in pictures(by_name["page.html"])) == ["a.jpg"]
 
 
 def test_a_named_format_takes_only_its_own_files(tmp_path):
