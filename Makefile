@@ -53,7 +53,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 # shared lake once, and has small tests left for who waits for the other's last long one.
 TESTS ?= not slow and not browser
 test: setup lint
-	$(PYTEST) -m "$(TESTS)"
+	$(PYTEST) -m "$(TESTS) and not full"
 
 # The pages of `pairmill browse` in a real browser. Needs Chromium on the path, or its path in PAIRMILL_CHROMIUM.
 test-browser: setup
@@ -61,12 +61,13 @@ test-browser: setup
 
 # What takes long: kills in every stage, machines of a Ray cluster, the commands of README and infra/docs, the demo world's truth.
 test-slow: setup
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not full"
 
-# Every property again, with five times the examples, and 200 histories of runs, which take two hours of CPU time; captions
-# by vLLM, which is 6 GB; a team's cluster that loses a machine. Before a release, and when its code has changed; not in CI.
+# The tests marked `full`: statistics over many seeds, whole enumerations, long histories. Every property again, with five
+# times the examples, and 200 histories of runs, which take two hours of CPU time; captions by vLLM, which is 6 GB; a
+# team's cluster that loses a machine. Before a release, and when its code has changed; not in CI.
 test-full: setup
-	$(PYTEST) -m hypothesis --hypothesis-profile full
+	$(PYTEST) -m "full or hypothesis" --hypothesis-profile full
 	PAIRMILL_VLLM=1 $(BIN)/pytest -n 0 tests/flows/test_served_captioner.py -k vllm
 	PAIRMILL_TEAM_CLUSTER=1 $(BIN)/pytest -n 0 tests/flows/test_team_cluster.py
 
