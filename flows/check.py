@@ -1,4 +1,4 @@
-"""Check a lake, describe its damage, and repair it, for the command and the Prefect flow."""
+"""Check a lake, print its damages, and repair them, for the command and the Prefect flow."""
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
@@ -11,15 +11,15 @@ SHOWN = 200
 
 
 def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_rows: bool = False) -> Checked:
-    """Check the lake at ``uri``; return what was found damaged, or after a repair what still is.
+    """Check the lake at ``uri``; return its damages, or after a repair those that are left.
 
     Args:
         uri: The lake.
         deep: Also read every picture and compare its hash.
-        repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
-        say: Called with a line for each damage, each repair and the sum.
+        repair: Finish removals, read lost pages again where sources allow, remove damaged files, and check again.
+        say: Called with a line for each damage, for each repair and for the sum.
         show: Called with the progress.
-        lose_rows: Let a repair remove rows that nothing can make again.
+        lose_rows: Let a repair remove rows that nothing can compute again.
     """
     if repair:
         check_is_lake(uri)
@@ -39,13 +39,13 @@ def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_
 
 
 def repairable(found: Checked) -> str:
-    """Say how much of the damage a repair mends, '' if none of it."""
+    """Format how many damages `--repair` can mend, such as '3 of 5'; '' if none."""
     n = sum(damage.is_repairable for damage in found.damages)
     return f"{n:,} of {len(found.damages):,}" if n else ""
 
 
 def _said(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
-    """Check the lake once; say each of the first SHOWN damages, and the sum."""
+    """Check the lake once; print the first SHOWN damages and the sum."""
     found = check_lake(lake, deep, show)
     for damage in found.damages[:SHOWN]:
         say(described(lake, damage))
@@ -58,6 +58,6 @@ def _said(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
 
 
 def _counted(damages: tuple[Damage, ...]) -> str:
-    """Count damages by trouble."""
+    """Format the number of damages by kind of trouble."""
     names = sorted({damage.trouble for damage in damages})
     return ", ".join(f"{sum(each.trouble == name for each in damages):,} {name}" for name in names)

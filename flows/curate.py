@@ -25,9 +25,10 @@ RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
 def curate_steps(session: Session, run_step: RunStep, retry: str = "") -> Published:
-    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task.
+    """Run all steps in order, and return the published version.
 
-    Items that are quarantined for the reason ``retry`` are tried again first.
+    ``run_step`` calls a step directly or as a Prefect task. Items that are quarantined for the reason ``retry`` are
+    tried again first.
     """
     measure_steps(session, run_step, retry)
     while run_step(next_wave, session):

@@ -1,7 +1,7 @@
 """Maintain a lake: bound its files, its catalog and its caches, and retry what failed for a passing reason.
 
-Each step takes the lease anew, so that a waiting run gets in between two steps. A step repeats nothing that an earlier
-one finished: after a kill, or a night on which a run held the lease, the next maintenance goes on.
+Each step takes the lease anew, so that a waiting run can start between two steps. No step repeats finished work: after
+a kill, or a night on which a run held the lease, the next maintenance continues.
 """
 
 import uuid
@@ -30,7 +30,7 @@ MOST_TIMES = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """What a lake keeps: snapshots of ``days``, and the bytes of its caches. ``wait_seconds`` is for the lease."""
+    """Limits of maintenance: age of snapshots in days, size of each cache in bytes, longest wait for the lease."""
 
     days: float = 7.0
     thumbnails: int = 2_000_000_000
@@ -40,10 +40,10 @@ class Limits:
 
 
 def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
-    """Maintain the lake; yield a line for each step.
+    """Maintain the lake step by step; yield a line of text after each step.
 
     Raises:
-        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. The steps before are done.
+        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. Earlier steps are finished.
         LeaseLost: Another process took the lease over.
     """
     if described := _described(lake, limits):
@@ -70,7 +70,7 @@ def _compacted(writer: Writer, limits: Limits) -> str:
 
 
 def _swept(writer: Writer, limits: Limits) -> str:
-    """Expire snapshots and remove what no snapshot names."""
+    """Expire snapshots and remove files that no snapshot names."""
     swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
     return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
 
@@ -85,7 +85,7 @@ def _vacuumed(writer: Writer, limits: Limits) -> str:
 
 
 def _trimmed(lake: Lake, limits: Limits) -> str:
-    """Remove the oldest thumbnails, facts and reports beyond the limits; each can be made again."""
+    """Remove the oldest thumbnails, facts and reports beyond the limits; a later use makes them again."""
     folders: list[tuple[str, Path, str, int]] = [
         ("facts", facts_folder(lake), "*.duckdb", limits.facts),
         ("reports", reports_folder(lake.uri), "*.html", limits.reports),

@@ -21,14 +21,14 @@ Places = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run ended in.
+    """Result of a run.
 
     Attributes:
         dataset: The published version, of a lake that is open for reading.
-        notes: What the run found worth saying, a line each.
+        notes: Warnings and advice of the run, a line each.
         is_new: Whether it published a new version; False if the content equals the newest one's.
         report: Path of the version's HTML report.
-        demo_weights: Which of the small shipped models made it: they show the mechanics, not quality.
+        demo_weights: Small shipped models that the run used: they show the mechanics, not quality.
     """
 
     dataset: PairDataset
@@ -39,10 +39,10 @@ class RunResult:
 
 
 def load(name_or_path: str | os.PathLike[str], models: str = "recipe") -> Recipe:
-    """Return a shipped recipe by name ('folder', '30m' …) or one of a YAML file; see `Recipe.with_` to change it.
+    """Load a shipped recipe by name ('folder', '30m' …), or a recipe from a YAML file; `Recipe.with_` changes settings.
 
-    ``models`` 'demo' puts the small models in place that ship with Pairmill: they show the mechanics, not quality.
-    Raises BadRecipe.
+    ``models='demo'`` replaces its models by the small ones that ship with Pairmill: they show the mechanics, not
+    quality. Raises BadRecipe.
     """
     return load_recipe(os.fspath(name_or_path), {}, models)
 
@@ -57,7 +57,7 @@ def run(
 ) -> RunResult:
     """Curate ``sources`` by a recipe into ``lake``, from documents to a published version.
 
-    A second run does what is missing, and nothing if nothing has changed. If it is killed, run it again.
+    A second run computes only missing rows, and nothing if nothing has changed. Run it again after a kill.
 
     Args:
         recipe: A recipe, or the name or path of one.
@@ -113,7 +113,7 @@ def preflight(
 
 
 def _read(recipe: Recipe | str, sources: Places, compute: Compute | None) -> tuple[Recipe, list[str], Compute]:
-    """Return what a caller gave in the forms of a run."""
+    """Convert a caller's arguments to a recipe with absolute paths, sources as texts, and settings of compute."""
     read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     return read, [os.fspath(each) for each in places], compute or Compute()  # pyright: ignore[reportCallIssue]

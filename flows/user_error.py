@@ -1,4 +1,4 @@
-"""Show errors that the user can fix as one line; errors of the program itself keep their traceback."""
+"""Format errors that the user can fix as one line; errors of the program itself keep their traceback."""
 
 import errno
 import resource
@@ -10,9 +10,9 @@ REMEDIES = (("pairmill.ops.models.model_digest", "ModelError"), ("pairmill.ops.r
 
 
 def user_message(error: BaseException) -> str | None:
-    """Return one line for an error that the user can fix, without secrets and control codes.
+    """Format an error that the user can fix as one line, without secrets and control codes.
 
-    None for any other error, whose traceback the caller shows.
+    Return None for any other error: the caller shows its traceback.
     """
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.error import PairmillError

@@ -1,6 +1,6 @@
 """Offer the questions about a lake to language models by the Model Context Protocol, over stdin and stdout.
 
-Each call opens the lake for reading, and its answer keeps within limits.
+Each call opens the lake for reading. Limits bound an answer's rows and characters, and a statement's seconds.
 """
 
 import inspect
@@ -47,7 +47,7 @@ def serve(place: str) -> None:
         raise PairmillError("`pairmill mcp` needs the extra [mcp]: pip install 'pairmill[mcp]'.") from error
 
     class AnsweringServer(MCPServer):
-        """A server that also answers what is no message; the SDK drops it, and its sender would wait for ever."""
+        """A server that answers invalid lines with an error; the SDK drops them, and their senders would wait."""
 
         async def run_stdio_async(self) -> None:
             async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
@@ -82,16 +82,16 @@ async def _answer_faults(read: Any, write: Any, sending: Any) -> None:
 
 
 def instructions() -> str:
-    """Return what a model reads first: each table with its meaning and columns."""
+    """Return the text that introduces the server to a client's model: each table with its columns and meaning."""
     return ABOUT + "\n".join(f"- {name}({', '.join(columns(name))}): {about}" for name, about in TABLES.items())
 
 
 def lake_tools(place: str, fault: type[Exception] = PairmillError) -> dict[str, Callable[..., dict[str, Any]]]:
-    """Return a function for each question about the lake at ``place``, with the question's arguments and docstring.
+    """Return by name a tool for each question about the lake at ``place``: a function with the question's arguments.
 
-    It returns an object, or for a list its first ``rows``, at most ROWS and ANSWER characters but at least one row, and
-    whether there are ``more``. It raises a user's errors as ``fault``, of one line with the remedy. SQL reads the
-    lake's own files alone.
+    A tool returns an object that is valid JSON. A list becomes ``rows`` and ``more``: the first rows, at most ROWS and
+    ANSWER characters but at least one row, and whether rows were left out. A tool raises a user's errors as ``fault``,
+    of one line with the remedy. SQL reads the lake's own files alone.
     """
     asked = [each for each in questions_of(OpenLake) if each.is_tool]
     return {each.command or each.ask.__name__: _tool(each, place, fault) for each in asked}
@@ -118,7 +118,7 @@ def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dic
 
 @contextmanager
 def _limited(lake: Lake) -> Iterator[None]:
-    """Interrupt the body's statement after SECONDS, and raise PairmillError then."""
+    """Interrupt a statement of the ``with`` block after SECONDS, and raise PairmillError then."""
     is_late = threading.Event()
 
     def interrupt() -> None:
@@ -139,7 +139,7 @@ def _limited(lake: Lake) -> Iterator[None]:
 
 
 def _first(rows: Iterable[Any]) -> dict[str, Any]:
-    """Return the first rows that fit into ROWS and ANSWER, at least one of them, and whether there are more."""
+    """Return ``rows``, the first that fit into ROWS and ANSWER, at least one, and ``more``: whether some are left."""
     taken: list[Any] = []
     size = 0
     for row in map(_short, rows):

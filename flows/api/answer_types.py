@@ -1,4 +1,4 @@
-"""Name the types of questions and answers, for those who annotate, check or build them."""
+"""Export the types of all answers to questions about a lake, for annotations and JSON schemas."""
 
 from pairmill.catalog.pending.quarantine import FaultCount as FaultCount
 from pairmill.catalog.queries.compare.version_diff import Difference as Difference

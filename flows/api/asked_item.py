@@ -1,4 +1,4 @@
-"""Find what a user names an item by: an id, a sha256, an address, a file, an item of the gallery, a sentence's text."""
+"""Resolve an item that a user names by id, sha256, address, file, link of the gallery, or a sentence's text."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,11 @@ _SHOWN = re.compile(r"http://(?:127\.0\.0\.1|localhost):\d+/(?:item|picture/\w+)
 
 
 def find_item(lake: Lake, item: str) -> Resolved:
-    """Return the lake's items that ``item`` refers to. Raises PairmillError if there is none."""
+    """Return the images, sentences, documents and faults that ``item`` refers to.
+
+    ``item``: an id, sha256, address, local file, link of the gallery, or a sentence's text. Raises PairmillError if the
+    lake has none.
+    """
     stored = as_stored(item)
     found = _resolved(lake, stored)
     if not found and stored != item:  # a local file has the same name as a file in a source
@@ -32,9 +36,9 @@ def find_item(lake: Lake, item: str) -> Resolved:
 
 
 def dataset_about(lake: Lake, found: Resolved, spec: str = "") -> datasets.Dataset | None:
-    """Return dataset ``spec``, else the newest that decided on an image found, else the newest; None if there is none.
+    """Choose the version that explains items: ``spec``, else the newest that decided on an image, else the newest.
 
-    Raises PairmillError for an unknown ``spec``.
+    None if nothing is published. Raises PairmillError for an unknown ``spec``.
     """
     if spec:
         return datasets.find(lake, spec)
@@ -51,9 +55,9 @@ def _resolved(lake: Lake, item: str) -> Resolved:
 
 
 def as_stored(item: str) -> str:
-    """Convert an item to its stored form.
+    """Convert an item that a user names to the form that the lake stores.
 
-    That is the id of an item of the gallery, a local file's absolute path, or an address without user and password.
+    A link of the gallery becomes its image id, an existing file its absolute path, an address loses user and password.
     """
     if shown := _SHOWN.fullmatch(item):
         return shown[1]

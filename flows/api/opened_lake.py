@@ -1,6 +1,6 @@
-"""A lake that is open for reading: every question about it is one method, which returns one answer.
+"""Answer questions about a lake that is open for reading: one method a question.
 
-A method imports what it reads when it is called: the command line builds its options from this class, in 0.05 CPU s.
+Methods import their modules when they are called: the command line builds its options from this class, in 0.05 CPU s.
 """
 
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenLake:
-    """An existing lake, which a run may write to meanwhile: each call reads the newest state, or a pinned snapshot.
+    """A lake opened for reading. Each call reads its newest state, or the pinned snapshot; a run may write meanwhile.
 
     Use it in one thread at a time, and close it, or use it in a ``with``.
     """
@@ -42,14 +42,14 @@ class OpenLake:
         self.close()
 
     def close(self) -> None:
-        """Close the lake."""
+        """Close the connection to the lake; nothing can be read afterwards."""
         self.lake.close()
 
     def sql(self, query: str) -> "answers.Relation":
         """Return the result of a SELECT as a DuckDB relation: ``.df()``, ``.arrow()``, ``.pl()``, ``.fetchall()``.
 
-        It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
-        one that DuckDB refuses.
+        The SELECT runs when its rows are fetched, while the lake is open. Raises BadQuery for another statement, and
+        for one that DuckDB refuses.
         """
         from pairmill.catalog.queries.sql.sql_answer import relation
         from pairmill.flows.api.picture_words import provide_words
@@ -61,14 +61,14 @@ class OpenLake:
     def rows(self, query: str, allow_files: bool = False) -> Rows:
         """Query the lake in SQL.
 
-        One SELECT of DuckDB's SQL. It reads this lake and no other file, and nothing else can be read afterwards.
+        One SELECT of DuckDB's SQL, which reads this lake and no other file. The connection stays so restricted.
 
         Args:
             query: A SELECT; it reads this lake and no other file.
             allow_files: Any statement, on any file: COPY (SELECT …) TO 'pairs.csv'.
 
         Raises:
-            BadQuery: DuckDB refuses the statement, or it reads something else.
+            BadQuery: DuckDB refuses the statement, or it reads another file.
         """
         from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
         from pairmill.flows.api.picture_words import provide_words
@@ -77,7 +77,7 @@ class OpenLake:
         return Rows(*(answer if allow_files else answer_confined)(self.lake, query))
 
     def datasets(self) -> "list[PairDataset]":
-        """Return every version of every dataset, by name and version."""
+        """Return all published versions of all datasets, ordered by name and version."""
         from pairmill.catalog.queries import datasets
         from pairmill.flows.api.pair_dataset import PairDataset
 
@@ -124,7 +124,7 @@ class OpenLake:
         return quarantined_share(self.lake, run_id)
 
     def caption_statuses(self, scorer: str) -> dict[str, int]:
-        """Count the captions of a scorer by status, most frequent first, for images in current documents."""
+        """Count the captions of the scorer with this digest by status, most frequent first, in current documents."""
         from pairmill.catalog.queries.captioned import by_status
 
         return by_status(self.lake, scorer)
@@ -148,19 +148,19 @@ class OpenLake:
             return explain(self.lake, found, self._scope(dataset_about(self.lake, found, dataset)))
 
     def picture(self, image_id: str, dataset: str = "") -> "answers.PicturePage | None":
-        """Explain an image by a version, or by the newest rows, with its document; None if the lake lacks it."""
+        """Explain a version's decision on an image ('': the newest rows), with its document; None if unknown."""
         from pairmill.catalog.queries.explain.explanation import picture_page
 
         return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
 
     @question()
     def funnel(self, dataset: str) -> "list[answers.FunnelStep]":
-        """Return how many pictures and sentences each rule of a version got and dropped, in order."""
+        """Count the pictures and sentences that each rule of a version received and dropped, in order of the cut."""
         return self.dataset(dataset).funnel()
 
     @question()
     def sample(self, dataset: str, n: int = 5) -> list[dict[str, Any]]:
-        """Return some pairs of a version, with their texts and similarities: always the same, at most 50."""
+        """Return ``n`` pairs of a version (1 to 50, always the same), with their texts and similarities."""
         from pairmill.catalog.queries.datasets import sample_pairs
         from pairmill.catalog.terms.error import PairmillError
 
@@ -181,19 +181,19 @@ class OpenLake:
         return version_diff(self.lake, self._version(before), self._version(after))
 
     def report_content(self, dataset: str) -> dict[str, Any]:
-        """Return the figures and pictures of a version's report, by the names that its templates have for them."""
+        """Return the variables of a version's report by their names in its templates: figures, tables, pictures."""
         from pairmill.flows.api.report_content import report_content
 
         return report_content(self.lake, self._version(dataset))
 
     def differences(self, before: str, after: str, images: int = 12) -> "tuple[answers.Difference, ...]":
-        """Return the pairs gained, lost and changed by cause, with some ``images`` of each."""
+        """Count the pairs gained, lost and changed between two versions by cause, with some ``images`` of each."""
         from pairmill.catalog.queries.compare.version_diff import differences
 
         return differences(self.lake, self._version(before), self._version(after), images)
 
     def differing(self, before: str, after: str, kind: str, cause: str) -> "answers.ImageSet":
-        """Return all images of one kind and cause of `differences`, to restrict a gallery by."""
+        """Return the images of one kind ('gained', 'lost', 'changed') and cause of `differences`, as a filter."""
         from pairmill.catalog.queries.compare.version_diff import changed_ids
         from pairmill.catalog.queries.gallery.gallery_query import ImageSet
 
@@ -201,10 +201,10 @@ class OpenLake:
 
     @question("concepts", "pairmill concepts 30m@3 --names classes.txt", tool=False)
     def concepts(self, dataset: str, names: Sequence[str] = (), most: int = 30) -> "list[answers.Concept]":
-        """Count the pictures of a version's concepts, and show what drops the rest.
+        """Count the pictures of a version's concepts, kept and dropped by each rule.
 
-        Concepts are the given names, by CLIP and by text; without names the largest clusters, named by their telling
-        words, with sizes before and after the cap. Names load the version's CLIP, which embeds them.
+        Concepts are the given names, matched by CLIP and by text; without names they are the largest clusters, named by
+        their most distinctive words, with sizes before and after the cap. The version's CLIP embeds the names.
 
         Args:
             dataset: The version, or the newest of a name.
@@ -224,7 +224,7 @@ class OpenLake:
         return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
 
     def rules(self, dataset: str) -> "list[answers.RuleView]":
-        """Return each rule of a version with a histogram of what it compares, and the items beside its thresholds."""
+        """Return each rule of a version with histograms of its scores, and the items nearest to its thresholds."""
         from pairmill.catalog.queries.figures.report import plan_of
         from pairmill.catalog.queries.gallery.gallery_views import rule_views
 
@@ -232,14 +232,17 @@ class OpenLake:
             return rule_views(gallery, plan_of(self.lake, self._version(dataset)))
 
     def beside_rule(self, dataset: str, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
-        """Return the items of a version beside the thresholds of a predicate, by side: 'below 100', 'from 100'."""
+        """Return the items nearest to the thresholds of the predicate ``keep``, by side: 'below 100', 'from 100'.
+
+        ``kind`` is 'image' or 'sentence', ``rule`` the name of the version's rule that ``keep`` would replace.
+        """
         from pairmill.catalog.queries.gallery.gallery_views import beside_predicate
 
         with self.gallery(dataset) as gallery:
             return beside_predicate(gallery, kind, rule, keep)
 
     def try_recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "answers.CutTrial":
-        """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.
+        """Try a `recut` without publishing: return missing scores, the funnel, and the images nearest each threshold.
 
         The arguments and errors are those of `recut`.
         """
@@ -269,14 +272,14 @@ class OpenLake:
             return judging.calibrate(rule, wrong, confidence, candidates)
 
     def judged_samples(self) -> "tuple[answers.JudgedSample, ...]":
-        """Return every drawn sample with its judgements, the newest first."""
+        """Return the samples that were drawn for judging, with people's judgements, the newest first."""
         from pairmill.catalog.queries.judge.judged_samples import judged_samples
 
         return judged_samples(self.lake)
 
     @contextmanager
     def judging(self, dataset: str) -> "Iterator[answers.VersionJudging]":
-        """Draw samples of a version's rules, and read or write what people judge of them, within the ``with``."""
+        """Open a version for judging in the ``with`` block: draw samples of its rules, read and log judgements."""
         from pairmill.catalog.queries.judge.judging import VersionJudging
 
         version = self._version(dataset)
@@ -285,26 +288,26 @@ class OpenLake:
 
     @property
     def newest_commit(self) -> int:
-        """Highest number of a commit, 0 without one: what is read from the lake changes with it."""
+        """Highest commit number, 0 without a commit. Rows read earlier are current while it stays the same."""
         from pairmill.catalog.write.runs import last_commit
 
         return last_commit(self.lake)
 
     @property
     def newest_removal(self) -> int:
-        """Highest commit number of a removal, 0 without one: what was read before it may be gone from the lake."""
+        """Highest commit number of a removal, 0 without one. Rows read before it may have been removed."""
         from pairmill.catalog.write.recorded_removals import last_removal
 
         return last_removal(self.lake)
 
     def picture_vectors(self, dataset: str = "") -> "answers.ImageVectors | None":
-        """Return the CLIP vectors of a version's pictures, or of all, mapped from a file; None if there are none."""
+        """Return the CLIP vectors of a version's pictures ('': of all), mapped from a file; None if there are none."""
         from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 
         return image_vectors(self.lake, self._version(dataset) if dataset else None)
 
     def gallery(self, dataset: str = "") -> "answers.Gallery":
-        """Open the gallery of a version, or of the whole lake: a file of a row per image, built if it is missing."""
+        """Open the gallery of a version ('': of the whole lake), a file of a row per image; build it if missing."""
         from pairmill.catalog.queries.gallery.gallery_file import gallery_file
         from pairmill.catalog.queries.gallery.gallery_query import Gallery
 
@@ -324,7 +327,7 @@ class OpenLake:
 
         Raises:
             PairmillError: Another setting is changed, or the rules let items through that have no scores yet: `run`
-                makes them. LeaseHeld if another process writes to the lake.
+                computes them. LeaseHeld if another process writes to the lake.
         """
         from pairmill.catalog.lake.opening import create_or_open
         from pairmill.tasks.recut import recut
@@ -355,7 +358,7 @@ class OpenLake:
             return import_scores(writer, Path(file), name, key, column or name)
 
     def forget(self, digest: str) -> "answers.Forgettable":
-        """Remove the scores of one scorer for good; `scorers` has the digests, of which a beginning is enough.
+        """Remove the scores of one scorer for good, named by its digest in the table `scorers`, or a unique prefix.
 
         Returns:
             What was removed, and the versions with the rules that can no longer be evaluated.
@@ -372,7 +375,7 @@ class OpenLake:
             return forget(lake, digest, reports_folder(lake.uri))[0]
 
     def exports(self, dataset: str) -> list[tuple[str, str, int]]:
-        """Return address, format and number of rows of each export of a version."""
+        """Return (address, format, number of rows) of each recorded export of a version."""
         from pairmill.catalog.queries.export import exports
 
         return exports.of_version(self.lake, self._version(dataset))
@@ -396,7 +399,7 @@ class OpenLake:
         return datasets.find(self.lake, spec)
 
     def _scope(self, version: "answers.Dataset | None") -> "answers.Scope":
-        """Return the rows of a version, which never change; those of the lake are looked up each time."""
+        """Return the rows that explain items: of a version, cached since they never change, or of the whole lake."""
         from pairmill.catalog.queries.explain.why import scope_of
 
         if version is None:
@@ -408,9 +411,9 @@ class OpenLake:
 
 
 def open_lake(place: str | os.PathLike[str], version: int | None = None) -> OpenLake:
-    """Open the lake in a folder, or of a lake.yaml, to read it.
+    """Open a lake for reading: ``place`` is its folder, or a lake.yaml that describes it.
 
-    ``version`` is a snapshot's number (`OpenLake.snapshot`): all tables are read as of then, whatever is written later.
+    ``version`` is a snapshot's number (`OpenLake.snapshot`), at which all tables are read, whatever is written later.
 
     Raises PairmillError, with the remedy, if there is no such lake or snapshot, or it cannot be read.
     """

@@ -1,4 +1,4 @@
-"""One pair of a dataset, with its image decoded when it is asked for."""
+"""Hold one pair of a dataset; its image is decoded at the first use."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +14,7 @@ from pairmill.ops.image.pixels import pixels_of
 
 @dataclass(frozen=True)
 class Pair:
-    """An image with its texts.
+    """An image of a published version, with its texts.
 
     Attributes:
         columns: The row of the table ``pairs``: ids, texts, similarities, statuses, size, cluster and tags.
@@ -31,7 +31,7 @@ class Pair:
 
     @property
     def texts(self) -> dict[str, str]:
-        """The texts that the pair has, by column: retrieved, synthetic, caption, alt text."""
+        """Texts by column, empty ones left out: retrieved sentences, synthetic text, caption, alt text."""
         return {name: text for name in text_columns.of_every_kind() if (text := self.columns.get(name))}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A version of a dataset: its size, its funnel, its pairs, and an iterable for training."""
+"""Read one version of a dataset: its size, its funnel, its pairs, and an iterable for training."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch takes 2 s to import
 
 @dataclass(frozen=True)
 class PairDataset:
-    """A published version. It never changes, unless a takedown amends it."""
+    """A published version of a dataset; its length is the number of pairs. Only a takedown ever changes it."""
 
     lake: Lake
     version: Dataset
@@ -37,20 +37,20 @@ class PairDataset:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns of its pairs."""
+        """Names of the columns of `arrow` and of `Pair.columns`."""
         return self.arrow(limit=0).column_names
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe by which the version was made, with its calibrated numbers."""
+        """The recipe that made the version, with its calibrated thresholds filled in."""
         return Recipe.model_validate_json(self.version.recipe)
 
     def funnel(self) -> list[FunnelStep]:
-        """Return what each rule dropped, in the order of the cut: images, then sentences."""
+        """Count the items that each rule received and dropped, in the order of the cut: images, then sentences."""
         return funnel(self.lake, self.version)
 
     def arrow(self, limit: int | None = None) -> "pa.Table":
-        """Return the rows of ``pairs`` by image id, without pictures: some 1 KB a pair, all in memory."""
+        """Load the rows of ``pairs`` by image id, ``limit`` at most, without pictures: some 1 KB of memory a pair."""
         return pairs_table(self.lake, self.version, limit)
 
     def pairs(self) -> Iterator[Pair]:
@@ -65,7 +65,7 @@ class PairDataset:
                 yield Pair(row, data)
 
     def vectors(self, image_ids: Sequence[str]) -> "np.ndarray":
-        """Return the images' CLIP vectors of unit length, float32 (n, d), in this order; at most 100,000 at once.
+        """Return CLIP vectors of unit length, float32 (n, d), in the order of ``image_ids`` (at most 100,000).
 
         Raises PairmillError for an unknown id, and for an image without a vector.
         """
@@ -80,7 +80,7 @@ class PairDataset:
             text: Column of the text; 'random' or several columns: one of those that the pair has, drawn anew in each
                 epoch.
             seed: Seed of the shuffle and the draw.
-            transform: Applied to each image (PIL, RGB), such as the preprocessing of open_clip.
+            transform: Function of an image (PIL, RGB), such as the preprocessing of open_clip.
         """
         from pairmill.flows.api.training_pairs import TrainingPairs
 

@@ -1,4 +1,4 @@
-"""Find pictures by words: the CLIP of a version, and the SQL function `pictures_of_words`."""
+"""Search pictures by words: load a version's CLIP, and provide the SQL function `pictures_of_words`."""
 
 import re
 from functools import cache
@@ -17,7 +17,7 @@ _NAMED = re.compile(r"\bpictures_of_words\b", re.IGNORECASE)
 
 
 def version_clip(lake: Lake, version: Dataset) -> "tuple[Clip, str]":
-    """Return a version's model, and the digest of the scorer of its vectors. The weights load at the first use.
+    """Return a version's CLIP model, and the digest of the scorer of its vectors. The weights load at the first use.
 
     Raises:
         PairmillError: The version has no vectors of pictures, or the model's files are no longer those that made them.
@@ -41,9 +41,10 @@ def version_clip(lake: Lake, version: Dataset) -> "tuple[Clip, str]":
 
 
 def provide_words(lake: Lake, sql: str) -> None:
-    """Create ``pictures_of_words(words, n := 10)`` if ``sql`` names it: columns as of ``nearest_pictures``.
+    """Create the SQL function ``pictures_of_words(words, n := 10)`` if ``sql`` calls it.
 
-    It searches the vectors of the newest version's CLIP. The model loads when the statement runs.
+    It returns the columns of ``nearest_pictures``, from the vectors of the newest version's CLIP. The model loads when
+    the statement runs.
 
     Raises:
         PairmillError: No version is published, or its CLIP is not there.

@@ -1,4 +1,4 @@
-"""Declare a question about a lake once, on its method: its command, its agent's tool and its JSON follow from there."""
+"""Declare a question about a lake once, on its method; its command, its tool for agents and its JSON follow from it."""
 
 import inspect
 import math
@@ -13,7 +13,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of an answer that may be larger than memory: names of columns, and tuples."""
+    """A table as an answer: names of columns, and an iterable of tuples, which may be larger than memory."""
 
     columns: list[str]
     rows: Iterable[tuple]
@@ -21,14 +21,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Question:
-    """A method that reads a lake and returns one answer; the rest is what its docstring and signature do not say.
+    """A method that answers one question about a lake, with the facts that its docstring and signature lack.
 
     Attributes:
         ask: The method.
-        command: Name of its command, '' for none of its own.
-        example: A command line.
-        is_tool: Whether agents may ask it: it loads no model and makes no file.
-        not_for_agents: Arguments that agents do not get.
+        command: Name of its command, '' if it has none.
+        example: A command line that asks it.
+        is_tool: Whether agents may ask it: it loads no model and writes no file.
+        not_for_agents: Names of the arguments that agents may not set.
     """
 
     ask: Callable[..., Any]
@@ -39,22 +39,22 @@ class Question:
 
     @property
     def about(self) -> str:
-        """First line of the docstring."""
+        """First line of the method's docstring."""
         return (self.ask.__doc__ or "").partition("\n")[0]
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
-        """Its arguments."""
+        """Parameters of the method, without ``self``."""
         return list(inspect.signature(self.ask).parameters.values())[1:]
 
     @property
     def is_list(self) -> bool:
-        """Whether the answer is rows, which can be CSV too."""
+        """Whether the answer is a table or a list, which can also be printed as CSV."""
         kind = self.ask.__annotations__["return"]
         return kind is Rows or str(kind).startswith("list[")
 
     def help_of(self, argument: str) -> str:
-        """Return the argument's text in the docstring's section Args, '' without one."""
+        """Return an argument's description from the docstring's section Args, '' if it has none."""
         said = inspect.cleandoc(self.ask.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
         found = re.search(rf"^ +{argument}: (.+?)(?=\n    \w|\Z)", said, re.MULTILINE | re.DOTALL)
         return " ".join(found[1].split()) if found else ""
@@ -63,7 +63,7 @@ class Question:
 def question(
     command: str = "", example: str = "", tool: bool = True, not_for_agents: Sequence[str] = ()
 ) -> Callable[[Method], Method]:
-    """Mark a method as a question; the arguments are those of `Question`."""
+    """Decorate a method as a question; the arguments are attributes of `Question`."""
 
     def mark(method: Method) -> Method:
         found = Question(method, command, example, tool, not_for_agents)
@@ -74,12 +74,12 @@ def question(
 
 
 def questions_of(asked: type) -> Iterator[Question]:
-    """Yield the questions that are methods of a class, in their order."""
+    """Yield the questions among a class's methods, in the order of definition."""
     return (each.question for each in vars(asked).values() if hasattr(each, "question"))
 
 
 def answer_type(of: Question) -> Any:
-    """Return the type of a question's answer. Imports the rooms that make the answers, 1 s."""
+    """Return the type of a question's answer. Imports the modules of all answer types, 1 s."""
     from pairmill.flows.api import answer_types
 
     return get_type_hints(of.ask, {"answers": answer_types, "Rows": Rows})["return"]
@@ -94,7 +94,7 @@ def answer_schema(of: Question) -> dict[str, Any]:
 
 
 def rows_of(of: Question, answer: Any) -> Rows:
-    """Return an answer of several dataclasses as rows."""
+    """Convert an answer that is a list of dataclasses to `Rows`, one column a field; return `Rows` unchanged."""
     if isinstance(answer, Rows):
         return answer
     columns = [each.name for each in fields(type(answer[0]) if answer else get_args(answer_type(of))[0])]
@@ -102,7 +102,7 @@ def rows_of(of: Question, answer: Any) -> Rows:
 
 
 def json_value(value: Any) -> Any:
-    """Convert dataclasses to objects, bytes to hex digits, NaN and infinity to null, what JSON lacks to text."""
+    """Convert an answer for JSON: dataclasses to dicts, bytes to hex, NaN and infinity to None, other types to text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: json_value(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, list | tuple | set | frozenset):

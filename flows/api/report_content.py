@@ -1,4 +1,4 @@
-"""Collect what the report of a dataset version shows: figures, its funnel, and pictures."""
+"""Query the content of a dataset version's report: figures, its funnel, and pictures."""
 
 import json
 from collections import defaultdict
@@ -36,7 +36,7 @@ _STEPS = {
 
 
 def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Query what the templates of a report show."""
+    """Return the variables of a version's report by their names in its templates: figures, funnels, pictures."""
     plan = report.plan_of(lake, dataset)
     with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
         found = pictures_shown(lake, dataset, plan, gallery)
@@ -125,7 +125,7 @@ def _funnels(lake: Lake, dataset: Dataset, recipe: Recipe) -> dict[str, list[dic
 
 
 def _alike(duplicates: Duplicates) -> str:
-    """Format when two images are duplicates."""
+    """Format the condition under which two images are duplicates."""
     phash = "" if duplicates.phash is None else f"phash within {duplicates.phash} bits"
     cosine = "" if duplicates.cosine is None else f"cosine from {duplicates.cosine:g} on"
     return ", or ".join(filter(None, (phash, cosine)))

@@ -26,7 +26,7 @@ CAUSES = 12  # the largest
 
 
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
-    """Return the template's variables that contain pictures: rows with ``picture`` and ``lost`` (see `thumbnails`)."""
+    """Return the report's variables with rows of pictures; each row has ``picture`` or ``lost`` of `thumbnails`."""
     before = version_before(lake, dataset)
     fates = gallery_views.by_fate(gallery)
     found = {
@@ -54,7 +54,7 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
 
 
 def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return by rule the pictures on either side of each of its thresholds: 'below 100', 'from 100'."""
+    """Return by rule, then by side ('below 100', 'from 100'), the pictures nearest to each of its thresholds."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for check in plan.image_checks:
         if set(check.columns) <= gallery.types.keys():
@@ -75,7 +75,7 @@ def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
 
 
 def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return FIRST dropped pictures, of each rule in turn; there is nothing to see of those that do not decode."""
+    """Return FIRST dropped pictures, of each rule in turn, without the pictures that do not decode."""
     dropped = {rule: rows for rule, rows in dropped.items() if rule != "readable"}
     longest = max(map(len, dropped.values()), default=0)
     return [rows[n] for n in range(longest) for rows in dropped.values() if n < len(rows)][:FIRST]
@@ -104,7 +104,7 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
 
 
 def with_benchmark_pictures(found: list[SetHits]) -> list[SetHits]:
-    """Add ``benchmark`` to each hit: the name of its file, with ``picture`` or ``lost`` as of `thumbnails`."""
+    """Add ``benchmark`` to each hit in place: its file's name, and ``picture`` or ``lost`` as of `thumbnails`."""
     for each in found:
         for hit in each.hits:
             hit["benchmark"] = {"name": Path(hit["file"]).name, **_shown(Path(hit["file"]))}

@@ -22,10 +22,10 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
     Ranks and workers get different pairs; together they get each pair once an epoch, but for at most ranks - 1 that are
     left out so that all ranks get equally many. Ranks come from torch.distributed, else from RANK and WORLD_SIZE.
     The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `epoch_order`
-    for how thoroughly it shuffles, and `reading_pairs` for the size of dataset to export instead.
+    for how thoroughly it shuffles, and `reading_pairs` for the dataset size from which to train on an export instead.
 
-    To resume within an epoch without workers, store `state_dict` and give it to `load_state_dict` of an equal dataset.
-    With workers each worker has a state of its own: torchdata's StatefulDataLoader stores and restores them.
+    To resume within an epoch without workers, store `state_dict` and pass it to `load_state_dict` of an equal dataset.
+    With workers each worker has a state of its own: torchdata's StatefulDataLoader stores and restores all of them.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
         return per_rank(self._version.n_pairs, _rank_and_ranks()[1])
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch, and how many of its pairs this consumer has served."""
+        """Return ``epoch``, and ``done``: the number of its pairs that this consumer has served."""
         return {"epoch": int(self._epoch), "done": self._done}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on behind the pairs of ``state`` in the next iteration."""
+        """Resume: the next iteration skips the pairs that ``state``, of `state_dict`, counts as served."""
         self._epoch.fill_(state["epoch"])
         self._done, self._resumed = state["done"], True
 
@@ -88,7 +88,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
 
 
 def _rank_and_ranks() -> tuple[int, int]:
-    """Return number and count of this process's rank."""
+    """Return (rank of this process, number of ranks)."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -25,7 +25,7 @@ from pairmill.flows.pages.renderer import FOLDER
 def application(
     opened: BrowsedLake, token: str, port: int, searching: Callable[[BrowsedLake], PictureSearch] = PictureSearch
 ) -> ASGIApp:
-    """Return the guarded application over an open lake, whose pictures ``searching`` finds."""
+    """Build the browser's ASGI application over an open lake, behind `Guard`; ``searching`` builds its search."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, dependencies=[Depends(opened.forget_removed)])
     search = searching(opened)
     maps = PictureMaps(search)
@@ -39,7 +39,7 @@ def application(
 
     @app.get("/")
     def home() -> Response:
-        """Lead to the newest dataset, or to all pictures of a lake without one."""
+        """Redirect to the gallery of the newest dataset, or of the whole lake if nothing is published."""
         newest = opened.dataset_or_newest("")
         return RedirectResponse(f"/gallery?dataset={newest}" if newest else "/gallery", 303)
 
@@ -50,7 +50,7 @@ def application(
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
-        """Show the first fault of an address."""
+        """Show the first fault of an address's query string."""
         fault = error.errors()[0]
         message = f"'{fault['loc'][-1]}' in the address: {fault['msg']}."
         return page("error.html.j2", 400, title="Not understood", message=message)
@@ -64,7 +64,7 @@ def application(
 
 
 def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the lake on 127.0.0.1 until Ctrl-C; ``announce`` gets the address. Port 0 takes any free one.
+    """Serve the lake on 127.0.0.1 until Ctrl-C; call ``announce`` with the address. Port 0 takes any free port.
 
     Raises:
         PairmillError: There is no lake, or the port is taken.
@@ -84,7 +84,7 @@ def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
 
 
 def _bound(port: int) -> socket.socket:
-    """Return a socket bound to loopback."""
+    """Return a socket bound to ``port`` of loopback."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""Validate what a gallery's address asks for, and write addresses of other galleries."""
+"""Validate the query string of a gallery's URL, and write those of related galleries."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ FILTERS = ("source", "domain", "language", "format", "tag", "status", "cluster",
 
 
 class Asked(BaseModel):
-    """The query of a gallery's address: dataset, filters, order, search. A default restricts nothing."""
+    """Parsed query string of a gallery's URL: dataset, filters, order, search. Default values restrict nothing."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -50,23 +50,23 @@ class Asked(BaseModel):
         return True if value == "on" else value
 
     def choice(self, among: tuple[str, ...] | None = None, sets: tuple[ImageSet, ...] = ()) -> Choice:
-        """Return the images that are asked for; ``among`` are the results of a search, ``sets`` restrict them."""
+        """Return the filters as a choice of images, within the sha256s ``among`` (a search's results) and ``sets``."""
         names = (*FILTERS, "fate", "score", "low", "high")
         return Choice(**{name: getattr(self, name) for name in names}, among=among, sets=sets)
 
     @property
     def order(self) -> SortOrder:
-        """The order that is asked for."""
+        """Sort order of the gallery."""
         return SortOrder(self.sort, self.desc)
 
     def query(self, **changes: Any) -> str:
-        """Return the query of the same gallery with ``changes``, from its first page unless ``after`` is changed."""
+        """Return the query string of this gallery with ``changes``, from its first page unless ``after`` is changed."""
         given = self.model_dump() | {"after": ""} | changes
         pairs = [(name, "1" if value is True else value) for name, value in given.items()]
         return urlencode([(name, value) for name, value in pairs if value not in ("", None, False)])
 
     def active(self) -> list[tuple[str, str, str]]:
-        """Return (name, value, query without it) of each filter in use, except the one on kept or dropped."""
+        """Return (name, value, query string without it) of each filter in use, except ``fate`` (kept or dropped)."""
         given = [(name, getattr(self, name)) for name in (*FILTERS, "words", "like")]
         shown = [(name, str(value), self.query(**{name: ""})) for name, value in given if value not in ("", None)]
         if self.score and (self.low is not None or self.high is not None):

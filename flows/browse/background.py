@@ -1,4 +1,4 @@
-"""Make values in the background, one at a time."""
+"""Compute values in a background thread, one at a time, and cache them by key."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Made = TypeVar("Made")
 
 
 class Background(Generic[Made]):
-    """Values by key, made by a thread of their own, and anew when the state changes that they are made from."""
+    """Cache of values by key. One background thread computes them, again once the state of their inputs changes."""
 
     def __init__(self) -> None:
         self._maker = ThreadPoolExecutor(1)
@@ -17,9 +17,10 @@ class Background(Generic[Made]):
         self._made: dict[str, tuple[object, Future[Made]]] = {}
 
     def find(self, key: str, state: object, make: Callable[[], Made], patience: float) -> Made | None:
-        """Return the value, None while it is still being made after ``patience`` seconds.
+        """Return the value of ``key``; compute it by ``make`` if it is missing or was computed from another ``state``.
 
-        Raises what ``make`` raises; the next call makes it again.
+        Return None if it is not ready after ``patience`` seconds. Raises the errors of ``make``; the next call computes
+        it again.
         """
         with self._lock:
             if key not in self._made or self._made[key][0] != state:
@@ -35,10 +36,10 @@ class Background(Generic[Made]):
             raise
 
     def forget(self) -> None:
-        """Forget all values; the next calls make them again."""
+        """Drop all cached values; later calls compute them again."""
         with self._lock:
             self._made.clear()
 
     def close(self) -> None:
-        """Wait for the value that is being made."""
+        """Cancel the values that wait, and wait for the one being computed."""
         self._maker.shutdown(cancel_futures=True)

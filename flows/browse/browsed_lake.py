@@ -1,4 +1,4 @@
-"""Hold what the browser's pages read: a lake, its galleries, which are built in the background, and thumbnails."""
+"""Hold an open lake for the browser's pages: connections, galleries built in the background, and thumbnails."""
 
 import threading
 import time
@@ -19,10 +19,10 @@ PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that 
 
 
 class BrowsedLake:
-    """A lake opened for reading, by a connection for each purpose, such as pages and galleries.
+    """A lake opened for reading, with a connection for each purpose, such as pages and galleries.
 
-    A connection serves one thread at a time, so a gallery that takes seconds to build delays no page. Readers do
-    not block a run that commits.
+    A connection serves one thread at a time, so a gallery that takes seconds to build on its own delays no page.
+    Readers do not block a run that commits.
     """
 
     def __init__(self, uri: str) -> None:
@@ -41,14 +41,14 @@ class BrowsedLake:
         self.closing: list[Callable[[], None]] = [self._ended.set, self._galleries.close]
 
     def connection(self, purpose: str) -> OpenLake:
-        """Return the connection of one purpose, opened at its first use."""
+        """Return the lake opened for one purpose, by a connection of its own, at the first call; `close` closes it."""
         with self._opening:
             if purpose not in self._opened:
                 self._opened[purpose] = open_lake(self.uri)
             return self._opened[purpose]
 
     def forget_removed(self) -> None:
-        """Forget all that was read of the lake if another process has removed items since, at most once a second."""
+        """Clear all caches if another process has removed items from the lake; looks at most once a second."""
         with self._lock:
             if time.monotonic() - self._looked < LOOKED_SECONDS:
                 return
@@ -64,7 +64,7 @@ class BrowsedLake:
             self._last.clear()
 
     def watch(self) -> None:
-        """Forget what is removed while nobody asks for a page, in a thread of its own, until the lake is closed."""
+        """Start a thread that calls `forget_removed` every IDLE_SECONDS, also without requests, until `close`."""
 
         def look() -> None:
             while not self._ended.wait(IDLE_SECONDS):
@@ -79,18 +79,21 @@ class BrowsedLake:
         return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def dataset(self, name: str) -> Dataset | None:
-        """Return the dataset ``name``, None for ''. Raise PairmillError if there is none."""
+        """Return the version that ``name`` (NAME or NAME@VERSION) refers to, None for ''.
+
+        Raises PairmillError if there is none.
+        """
         return self.lake.dataset(name).version if name else None
 
     def dataset_or_newest(self, name: str) -> Dataset | None:
-        """Return the dataset ``name``, for '' the newest version; None if nothing is published."""
+        """Return the version that ``name`` refers to, for '' the newest of all; None if nothing is published."""
         return self.dataset(name) or next(iter(self.versions()), None)
 
     def gallery(self, name: str, is_scroll: bool = False) -> Gallery | None:
-        """Return the gallery of dataset ``name`` ('' for the whole lake), None while it is being built.
+        """Return the gallery of version ``name`` ('' for the whole lake), None while it is being built.
 
-        ``is_scroll``: later pages of a gallery come from the gallery that served the first. Otherwise a lake with new
-        commits is read again, and the former gallery serves until that is done.
+        ``is_scroll``: return the gallery that served the first page. Otherwise a lake with new commits is read again,
+        and the former gallery is returned until the new one is built.
         """
         with self._lock:
             if is_scroll and name in self._last:
@@ -107,7 +110,7 @@ class BrowsedLake:
         return self.connection("galleries").gallery(dataset)
 
     def changed(self, since: str, until: str, change: str) -> ImageSet | None:
-        """Return the images that differ between two versions by 'KIND:CAUSE', None for ''. Kept for later pages."""
+        """Return the images of one difference 'KIND:CAUSE' between two versions, None for ''. Caches the last one."""
         if not change:
             return None
         before, after = self.dataset(since), self.dataset(until)
@@ -122,21 +125,21 @@ class BrowsedLake:
 
     @property
     def thumbnails(self) -> ThumbnailCache:
-        """The thumbnails, with a connection of their own."""
+        """Cache of the lake's thumbnails, which reads pictures by a connection of its own."""
         with self._lock:
             if self._thumbnails is None:
                 self._thumbnails = ThumbnailCache(self.connection("pictures").lake)
             return self._thumbnails
 
     def shard_of(self, sha256: str) -> str:
-        """Return the home shard of a picture, '' if the lake does not have it."""
+        """Return the id of a picture's home shard, '' if the lake does not have the picture."""
         with self._lock:
             galleries = list(self._last.values())
         known = (gallery.shards([sha256]).get(sha256, "") for gallery in galleries)
         return next(filter(None, known), "") or home_of(self.lake.lake, sha256)
 
     def close(self) -> None:
-        """Wait for the gallery that is being built, and close everything."""
+        """Wait for the gallery that is being built, then close all galleries and connections."""
         for close in self.closing:
             close()
         for opened in (*self._last.values(), *self._opened.values()):

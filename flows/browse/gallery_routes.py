@@ -62,7 +62,7 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
 
     @router.post("/like")
     def like(asked: Asking, picture: Annotated[bytes, Body(max_length=MOST_BYTES)]) -> Response:
-        """Take a picture and answer with the address of the gallery of those like it; the picture is not stored."""
+        """Return the address of the gallery of pictures similar to an uploaded one, which is not stored."""
         name = search.upload(asked.dataset, picture)
         return JSONResponse({"location": f"/gallery?{asked.query(like=name, words='')}"})
 
@@ -85,12 +85,12 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
 
 
 def forget() -> None:
-    """Clear the cache of the filters that each gallery offers, because rows were removed."""
+    """Clear the cached filter values of all galleries, after rows were removed."""
     _facets.cache_clear()
 
 
 def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
-    """Return how a value is offered: a cluster with its name, a long text by its end."""
+    """Return the label of a filter's value: a cluster with its name, of a long text the last 60 characters."""
     name = names.get(value, "") if facet == "cluster" else ""
     return f"{value} {name}"[:60] if name else str(value)[-60:]
 
@@ -100,9 +100,9 @@ def _content(found: GalleryPage) -> dict[str, Any]:
 
 
 def _prepare(opened: BrowsedLake, images: list[dict[str, Any]]) -> None:
-    """Make the thumbnails of a page shard by shard, before the page asks for them one by one.
+    """Make the thumbnails of a page shard by shard, before the browser requests them one by one.
 
-    Does nothing if a source is out of reach: each picture then shows a sign.
+    Does nothing if a source is out of reach: each picture then shows a placeholder.
     """
     with suppress(SourceError):
         opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")

@@ -31,7 +31,7 @@ READING = ("GET", "HEAD")
 
 
 class Guard:
-    """ASGI middleware around the application: refuse what is described above, add HEADERS to every answer."""
+    """ASGI middleware: refuse foreign hosts, foreign origins and requests without token; add HEADERS to each answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class Guard:
         self._hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """Answer a request that is refused or brings its token; pass others to the application."""
         if scope["type"] != "http":
             return
         request = Request(scope)
@@ -83,5 +83,5 @@ class Guard:
 
 
 def _address(path: str, query: Sequence[tuple[str, str]]) -> str:
-    """Return a path of this server; '//host' would lead elsewhere."""
+    """Return path and query with one leading slash; '//host' would lead to another server."""
     return "/" + path.lstrip("/") + (f"?{urlencode(query)}" if query else "")

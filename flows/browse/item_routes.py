@@ -1,6 +1,6 @@
-"""Serve one picture: with all that the lake knows of it, and as a JPEG made by this program.
+"""Serve one picture: a page with its facts in the lake, and the picture as a JPEG.
 
-No byte of a stranger's file reaches a page as it is.
+The JPEG is encoded from the decoded pixels: no byte of a source's file reaches the browser.
 """
 
 from contextlib import suppress
@@ -34,7 +34,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
     @router.get("/picture/{size}/{sha256}")
     def picture(size: str, sha256: str) -> Response:
-        """Return a picture in one of SIDES; a sign where its bytes are lost, out of reach or do not decode."""
+        """Return a picture in one of SIDES; a placeholder if its bytes are lost, out of reach or do not decode."""
         if size not in SIDES or not ID.fullmatch(sha256):
             raise HTTPException(404)
         path = opened.thumbnails.find(sha256, f"{size}.jpg")
@@ -50,7 +50,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
 
 def _keeper(facts: Facts) -> str:
-    """Return the image that stands for the duplicate group: the one that a member was dropped for; '' if unknown."""
+    """Return the id of the image that the cut kept of a duplicate group, '' if it is unknown."""
     origin, decision = facts["origin"], facts["decision"]
     if decision.get("dropped_by") == "duplicate":
         return decision["value"]

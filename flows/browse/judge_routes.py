@@ -1,4 +1,4 @@
-"""Serve pairs of a random sample one by one, to be judged by keys, and log the judgements."""
+"""Serve pairs of a random sample one by one for judging by keyboard, and log the judgements."""
 
 import getpass
 import os
@@ -27,7 +27,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 
 class WantedSample(BaseModel):
-    """The form that draws a sample of the images that a rule keeps at a threshold."""
+    """Fields of the form that draws a sample of the images that a rule keeps at a threshold."""
 
     dataset: str = Field(max_length=200)
     rule: str = Field(max_length=200)
@@ -35,14 +35,14 @@ class WantedSample(BaseModel):
 
 
 class GivenVerdict(BaseModel):
-    """The form that judges one pair of a sample."""
+    """Fields of the form that judges one pair of a sample, by its position in the sample."""
 
     position: int = Field(ge=0, lt=MOST_JUDGED)
     verdict: Verdict
 
 
 def user_name() -> str:
-    """Return this user's name; the number of a user without one, as in containers."""
+    """Return this user's login name; 'user NUMBER' if the user has none, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -71,7 +71,7 @@ def _sent(model: type[Form]) -> Callable[[Request], Awaitable[Form]]:
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes of judging, by this user."""
+    """Return the routes for judging samples, which log the judgements under this user's name."""
     router, user, lock = APIRouter(), user_name(), threading.Lock()
     log = JudgementLog(opened.lake.lake)  # one for all requests has samples and verdicts in order
     drawn: dict[str, list[dict[str, Any]]] = {}  # by sample, its images
@@ -109,7 +109,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         return found, own, images
 
     def text_of(sample: DrawnSample, image: dict[str, Any]) -> tuple[str, str]:
-        """Return kind and text of what is judged of an image."""
+        """Return (kind, text) of the text that is judged with an image."""
         with opened.lake.judging(_dataset(sample)) as of_version:
             return of_version.text(sample, image["image_id"])
 

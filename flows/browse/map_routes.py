@@ -1,4 +1,4 @@
-"""Serve the map: its page, the places and colours of its points, and the picture at a point."""
+"""Serve the map of a gallery's pictures: its page, places and colours of its points, and the picture at a point."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
         return found
 
     def answered(dataset: str, body: Callable[[MappedGallery], Response]) -> Response:
-        """Return the answer from the map, 202 while it is being made."""
+        """Return the answer that ``body`` makes of the map, 202 while the map is being computed."""
         try:
             found = maps.find(dataset, gallery_of(dataset), PATIENCE)
         except PairmillError as error:

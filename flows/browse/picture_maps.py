@@ -1,4 +1,4 @@
-"""Hold the maps of a lake's galleries: the place of each image, colours by any column, areas."""
+"""Compute and cache the maps of a lake's galleries: the place of each image, colours by a column, areas."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,15 @@ PLAIN = {"fate": "dropped_by", **FACETS, "cluster": "cluster", "status": "captio
 
 @dataclass(frozen=True)
 class MappedGallery:
-    """A gallery's images that have a vector: their rows in the order of ``image_id``, and in the vectors."""
+    """A gallery with its map: the places of the images that have a vector.
+
+    Attributes:
+        gallery: The gallery.
+        stored: The vectors of its pictures.
+        map: The place of each stored vector.
+        images: Row numbers of the mapped images in the gallery, in the order of ``image_id``.
+        vectors: Row numbers of their vectors in ``stored``, of the length of ``images``.
+    """
 
     gallery: Gallery
     stored: ImageVectors
@@ -29,7 +37,7 @@ class MappedGallery:
 
 
 class PictureMaps:
-    """The maps of one open lake. They are made in the background, since a map of a million takes a minute."""
+    """Cache of the maps of one open lake, computed in the background: a map of a million pictures takes a minute."""
 
     def __init__(self, search: PictureSearch) -> None:
         self._search = search
@@ -37,11 +45,14 @@ class PictureMaps:
         self.close, self.forget = self._maps.close, self._maps.forget
 
     def find(self, dataset: str, gallery: Gallery, patience: float) -> MappedGallery | None:
-        """Return the map of a gallery, None while it is still being made after ``patience`` seconds."""
+        """Return the map of a gallery, None if it is not computed after ``patience`` seconds."""
         return self._maps.find(dataset, gallery, partial(self._make, dataset, gallery), patience)
 
     def area(self, dataset: str, gallery: Gallery, corners: str) -> ImageSet | None:
-        """Return the pictures inside the polygon 'x,y;x,y;x,y', None for ''. Raise PairmillError without a map."""
+        """Return the pictures inside the polygon 'x,y;x,y;x,y' on the map, None for ''.
+
+        Raises PairmillError if the map is not computed after 30 s.
+        """
         if not corners:
             return None
         import pyarrow as pa
@@ -61,15 +72,16 @@ class PictureMaps:
 
 
 def points(found: MappedGallery) -> bytes:
-    """Return the places of the images, (n, 2) uint16 little-endian."""
+    """Encode the places of the images on the map: (n, 2) uint16, little-endian."""
     return found.map.places[found.vectors].astype("<u2").tobytes()
 
 
 def colours(found: MappedGallery, column: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a code (n,) uint8 of each image by a column, and its legend. Raise PairmillError for an unknown column.
+    """Encode a column as a colour code for each image, (n,) uint8, and return its legend too.
 
-    Of a numeric column, LEVELS + 1 equal steps between its 1st and 99th percentile; of another, its NAMED most frequent
-    values, then NAMED for all others. NONE stands for no value.
+    A numeric column has LEVELS + 1 equal steps between its 1st and 99th percentile, and the legend ``low`` and
+    ``high``. Another has a code for each of its NAMED most frequent values, NAMED for all others, and the legend
+    ``names``. The code NONE stands for no value. Raises PairmillError for an unknown column.
     """
     gallery = found.gallery
     if column in gallery.numbers:
@@ -89,7 +101,7 @@ def colours(found: MappedGallery, column: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def columns(gallery: Gallery) -> list[str]:
-    """Return the columns by which a map can be coloured, those that group pictures first."""
+    """Return the names of the columns that can colour a map: categories, flags, numbers."""
     plain = [name for name, source in PLAIN.items() if source in gallery.types]
     flags = [name for name, kind in gallery.types.items() if kind == "BOOLEAN" and not name.startswith("_")]
     return [*plain, *flags, *gallery.numbers]

@@ -23,7 +23,7 @@ REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of
 
 
 class PictureSearch:
-    """Searches over one open lake. A search loads the tower that it needs; vectors are mapped, not read."""
+    """Picture search over one open lake. A search loads the CLIP tower of its query; vectors are memory-mapped."""
 
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
@@ -45,7 +45,10 @@ class PictureSearch:
             return self._remembered(dataset, words, like, self._stored(dataset)[0].path.name)
 
     def upload(self, dataset: str, data: bytes) -> str:
-        """Embed a picture, and return the name under which `find` knows it. Raise PairmillError if it is none."""
+        """Embed an uploaded picture; return its name, for ``like`` of `find`.
+
+        Raises PairmillError if it does not decode, or the model is not the one that made the vectors.
+        """
         with self._lock:
             model = self._model(dataset, self._stored(dataset)[0], "image")
             pixels = Decode(side=max(model.image_size, 1)).preview(data)
@@ -58,19 +61,19 @@ class PictureSearch:
             return name
 
     def forget(self) -> None:
-        """Forget all vectors, and what was found in them."""
+        """Drop all cached vectors, uploads and search results."""
         with self._lock:
             self._vectors.clear()
             self._uploads.clear()
             self._remembered.cache_clear()
 
     def vectors(self, dataset: str) -> ImageVectors:
-        """Return the vectors of a version's pictures, or of the whole lake's. Raise PairmillError if there are none."""
+        """Return the vectors of a version's pictures ('': the whole lake's). Raises PairmillError if there are none."""
         with self._lock:
             return self._stored(dataset)[0]
 
     def _found(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
-        """Search in the vectors' file, whose name is the last argument: another one after a commit."""
+        """Search the vectors' file. Its name is the last argument, for the cache: a commit changes it."""
         stored, codes = self._stored(dataset)
         if like in self._uploads:
             query = self._uploads[like]

@@ -1,4 +1,4 @@
-"""Answer a request with a page."""
+"""Render pages as answers to requests."""
 
 from typing import Any
 
@@ -11,15 +11,18 @@ from pairmill.flows.pages.renderer import render
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a template as an answer."""
+    """Render the template ``name`` with ``values`` as an HTML response."""
     return HTMLResponse(render(name, **values).encode("utf-8", "replace"), status)
 
 
 def room_page(opened: BrowsedLake, room: str, dataset: Dataset | str | None, name: str, **values: Any) -> HTMLResponse:
-    """Render a page of a room: it shows a dataset version ('' or None for none) and leads to all others."""
+    """Render the template ``name`` as a page of the section ``room``, with a menu of all versions.
+
+    ``dataset`` is the version that the page shows, '' or None for none.
+    """
     return page(name, versions=opened.versions(), room=room, dataset=str(dataset or ""), **values)
 
 
 def waiting_page(opened: BrowsedLake, room: str, asked: Asked) -> HTMLResponse:
-    """Render the page that a room shows while the gallery that it needs is being built."""
+    """Render the page that the section ``room`` shows while its gallery is being built."""
     return room_page(opened, room, asked.dataset, "waiting.html.j2", path=f"/{room}", asked=asked)

@@ -49,7 +49,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
     @router.get("/rules/try")
     def try_rule(dataset: str, kind: str, rule: str, keep: str) -> Response:
-        """Cut with a changed rule, without publishing, and show what moves."""
+        """Cut with a changed rule, without publishing, and show the images whose decision changes."""
         change = _change(dataset, kind, rule, keep)
         try:
             with lock:  # one connection, whose temporary tables a trial uses
@@ -99,7 +99,7 @@ def _change(dataset: str, kind: str, rule: str, keep: str) -> dict[str, str]:
 
 
 def _gallery(change: Difference, before: Dataset, after: Dataset) -> str:
-    """Return the query of the gallery of a change: of the earlier version where the later has not got the images."""
+    """Return the query string of a change's gallery: of the earlier version if the later one lacks the images."""
     shown = before if (change.kind, change.cause) == ("lost", "gone") else after
     named = {"dataset": shown, "change": f"{change.kind}:{change.cause}", "since": before, "until": after}
     return urlencode(named)

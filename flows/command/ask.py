@@ -1,4 +1,4 @@
-"""Ask an open lake a question of the command line, and print the answer: as text, rows, or JSON with its schema."""
+"""Ask an open lake a command's question, and print the answer as text, table, CSV or JSON, or its JSON schema."""
 
 import csv
 import importlib
@@ -38,7 +38,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def ask(args: Namespace) -> int:
-    """Ask, and print the answer."""
+    """Ask the lake the command's question, and print the answer; with ``--format schema`` print its JSON schema."""
     if args.format == "schema":
         print(json.dumps(answer_schema(args.question), indent=1))
         return 0
@@ -48,7 +48,7 @@ def ask(args: Namespace) -> int:
 
 
 def answer(args: Namespace, lake: OpenLake) -> Any:
-    """Ask the lake the question that the command stands for, with the command line's arguments; return its answer."""
+    """Ask the lake the command's question with the command line's arguments; return the answer."""
     given = {each.name: getattr(args, each.name) for each in args.question.parameters}
     if given.get("names"):
         given["names"] = name_list(given["names"])
@@ -78,7 +78,7 @@ def print_answer(args: Namespace, found: Any) -> None:
 
 
 def name_list(path: str) -> list[str]:
-    """Return the distinct names in the file's order; blank lines are left out.
+    """Read a file of names, one a line; return the distinct names in order, without blank lines.
 
     Raises PairmillError if the file cannot be read, is no UTF-8 text, or holds no name.
     """
@@ -93,7 +93,7 @@ def name_list(path: str) -> list[str]:
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
-    """Print rows as they arrive, so that a result may be larger than memory; a table shows the first SHOWN only."""
+    """Print rows as 'table' (the first SHOWN), 'csv', 'spreadsheet' or 'json', as they arrive: memory stays small."""
     if form == "table":
         _show_table(columns, iter(rows))
     elif form == "json":

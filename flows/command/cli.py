@@ -17,8 +17,8 @@ NO_PAIRS = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of ``arguments``, by default the command line's; return its exit status.
 
-    0: done. 1: an error that the user can fix. NO_PAIRS: a run that keeps no pair. 130: interrupted. A command may have
-    further ones of its own.
+    0: success. 1: an error that the user can fix. NO_PAIRS: a run that keeps no pair. 130: interrupted. Some commands
+    have further statuses.
     """
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from pairmill.flows.command.completion import complete
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_logged(args: argparse.Namespace) -> int:
-    """Run the command with JSON lines on standard error; an error of the program is one of them."""
+    """Run the command with the log as JSON lines on standard error, also of an error of the program itself."""
     import logging
 
     from pairmill.tasks.run.place.json_log import json_lines

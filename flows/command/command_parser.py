@@ -22,11 +22,11 @@ class Option:
         about: Its help, as argparse takes it (``%%`` for a percent sign), without its default.
         metavar: Name of its value in the help.
         parse: Convert the text of its value; raises ArgumentTypeError.
-        default: Its value if it is not given.
-        choices: The values it may have; the first is the default.
-        repeats: Whether it may be given several times; its value is a list.
-        is_required: Whether an option with dashes must be given.
-        group: Title of its group in the help; EITHER if only one of its kind may be given; '' for none.
+        default: Its value if it is left out.
+        choices: Its allowed values; the first is the default.
+        repeats: Whether it may occur several times; its value is a list.
+        is_required: Whether an option with dashes must occur.
+        group: Title of its group in the help, '' for none; of all options with EITHER only one may occur.
         more: Further arguments of `add_argument`.
     """
 
@@ -42,7 +42,7 @@ class Option:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def add_to(self, parser: Any) -> None:
-        """Add the argument to a parser or a group of one."""
+        """Add this argument to an argparse parser or argument group."""
         if self.name.startswith("--") and not (self.metavar or self.choices):
             parser.add_argument(self.name, action="store_true", help=self.about)
             return
@@ -65,13 +65,13 @@ class Command:
 
     Attributes:
         name: Its name.
-        function: What it calls with the parsed arguments, as 'module:function' in this folder.
-        about: Its help: a sentence.
+        function: Function that it calls with the parsed arguments, as 'module:function' in this folder.
+        about: Its help, one sentence.
         example: Arguments of an example.
-        options: Its arguments.
-        interrupted: What Ctrl-C prints.
-        lasts: Whether it goes on when its output is closed.
-        presets: Further values for its function.
+        options: Its arguments and options.
+        interrupted: Message that Ctrl-C prints.
+        lasts: Whether it continues when its output is closed.
+        presets: Further attributes of the parsed arguments.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Command:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
     def add_to(self, commands: Any) -> None:
-        """Add the command to the parser of all commands."""
+        """Add this command, with its options, to argparse's subparsers ``commands``."""
         epilog = f"{EXAMPLE}pairmill {self.name} {self.example}".rstrip()
         parser = commands.add_parser(self.name, description=self.about, epilog=epilog, allow_abbrev=False)
         groups = {"": parser}
@@ -116,7 +116,7 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{end}{example} (options: {self.prog} --help)\n")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the command line; an argument that the command does not have is named with its remedy."""
+        """Parse the command line; exit with status 2 and one line with the remedy for an unknown argument."""
         found, extra = self.parse_known_args(args, namespace)
         if extra:
             found.parser.error(_unknown(extra[0], found.parser))
@@ -135,7 +135,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _unknown(given: str, parser: argparse.ArgumentParser) -> str:
-    """Return what is wrong with an argument that ``parser`` does not have."""
+    """Return the error message for an argument that ``parser`` does not have."""
     from difflib import get_close_matches
 
     options = [option for action in parser._actions for option in action.option_strings]
@@ -149,10 +149,10 @@ def _unknown(given: str, parser: argparse.ArgumentParser) -> str:
 
 
 class ShowVersion(argparse.Action):
-    """Print the installed version and exit."""
+    """Argparse action of ``--version``: print the installed version and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """Print ``pairmill VERSION``."""
+        """Print ``pairmill VERSION`` and exit with status 0."""
         from importlib.metadata import version
 
         print(f"pairmill {version('pairmill')}")

@@ -1,4 +1,4 @@
-"""Declare all commands of the command line: what each calls, its help, an example, its options."""
+"""Declare all commands of the command line: function, help, example and options of each."""
 
 import inspect
 from dataclasses import replace
@@ -233,7 +233,7 @@ VALUES = {"dataset": ("NAME[@V]", str), "names": ("NAMES.txt", str), "query": ("
 
 
 def commands_by_group() -> dict[str, list[Command]]:
-    """Return all commands by the heading under which the help lists them, with those of questions to a lake."""
+    """Return all commands, those of questions about a lake too, by the heading under which the help lists them."""
     asked = {each.command: each for each in questions_of(OpenLake) if each.command}
     found: dict[str, list[Command]] = {}
     for group, commands in COMMANDS.items():
@@ -243,7 +243,7 @@ def commands_by_group() -> dict[str, list[Command]]:
 
 
 def _asking(asked: Question, of: Command) -> Command:
-    """Return the command of a question: help, example and arguments follow from the method that answers."""
+    """Return the command ``of`` a question, with help, example and arguments of the question's method."""
     forms = ROWS if asked.is_list else ("table", "json")
     about = f"{NO_FORMULA}; schema: that of the JSON" if asked.is_list else "schema: that of the JSON"
     options = [_argument(each, asked) for each in asked.parameters]
@@ -254,7 +254,7 @@ def _asking(asked: Question, of: Command) -> Command:
 
 
 def _argument(of: inspect.Parameter, asked: Question) -> Option:
-    """Return an argument of a method: required ones are positional."""
+    """Convert a parameter of a question's method to an option; a required one is positional."""
     about, is_required = asked.help_of(of.name), of.default is of.empty
     about = about[:1].lower() + about[1:].rstrip(".").replace("%", "%%")
     if of.annotation is bool:

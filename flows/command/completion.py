@@ -18,7 +18,7 @@ def completion(args: Namespace) -> int:
 
 
 def complete(top: argparse.ArgumentParser) -> None:
-    """Answer the shell with the completions of its command line, and exit."""
+    """Print the completions of the shell's unfinished command line (argcomplete's protocol), and exit."""
     from argcomplete import autocomplete
 
     commands = next(each for each in top._actions if isinstance(each, argparse._SubParsersAction)).choices.values()
@@ -29,21 +29,21 @@ def complete(top: argparse.ArgumentParser) -> None:
 
 
 def recipes(prefix: str, **_: Any) -> Iterable[str]:
-    """List the recipes, and the YAML files and folders that begin with ``prefix``."""
+    """List the shipped recipes, and the YAML files and folders whose paths begin with ``prefix``."""
     from argcomplete.completers import FilesCompleter
 
     return [*sorted(file.stem for file in RECIPES.glob("*.yaml")), *FilesCompleter(("yaml", "yml"))(prefix)]
 
 
 def deployments(**_: Any) -> Iterable[str]:
-    """List the deployments."""
+    """List the names of the deployments in prefect.yaml."""
     from pairmill.flows.with_prefect.served import deployments
 
     return deployments()
 
 
 def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
-    """List the names and versions of the lake's datasets, in half a second."""
+    """List the datasets of the command line's lake by name and by NAME@VERSION; takes half a second."""
     from pairmill.flows.api.opened_lake import open_lake
 
     with open_lake(parsed_args.lake) as lake:
@@ -52,7 +52,7 @@ def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
 
 
 def reasons(**_: Any) -> Iterable[str]:
-    """List the reasons of quarantine."""
+    """List the quarantine reasons, for ``--retry``."""
     from pairmill.catalog.terms.reasons import REASONS
 
     return REASONS

@@ -19,21 +19,21 @@ from pairmill.tasks.run.session import Session
 
 @dataclass
 class _Open:
-    """The round of a step that is being worked at: its bar, its start, its newest progress."""
+    """The current round of a step: its progress bar, start time and newest progress."""
 
     bar: TaskID
     began: float
     newest: Progress
 
     def text(self) -> str:
-        """Format the progress."""
+        """Format the round's progress, with rate and time left."""
         return progress_text(self.newest, time.monotonic() - self.began)
 
 
 class Display:
-    """Progress bars, one per step, in pictures, sentences or files. A step without work gets no bar.
+    """Progress bars of a run, one per step, in pictures, sentences or files. A step without work gets no bar.
 
-    Output that is no terminal gets a line when a step ends, and one after every EVERY_SECONDS without a line.
+    Output other than a terminal gets a line when a step ends, and one after every EVERY_SECONDS without a line.
     """
 
     EVERY_SECONDS: ClassVar[float] = 30.0
@@ -67,7 +67,7 @@ class Display:
         self._bars.stop()
 
     def say(self, text: str) -> None:
-        """Show a line of text below the bars, or print it if the output is no terminal."""
+        """Show a line of text below the bars; print it if the output is not a terminal."""
         if self._console.is_terminal:
             self._bars.update(self._now, done=text)
         else:
@@ -75,7 +75,7 @@ class Display:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the live display during the body, which may print or read input."""
+        """Stop the live display during the ``with`` block, which may print or read input."""
         self._bars.stop()
         try:
             with self._lock:
@@ -85,17 +85,17 @@ class Display:
             self._bars.start()
 
     def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Run a step, with its name below the bars."""
+        """Run a step and return its result; show the step's name below the bars meanwhile."""
         self._step, self._began = step.__name__.replace("_", " "), time.monotonic()
         self._bars.update(self._now, done="", description=self._step, visible=True)
         return step(session)
 
     def waiting(self, step: str, text: str) -> None:
-        """Show below the bars what ``step`` waits for. If the output is no terminal, the log already has the text."""
+        """Show below the bars what ``step`` waits for. Print nothing without a terminal: the log has the text."""
         self._bars.update(self._now, done=text)
 
     def progress(self, progress: Progress) -> None:
-        """Update the bar of a step. Called at a round's start and after each finished work item."""
+        """Update the bar of a step. Call it at a round's start and after each finished work item."""
         with self._lock:
             if progress.is_begin or progress.step not in self._open:
                 bar = self._bars.add_task(progress.step, total=progress.total, done="")
@@ -117,14 +117,14 @@ class Display:
             self._told = time.monotonic()
 
     def _tell_now_and_then(self) -> None:
-        """Print the state of the step at work when nothing was printed for EVERY_SECONDS, until the display ends."""
+        """Print the current step's progress after each EVERY_SECONDS without output, until the display ends."""
         while not self._ended.wait(min(1.0, self.EVERY_SECONDS / 4)):
             with self._lock:
                 if time.monotonic() - self._told >= self.EVERY_SECONDS:
                     self._print(self._state())
 
     def _state(self) -> str:
-        """Return the progress of the newest round, else the step and its time."""
+        """Format the progress of the newest round, else the step's name and its time so far."""
         if self._open:
             step, shown = list(self._open.items())[-1]
             return f"{step}: {shown.text()}"

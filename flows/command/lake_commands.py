@@ -11,7 +11,10 @@ DAMAGED = 3  # exit status for cron: 1 is an error before the check's end, as of
 
 
 def browse(args: Namespace) -> int:
-    """Print the address and serve until interrupted. Raises PairmillError without a lake or with a port in use."""
+    """Serve the lake's pages, and print their address, until interrupted.
+
+    Raises PairmillError without a lake or with a port in use.
+    """
     from pairmill.flows.browse.application import serve
 
     def announce(address: str) -> None:
@@ -22,7 +25,7 @@ def browse(args: Namespace) -> int:
 
 
 def mcp(args: Namespace) -> int:
-    """Serve a language model until stdin is closed. Raises PairmillError if there is no lake."""
+    """Serve the lake by the Model Context Protocol until stdin is closed. Raises PairmillError without a lake."""
     from pairmill.flows.agents.mcp_server import serve
 
     check_is_lake(args.lake)
@@ -31,7 +34,7 @@ def mcp(args: Namespace) -> int:
 
 
 def check(args: Namespace) -> int:
-    """Print what is damaged and what it costs; return 0 for a whole or repaired lake, DAMAGED otherwise."""
+    """Print the lake's damages, and repair them with ``--repair``; return 0 if none is left, else DAMAGED."""
     from pairmill.flows.check import check_steps, repairable
 
     if args.lose_rows and not args.repair:
@@ -43,13 +46,13 @@ def check(args: Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    """Print a line in the place of the progress."""
+    """Print a line on stdout, after clearing the line of progress."""
     _show("")
     print(visible(line))
 
 
 def _show(text: str) -> None:
-    """Overwrite the line of progress on a terminal; '' removes it."""
+    """Overwrite the line of progress on a terminal; '' clears it."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

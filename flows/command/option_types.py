@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _whole(least: int, most: int, wrong: str) -> Callable[[str], int]:
-    """Return a parser of whole numbers; ``wrong`` says what another text is not, and what to give."""
+    """Return a parser of whole numbers from ``least`` to ``most``; ``wrong`` ends the message for any other text."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
@@ -17,7 +17,7 @@ def _whole(least: int, most: int, wrong: str) -> Callable[[str], int]:
 
 
 def _positive(below: float, wrong: str, read: Callable[[str], float] = float) -> Callable[[str], float]:
-    """Return a parser of numbers above 0 and below ``below``; ``wrong`` is as of `_whole`."""
+    """Return a parser of numbers above 0 and below ``below``; ``wrong`` ends the message for any other text."""
 
     def parse(text: str) -> float:
         try:
@@ -47,7 +47,7 @@ share = _positive(1.0, "no share between 0 and 1; give one such as 5%", _percent
 
 
 def numbers(text: str) -> list[float]:
-    """Parse finite numbers separated by commas."""
+    """Parse finite numbers separated by commas, such as '0.2,0.22'."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -58,7 +58,7 @@ def numbers(text: str) -> list[float]:
 
 
 def network(text: str) -> str:
-    """Parse a network in CIDR notation."""
+    """Parse an IP network in CIDR notation; return it in canonical form."""
     from ipaddress import ip_network
 
     try:
@@ -68,7 +68,7 @@ def network(text: str) -> str:
 
 
 def model_sizes(text: str) -> tuple[str, Any]:
-    """Parse the resources of a model, as `parse_size` does."""
+    """Parse a model's resources, such as 'clip:gpus=0.25', to (name, `ModelSize`)."""
     from pairmill.flows.run.model_size import parse_size
 
     try:
@@ -78,7 +78,7 @@ def model_sizes(text: str) -> tuple[str, Any]:
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:
-    """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
+    """Parse the values of ``--set``, 'dotted.key=value', to a dict; the last of equal keys wins. Raises BadRecipe."""
     from pairmill.catalog.terms.error import BadRecipe  # --help needs nothing of the catalog
 
     found = {}

@@ -34,7 +34,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
-    """Build a table of how many rows each rule dropped; ``kind`` is 'image' or 'sentence'."""
+    """Build a table of the rows that each rule received, dropped and kept; ``kind`` is 'image' or 'sentence'."""
     made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped
@@ -43,7 +43,7 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
 
 
 def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
-    """Format a pair: address, size, texts with similarities, generated texts, those of the demo's models marked."""
+    """Format a pair: address, size, texts with similarities, generated texts; mark texts by the demo's models."""
     lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
     for name, text, similarity in text_columns.given(pair):
         lines.append(f"  {name}     {shown(text)}  [dim]{similarity:.3f}[/]")

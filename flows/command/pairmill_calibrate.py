@@ -1,4 +1,4 @@
-"""Implement `pairmill calibrate`: choose a rule's threshold from judgements, so that few kept pairs are wrong."""
+"""Implement `pairmill calibrate`: choose a rule's threshold from people's judgements of a random sample."""
 
 import sys
 from argparse import Namespace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def calibrate(args: Namespace) -> int:
-    """With ``--draw``, draw a sample to judge; else test thresholds by its verdicts. Return 1 if none holds yet."""
+    """Draw a sample to judge (``--draw``), or test thresholds by its verdicts; return 1 if no threshold holds yet."""
     if args.format == "schema":
         return ask(args)
     with open_lake(args.lake) as lake:
@@ -46,7 +46,7 @@ def _draw(args: Namespace, lake: OpenLake) -> int:
 
 
 def print_threshold(found: "JudgedThreshold") -> None:
-    """Print the candidates, and the rule to put into the recipe: its number with the scorers that it is valid for."""
+    """Print the tested thresholds, and the rule for the recipe: the threshold with the scorers that it is valid for."""
     print(f"{'threshold':>10}{'keeps':>10}{'labels':>8}{'wrong':>7}{'bound':>8}  {'outcome':<12}lacking")
     for each in found.candidates:
         lacking = f"{each.lacking} more without an error" if each.lacking else ""

@@ -1,4 +1,4 @@
-"""`pairmill demo`: make a small world of pages, curate it by the demo recipe, and name what to look at next."""
+"""Implement `pairmill demo`: generate a small world of pages, and curate it by the demo recipe."""
 
 import subprocess
 import sys
@@ -21,9 +21,9 @@ WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true"
 
 
 def demo(args: Namespace) -> int:
-    """Curate a generated world without Prefect's server; a second call finds nothing to do.
+    """Generate pages and curate them into a lake, both in the folder ``--to``; a second call finds nothing to do.
 
-    Raises PairmillError for a folder that holds other files, and where the world cannot be written.
+    Raises PairmillError if the folder holds other files, or the pages cannot be written.
     """
     folder = Path(args.to)
     if folder.exists() and not folder.is_dir():

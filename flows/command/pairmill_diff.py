@@ -20,7 +20,7 @@ _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 
 
 def diff(args: Namespace) -> int:
-    """Print the difference; return 1 if a condition of ``--fail-if`` is met."""
+    """Print the difference of two versions; return 1 if it meets a condition of ``--fail-if``."""
     if args.format == "schema":
         return ask(args)
     conditions = {text.strip(): diff_condition(text) for text in args.fail_if}
@@ -34,9 +34,9 @@ def diff(args: Namespace) -> int:
 
 
 def diff_condition(text: str) -> "Callable[[VersionDiff], bool]":
-    """Return whether a difference meets the condition. If the earlier version is empty, one pair exceeds every share.
+    """Parse a condition such as 'lost > 5%'; return a function that tests whether a difference meets it.
 
-    Raises PairmillError for a text of another form.
+    If the earlier version is empty, one pair exceeds every share. Raises PairmillError for a text of another form.
     """
     found = _FORM.fullmatch(text.strip())
     if not found:
@@ -55,7 +55,7 @@ def diff_condition(text: str) -> "Callable[[VersionDiff], bool]":
 
 
 def print_diff(found: "VersionDiff") -> None:
-    """Print a difference as tables."""
+    """Print a difference as tables: counts by cause and group, and the drift of values."""
     print(visible(f"{found.before} has {found.pairs_before:,} pairs, {found.after} {found.pairs_after:,}"))
     print(f"gained {found.gained:,}, lost {found.lost:,}, changed {found.changed:,}")
     if found.causes:
@@ -73,6 +73,6 @@ def print_diff(found: "VersionDiff") -> None:
 
 
 def _spread(spread: "Spread") -> str:
-    """Format a spread in columns."""
+    """Format count, mean and quantiles of a measure in columns."""
     values = (spread.mean, spread.p10, spread.p50, spread.p90)
     return f"{spread.n:>9,}" + "".join(f"{'–' if value is None else f'{value:.4g}':>9}" for value in values)

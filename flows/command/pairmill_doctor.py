@@ -20,9 +20,9 @@ COLUMNS = ["state", "check", "finding", "remedy"]
 
 
 def doctor(args: Namespace) -> int:
-    """Print the findings as they are made; return 1 if one would stop a run.
+    """Print each finding of the checks as it comes; return 1 if one would stop a run.
 
-    Raises PairmillError for ``--source`` without ``--ray``: this machine looks at its sources when a run begins.
+    Raises PairmillError for ``--source`` without ``--ray``: a run on this machine checks its sources itself.
     """
     if args.ray:
         return _cluster(args)
@@ -43,7 +43,7 @@ def doctor(args: Namespace) -> int:
 
 
 def _cluster(args: Namespace) -> int:
-    """Print a table of what each machine has and lacks, then a remedy for each; return 1 if a run would be refused."""
+    """Print what each machine of the cluster has and lacks, then the remedies; return 1 if a run would be refused."""
     from pairmill.flows.machine.cluster_nodes import examine_nodes
 
     recipe = _recipe(args)
@@ -63,18 +63,18 @@ def _cluster(args: Namespace) -> int:
 
 
 def _texts(findings: list[Finding]) -> str:
-    """Join the texts of findings."""
+    """Join the texts of findings to one line, without users and passwords of addresses."""
     return without_users("; ".join(finding.text for finding in findings))
 
 
 def _line(name: str, finding: Finding) -> str:
-    """Format a finding as one line: state, check, what was found, the remedy."""
+    """Format a finding as one line: state, check, text, remedy."""
     remedy = f": {finding.remedy}" if finding.remedy else ""
     return visible(f"{finding.state:<5} {name:<12} {without_users(finding.text)}{remedy}".replace("\n", " "))
 
 
 def _recipe(args: Namespace) -> "Recipe | None":
-    """Load the recipe of the command line, None if none is named. Raises BadRecipe if options change none."""
+    """Load the recipe that the command line names, None without one. Raises BadRecipe for its options without it."""
     if not args.recipe:
         if args.set or args.models != "recipe":
             raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")

@@ -1,4 +1,4 @@
-"""Implement `pairmill preflight`: run a sample by a recipe, and forecast what the whole run gives and takes."""
+"""Implement `pairmill preflight`: run a sample by a recipe, and forecast yield and cost of the whole run."""
 
 import json
 from argparse import Namespace
@@ -17,7 +17,7 @@ from pairmill.tasks.run.place.progress import Progress
 
 
 def preflight(args: Namespace) -> int:
-    """Run the sample with its steps in the terminal, and print the forecast."""
+    """Run the sample, showing its steps in the terminal, and print the forecast."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status("drawing a sample") as status:
@@ -70,5 +70,5 @@ def _print(found: Preflight, screen: Console) -> None:
 
 
 def _ends(found: Range, form: str) -> str:
-    """Format the ends of an interval."""
+    """Format an interval as 'low … high'."""
     return f"{format(found.low, form)} … {format(found.high, form)}"

@@ -23,7 +23,7 @@ PRINTED = 12  # first captions in the terminal; the HTML strip has all
 
 
 def recaption(args: Namespace) -> int:
-    """Check the captioner and the sources, caption, export, and print the results."""
+    """Caption every picture by the recipe `captions`, export them with ``--to``, and print the results."""
     screen = console()
     recipe = captions_recipe(load_recipe(args.recipe, overrides(args.set), args.models))
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):

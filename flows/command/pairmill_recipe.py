@@ -13,7 +13,7 @@ from pairmill.flows.run.settings import RECIPES
 
 
 def recipe(args: Namespace) -> int:
-    """Print a recipe's file as it is; of one that extends another, all settings that a run would use.
+    """Print a recipe's file unchanged, or all resulting settings if it extends another; with 'schema' the JSON schema.
 
     Raises BadRecipe if the recipe is missing or not valid.
     """

@@ -74,7 +74,7 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
 
 
 def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
-    """Print a line about the small shipped models that a run uses, if there are any."""
+    """Print a warning if ``models``, the small shipped models that a run uses, is not empty."""
     if line := demo_note(models):
         screen.print(f"[yellow]{line}[/]")
 
@@ -121,9 +121,9 @@ def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pen
 
 
 def compute_of(args: Namespace) -> Compute:
-    """Parse the compute options of the command line.
+    """Return the compute options of the command line as settings.
 
-    Raises PairmillError if a model's sizes are given twice, or options contradict each other.
+    Raises PairmillError if two options give a model's sizes, or options contradict each other.
     """
     names = [name for name, _ in args.model]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -22,9 +22,9 @@ TASK_DONE = "Finished in state Completed()"
 
 
 def up(args: Namespace) -> int:
-    """Start the missing parts of Prefect, one line a step, and stop them at the end.
+    """Start Prefect's server if needed, and serve the deployments until Ctrl-C, or for the run of ``--once``.
 
-    Raises PairmillError for options that need ``--once``.
+    Stops all that it started. Raises PairmillError for options that need ``--once``.
     """
     screen = console()
     if args.once:
@@ -97,7 +97,7 @@ def _run_once(client, children: list[Child], args: Namespace, api: str, screen: 
 
 
 def _watched(client, run_id, children: list[Child]) -> Iterator[str]:
-    """Yield the run's log lines until it ends. Raises PairmillError if a child process exits first."""
+    """Yield the log lines of a flow run until the run ends. Raises PairmillError if a child process exits first."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
 
@@ -132,7 +132,7 @@ def _interface(api: str) -> str:
 
 
 def _parameters(args: Namespace) -> dict:
-    """Return the flow parameters that the command line sets; the deployment's apply otherwise."""
+    """Return the flow parameters that the command line sets; the deployment's own apply otherwise."""
     assigned = [text.partition("=") for text in args.set]
     check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
     given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
@@ -141,7 +141,7 @@ def _parameters(args: Namespace) -> dict:
 
 
 def check_unsigned(given: list[str]) -> None:
-    """Raise PairmillError for an address with a user or a query: Prefect stores parameters and shows them."""
+    """Raise PairmillError if an address has a user or a query, maybe secrets: Prefect stores and shows parameters."""
     for text in given:
         if has_secret(text):
             raise PairmillError(
@@ -152,7 +152,7 @@ def check_unsigned(given: list[str]) -> None:
 
 
 def _absolute(uri: str) -> str:
-    """Make a local source absolute, because the run has another working directory."""
+    """Make a local source's path absolute, because the run has another working directory."""
     from pairmill.ops.read.source import split_format
 
     _, place = split_format(uri)

@@ -1,4 +1,4 @@
-"""Implement `takedown`, `forget` and `drop`: say what goes, ask, remove it, say what was done, write the report."""
+"""Implement `takedown`, `forget` and `drop`: preview, ask, remove, print the result, write the report."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def takedown(args: Namespace) -> int:
 
 
 def _finish(args: Namespace, lake: Lake, takedown_id: str) -> int:
-    """Finish what earlier removals have begun, print that, and write the report of one of them."""
+    """Finish the unfinished removals, print a line for each, and write the report of ``takedown_id``."""
     if not args.dry_run:
         for line in removal.finish_unfinished(lake, reports_folder(args.lake)):
             print(visible(line), flush=True)
@@ -71,7 +71,7 @@ def _finish(args: Namespace, lake: Lake, takedown_id: str) -> int:
 
 
 def forget(args: Namespace) -> int:
-    """Remove the scores of one scorer, after saying what can no longer be evaluated."""
+    """Remove the scores of one scorer for good, after listing the rules that lose them, and a confirmation."""
     check_is_lake(args.lake)
     with create_or_open(args.lake, read_only=args.dry_run) as lake:
         found = forgettable(lake, args.scorer)
@@ -81,7 +81,7 @@ def forget(args: Namespace) -> int:
 
 
 def drop(args: Namespace) -> int:
-    """Delete a version's published rows after its exact name is confirmed."""
+    """Delete a version's published rows, after the user has typed its exact name."""
     check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:
         dataset = _exactly(lake, args.dataset)
@@ -110,9 +110,9 @@ def _remove(
     done: Callable[[dict[str, Any]], Iterable[str]],
     answers: tuple[str, ...] = ("y", "yes"),
 ) -> int:
-    """Print what goes, then remove it if that is confirmed; print what was done, and write the report.
+    """Print the preview ``going``, ask ``question``, call ``remove``, print ``done`` of its report, and write it.
 
-    Raises PairmillError if the answer is another one, or nobody is there to ask.
+    Raises PairmillError if the reply is none of ``answers``, or there is no terminal to ask at.
     """
     for line in going:
         print(visible(line), flush=True)
@@ -132,7 +132,7 @@ def _remove(
 
 
 def _write_report(path: str, report: dict[str, Any]) -> None:
-    """Write the report of a removal as JSON to ``path``, nothing if that is ''."""
+    """Write the report of a removal as JSON to ``path``; do nothing if ``path`` is ''."""
     if path:
         text = json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         Path(path).write_text(text, encoding="utf-8")
@@ -140,7 +140,7 @@ def _write_report(path: str, report: dict[str, Any]) -> None:
 
 
 def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
-    """Return what the options name, and the perceptual hash of the file of ``--like``."""
+    """Return the items that the options name, and the perceptual hash of the picture of ``--like``, () without one."""
     for document in args.document:
         if not _ID.fullmatch(document):
             raise PairmillError(
@@ -166,10 +166,10 @@ def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
 
 
 def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
-    """Add the pictures, documents and addresses that the items name, as `pairmill why` finds them.
+    """Return the subject with the pictures, documents and addresses that ``items`` name, as `pairmill why` finds them.
 
-    An item that the lake does not know may be an address or a picture's file, to be banned, or was removed before.
-    Raises PairmillError for any other, and for a sentence.
+    An item that the lake does not know may be an address or a picture's file, which is banned, or an item that was
+    removed before. Raises PairmillError for any other unknown item, and for a sentence.
     """
     urls, pictures, documents = list(subject.urls), list(subject.pictures), list(subject.documents)
     names = []
@@ -205,7 +205,7 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
 
 
 def _bytes(file: str) -> bytes:
-    """Return a file's bytes."""
+    """Return a file's bytes. Raises PairmillError if it cannot be read."""
     try:
         return Path(file).read_bytes()
     except OSError as error:
@@ -213,7 +213,7 @@ def _bytes(file: str) -> bytes:
 
 
 def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
-    """List the pictures that look like the given one, and add them to the subject.
+    """Print the pictures near the perceptual hash ``phash``, and return the subject with them.
 
     Raises PairmillError if ``--yes`` does not name their number.
     """
@@ -231,7 +231,7 @@ def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
 
 
 def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
-    """Yield lines that say what goes: rows by table, versions that read them, recipes that make them again."""
+    """Yield the preview's lines: rows by table, versions that read them, recipes whose next run computes them again."""
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
     if not rows:
         yield f"scorer {found.name} {found.digest}: its rows are deleted; their bytes are still to be erased"
@@ -249,7 +249,7 @@ def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
 
 
 def _exactly(lake: Lake, spec: str) -> "Dataset":
-    """Return the dataset for NAME@VERSION. Raise PairmillError for any other way to name it, or if it has a name."""
+    """Return the dataset NAME@VERSION. Raises PairmillError for any other form, and for a version that has a tag."""
     dataset = OpenLake(lake).dataset(spec).version
     if spec != str(dataset):
         raise PairmillError(f"'{spec}' is {dataset} now, and may be another version tomorrow. Name the very version: "
@@ -261,7 +261,7 @@ def _exactly(lake: Lake, spec: str) -> "Dataset":
 
 
 def _taken_down(report: dict[str, Any]) -> Iterator[str]:
-    """Say what a takedown did, and what is left to the user."""
+    """Yield lines on the results of a takedown, and on the exports that the user must delete."""
     for each in report["versions"]:
         yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
     for export in report["exports"]:
@@ -271,7 +271,7 @@ def _taken_down(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _erased(report: dict[str, Any]) -> Iterator[str]:
-    """Say how the bytes of removed rows were erased, and what could not be reached."""
+    """Yield lines on how the bytes of removed rows were erased, and on the places that were not reached."""
     done = report["erased"]
     yield (f"erased: {done['rewritten']:,} files rewritten, {done['removed']:,} removed, {done['snapshots']:,} "
            "snapshots expired; reports and caches are made again when asked for")  # fmt: skip

@@ -1,4 +1,4 @@
-r"""Configure terminal output: as wide as the terminal, unwrapped in a file or pipe, safe against control codes in data.
+r"""Print to a terminal, file or pipe, safe against control codes and markup in data from strangers.
 
 File names and page texts come from strangers. All output passes through here: control codes and overrides of direction
 become visible (``\u001b``), and rich's markup is escaped.
@@ -25,18 +25,18 @@ DEMO = "[yellow]demo[/] "  # before a text by a small model that ships
 
 
 class Screen(Console):
-    """A rich console that makes control codes in printed data visible: only rich itself moves the cursor.
+    """A rich console that prints control codes of data as visible text: only rich itself moves the cursor.
 
-    When its reader has gone, it raises BrokenPipeError as `print` does; rich's own console ends the process.
+    If its reader has gone, it raises BrokenPipeError as `print` does; rich's own console ends the process.
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield the segments of a renderable, with control codes of its text made visible."""
+        """Yield the segments of a renderable, with control codes of its text made visible (rich's hook)."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise BrokenPipeError."""
+        """Raise BrokenPipeError (rich's hook, called when the reader of the output has gone)."""
         raise BrokenPipeError
 
 
@@ -70,7 +70,7 @@ class ClosableStream:
 
 @contextmanager
 def tolerate_closed_output() -> Iterator[None]:
-    """Make stdout and stderr discard output without a reader during the body.
+    """Discard output to stdout and stderr that has no reader any more, during the ``with`` block.
 
     `pairmill run … | head -2` must not end a run of days.
     """
@@ -82,18 +82,18 @@ def tolerate_closed_output() -> Iterator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard all further output of the stream's file, and its buffered output."""
+    """Redirect the stream's file descriptor to /dev/null, which also discards its buffered output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console() -> Console:
-    """Create a console on stdout. Printing raises BrokenPipeError once its reader has gone."""
+    """Create a console on stdout, unwrapped in a file or pipe. Printing raises BrokenPipeError without a reader."""
     width = None if sys.stdout.isatty() else 10_000
     return Screen(width=width, soft_wrap=True, highlight=False, emoji=False)
 
 
 def shown(value: object) -> str:
-    """Escape data for a line of markup: it stays one line, and neither markup nor control codes take effect."""
+    """Escape data for a line of rich markup: line breaks, markup and control codes take no effect."""
     return escape(visible(str(value)).replace("\r", "\\u000d").replace("\n", "\\u000a"))
 
 
@@ -104,12 +104,12 @@ def print_notes(screen: Console, notes: Iterable[str]) -> None:
 
 
 def cell(value: object) -> str:
-    """Escape data for a table cell, which may have several lines."""
+    """Escape data for a cell of a rich table; line breaks stay, markup and control codes take no effect."""
     return escape(visible(str(value)))
 
 
 def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> "Table":
-    """Create a table without rules: columns of text, then of numbers, then of text again."""
+    """Create an empty rich table without lines, with columns aligned left, then right, then left (``last``)."""
     from rich.table import Table
 
     made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2), header_style="bold")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def write_export(args: Namespace) -> int:
-    """Export a dataset's files; take the lease only to record them in ``exports``."""
+    """Export a dataset version to files, and print a line about them; the export is recorded in ``exports``."""
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
 
     with open_as_allowed(args.lake) as lake:
@@ -47,7 +47,8 @@ def write_export(args: Namespace) -> int:
 def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], unit: str, **chosen: Any) -> str:
     """Export a version, show the progress and the notes, and return a line about the export.
 
-    ``place`` is dataset, version, target folder or prefix, and format; ``unit`` is what a row is.
+    ``place``: (dataset, version, target folder or prefix, format). ``unit``: 'pairs' or 'documents', a row of the
+    export. ``chosen``: further arguments of `export`.
     """
     from pairmill.flows.command.display import Display
     from pairmill.tasks.release.export.export import export
@@ -64,7 +65,7 @@ def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], 
 
 
 def report(args: Namespace) -> int:
-    """Print the path of the version's report, which is written unless it is there and undamaged."""
+    """Print the path of the version's report; write the report if it is missing or damaged."""
     from pairmill.flows.run.outcome import written_report
 
     with open_lake(args.lake) as lake:
@@ -89,7 +90,7 @@ def _copied(path: Path, to: Path) -> Path:
 
 
 def tag(args: Namespace) -> int:
-    """Name a version, or remove a name; the lease is not needed."""
+    """Give a version a further name (a tag), or remove one; print the version's names. Takes no lease."""
     from pairmill.catalog.write.version_names import name_version, remove_name, version_names
 
     check_is_lake(args.lake)
@@ -103,7 +104,7 @@ def tag(args: Namespace) -> int:
 
 
 def import_file(args: Namespace) -> int:
-    """Import a file's scores, and print how many pictures have one and how a rule reads it."""
+    """Import a file's scores; print how many pictures have a score and how a rule reads it."""
     from pairmill.catalog.lake.literals import work_without_pandas
 
     work_without_pandas()
@@ -128,7 +129,7 @@ def _text(done: "ImportedScores", key: str) -> str:
 
 
 def recut(args: Namespace) -> int:
-    """Publish, and print the version beside the one that it changes; with ``--dry-run`` print what it would be."""
+    """Publish a version by changed rules, and print its size; with ``--dry-run`` print a trial, and publish nothing."""
     from pairmill.catalog.lake.literals import work_without_pandas
     from pairmill.tasks.recut import recut as publish_recut
 
@@ -151,7 +152,7 @@ def recut(args: Namespace) -> int:
 
 
 def _show_trial(trial: "CutTrial", form: str) -> None:
-    """Print a trial: what it needs, what each rule keeps, and the images nearest each threshold."""
+    """Print a trial: missing scores, images that each rule keeps, and the images nearest each threshold."""
     if form == "json":
         print(json.dumps(json_value(trial) | {"before": str(trial.before)}, ensure_ascii=False))
         return

@@ -12,7 +12,7 @@ Facts = dict[str, Any]
 
 
 def print_explanation(found: "Explanation") -> None:
-    """Print all that an item refers to."""
+    """Print an explanation: each document, address, image and sentence that the item refers to."""
     screen = console()
     for line in _lines(found):
         screen.print(line)

@@ -1,4 +1,4 @@
-"""Load the captioners of a recipe that are on this machine; say what pictures and rows cost, and how they decode."""
+"""Load the captioners of a recipe that are on this machine, and measure their tokens, memory and decoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMPT_TOKENS = 40
 
 
 def captioner_costs(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding for each captioner whose model is on this machine, after loading and trying it."""
+    """Yield a finding for each captioner whose model is on this machine: load it, and measure ROWS pictures."""
     for captioner in patient.recipe.captioners if patient.recipe else ():
         assert patient.recipe is not None
         spec = patient.recipe.models[captioner.model]
@@ -39,7 +39,7 @@ def captioner_costs(patient: Patient) -> Iterator[Finding]:
 
 
 def _costs(found: ModelCheck, precision: str, max_tokens: int) -> str:
-    """Format what a model check found as one line."""
+    """Format the measurements of a model check as one line."""
     tokens = ", ".join(f"{n:,} of {width} x {height}" for (height, width), n in found.tokens.items())
     why = found.not_captured
     parts = [

@@ -1,4 +1,4 @@
-"""List the checks of `pairmill doctor`; each imports what it needs when it is called."""
+"""List the checks of `pairmill doctor`, in order; each imports its modules when it is called."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from pairmill.flows.machine.space import disk, memory
 
 
 def lake_state(patient: Patient) -> Iterator[Finding]:
-    """Open the lake for reading, which compares its catalog with the seal; the errors of opening are findings."""
+    """Open the lake for reading; yield findings on its format, its catalog's seal, and its writing process."""
     from pairmill.catalog.lake import schema, seal
     from pairmill.catalog.lake.lease_row import holder_of
     from pairmill.catalog.lake.location import locate

@@ -29,7 +29,7 @@ SECONDS = 5
 
 
 def python_version(patient: Patient) -> Iterator[Finding]:
-    """Compare this Python with the versions that Pairmill is made for."""
+    """Compare this Python with the versions that Pairmill requires."""
     wanted = metadata(NAME)["Requires-Python"] or ""
     found = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
     if SpecifierSet(wanted).contains(found.split(",")[0], prereleases=True):
@@ -39,7 +39,7 @@ def python_version(patient: Patient) -> Iterator[Finding]:
 
 
 def packages(patient: Patient) -> Iterator[Finding]:
-    """Compare the installed packages with the declared versions."""
+    """Compare the installed packages with the versions that Pairmill requires."""
     needed = _needed("")
     if wrong := [each for each in needed if _trouble(each)]:
         wanted = " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
@@ -49,7 +49,7 @@ def packages(patient: Patient) -> Iterator[Finding]:
 
 
 def extras(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding for each extra."""
+    """Yield a finding for each extra (optional set of packages): complete, or which packages lack or do not fit."""
     for extra in metadata(NAME).get_all("Provides-Extra") or []:
         purpose = f", for {NEEDED_FOR[extra]}" if extra in NEEDED_FOR else ""
         if wrong := [trouble for each in _needed(extra) if (trouble := _trouble(each))]:
@@ -74,7 +74,7 @@ def _needed(extra: str) -> list[Requirement]:
 
 
 def _trouble(requirement: Requirement) -> str:
-    """Return what is wrong with an installed package, '' if it fits."""
+    """Return how the installed package violates a requirement, '' if it fits."""
     try:
         installed = version(requirement.name)
     except PackageNotFoundError:
@@ -85,7 +85,7 @@ def _trouble(requirement: Requirement) -> str:
 
 
 def credentials(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding for S3 and one for the hub of models."""
+    """Yield findings on credentials: for S3, the Hugging Face hub, and Postgres if the lake's catalog is there."""
     location = locate(patient.lake)
     yield s3_credentials(os.environ, Path.home(), location.on_s3)
     yield hub_token(os.environ)
@@ -98,7 +98,7 @@ def credentials(patient: Patient) -> Iterator[Finding]:
 
 
 def s3_credentials(environment: Mapping[str, str], home: Path, needed: bool) -> Finding:
-    """Return whether there are keys for S3; a lake on S3 needs them in variables."""
+    """Return a finding on the keys for S3. A lake on S3 (``needed``) requires them in environment variables."""
     has_key, has_secret = bool(environment.get(KEY)), bool(environment.get(SECRET))
     if has_key != has_secret:
         there, missing = (KEY, SECRET) if has_key else (SECRET, KEY)
@@ -116,7 +116,7 @@ def s3_credentials(environment: Mapping[str, str], home: Path, needed: bool) -> 
 
 
 def hub_token(environment: Mapping[str, str]) -> Finding:
-    """Return whether there is a token for the hub of models."""
+    """Return a finding on the token for the Hugging Face hub; only gated models need one."""
     from huggingface_hub.constants import HF_TOKEN_PATH
 
     if name := next((name for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if environment.get(name)), None):
@@ -127,7 +127,7 @@ def hub_token(environment: Mapping[str, str]) -> Finding:
 
 
 def server_state(patient: Patient) -> Iterator[Finding]:
-    """Ask the configured server, or that of a running `pairmill up`, for its version."""
+    """Compare the version of the Prefect server (configured, or of a running `pairmill up`) with the one installed."""
     from pairmill.flows.with_prefect.local_prefect import known_server  # imports Prefect's settings, 1.3 s
 
     if not (api := known_server()):

@@ -1,4 +1,4 @@
-"""Examine every machine of a Ray cluster, from within it: what each has, and what it lacks for a run."""
+"""Examine every machine of a Ray cluster by a task on it: what it has, and what it lacks for a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEEN = 3  # files of a shared folder that every machine must see
 
 @dataclass(frozen=True)
 class Expected:
-    """What the machine that starts a run has, and what the run reads: each machine is compared with it.
+    """The requirements on each machine of a cluster: the starting machine's packages, and the places that a run reads.
 
     Attributes:
         python: Major and minor version of Python.
@@ -40,7 +40,7 @@ class Expected:
         data_path: Folder or s3:// prefix of the lake's data, '' if no lake is named.
         files: Some files below ``data_path``, relative; empty on S3 and for a new lake.
         sources: Places of the sources, without formats.
-        recipe: The recipe, whose models are looked for.
+        recipe: The recipe, whose models each machine needs; None for no check of models.
     """
 
     python: str
@@ -55,7 +55,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """The findings of one machine, each with the name of its check."""
+    """The findings of one machine as (name of the check, finding), with its CPUs and GPUs for Ray."""
 
     name: str
     cpus: float
@@ -64,18 +64,18 @@ class NodeReport:
 
     @property
     def works(self) -> bool:
-        """Whether stages run there: a head often has neither CPUs nor GPUs for them."""
+        """Whether stages run on this machine: a cluster's head often offers neither CPUs nor GPUs."""
         return bool(self.cpus or self.gpus)
 
     def by_state(self, *states: str) -> list[Finding]:
-        """Return the findings of these states."""
+        """Return the findings whose state is one of ``states``."""
         return [finding for _, finding in self.findings if finding.state in states]
 
 
 def check_nodes(address: str, lake: str, sources: Sequence[str], recipe: Recipe) -> None:
-    """Raise PairmillError if a machine that would work in a run lacks something for it; the message names the first.
+    """Raise PairmillError if a machine of the cluster lacks something for the run; the message names the first one.
 
-    Without this the run would fail in its middle, or take pictures for damaged that a machine cannot see.
+    Without this check the run would fail half-way, or quarantine pictures that a machine cannot reach.
     """
     reports = [report for report in examine_nodes(address, lake, sources, recipe) if report.works]
     lacking = [(report, failed[0]) for report in reports if (failed := report.by_state("fail"))]
@@ -92,7 +92,10 @@ def check_nodes(address: str, lake: str, sources: Sequence[str], recipe: Recipe)
 def examine_nodes(
     address: str, lake: str, sources: Sequence[str] = (), recipe: Recipe | None = None
 ) -> list[NodeReport]:
-    """Examine each machine of the cluster at ``address`` at the same time. Raises what joining the cluster raises."""
+    """Examine all machines of the cluster at ``address`` in parallel; return a report for each.
+
+    Raises the errors of joining the cluster. ``lake`` may be '': its data is not looked for then.
+    """
     from pairmill.ops.read.source import split_format
     from pairmill.tasks.run.cluster.ray_nodes import on_each_node
 
@@ -105,7 +108,7 @@ def examine_nodes(
 
 
 def expected(data_path: str, sources: tuple[str, ...], recipe: Recipe | None) -> Expected:
-    """Return what this machine has."""
+    """Return the requirements on each machine, with the versions of this machine's packages."""
     folder, files = Path(data_path), []
     if "://" not in data_path and folder.is_dir():
         found = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
@@ -115,7 +118,7 @@ def expected(data_path: str, sources: tuple[str, ...], recipe: Recipe | None) ->
 
 
 def node_state(wanted: Expected) -> list[tuple[str, Finding]]:
-    """Examine this machine; return (check, finding)."""
+    """Examine this machine; return each finding as (name of the check, finding)."""
     return list(run_checks(_CHECKS, wanted))
 
 
@@ -137,7 +140,7 @@ def _versions(wanted: Expected) -> Iterator[Finding]:
 
 
 def _sources(wanted: Expected) -> Iterator[Finding]:
-    """Check that each source is there. A source on the web is asked by the machine that lists it."""
+    """Check that this machine can read each source. Sources on the web are read by the starting machine alone."""
     for place in wanted.sources:
         if place.startswith("s3://"):
             yield _on_s3(place, "source")
@@ -185,7 +188,7 @@ def _extensions() -> tuple[str, ...]:
 
 
 def _on_s3(place: str, what: str) -> Finding:
-    """Ask for one key below an S3 prefix, with this machine's keys."""
+    """Return a finding on whether this machine's keys can list an S3 prefix."""
     from pairmill.ops.read.places.s3 import filesystem
 
     bucket, _, prefix = place.removeprefix("s3://").partition("/")

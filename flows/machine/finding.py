@@ -1,4 +1,4 @@
-"""Declare what the checks of a machine find, and run them."""
+"""Declare the findings of a machine's checks, and run checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the answer. ``fail`` stops a run, ``warn`` may stop or slow it; ``remedy`` says what to do."""
+    """One finding of a check. ``fail`` stops a run, ``warn`` may stop or slow it; ``remedy`` says how to mend it."""
 
     state: State
     text: str
@@ -25,14 +25,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Patient:
-    """What is examined besides this machine: a lake, and a recipe if one is named."""
+    """Subject of the checks besides this machine: a lake's location, and a recipe, None without one."""
 
     lake: str
     recipe: Recipe | None = None
 
 
 def run_checks(checks: Mapping[str, Callable[[Any], Iterator[Finding]]], of: Any) -> Iterator[tuple[str, Finding]]:
-    """Yield each finding with the name of its check: an error of one is a finding, and the others still run."""
+    """Run the checks on ``of``; yield (name of the check, finding). An error in a check becomes a finding too."""
     for name, check in checks.items():
         try:
             for finding in check(of):

@@ -1,4 +1,4 @@
-"""Check whether models can use a GPU, and why not: by NVIDIA's driver and torch's version file, in milliseconds."""
+"""Check whether torch can use this machine's GPUs, by NVIDIA's driver and torch's version file, in milliseconds."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 @dataclass(frozen=True)
 class Driver:
-    """What the driver says: its newest CUDA version, (0, 0) without a driver, its GPUs, and why there are none."""
+    """NVIDIA's driver: its newest CUDA version ((0, 0) without a driver), its GPUs, and the reason if it has none."""
 
     cuda: tuple[int, int] = (0, 0)
     gpus: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Driver:
 
 
 def ask_driver(library: str = "libcuda.so.1") -> Driver:
-    """Return the driver's version and the GPUs that this process may see."""
+    """Query the driver's CUDA version, and the GPUs that this process may see."""
     try:
         cuda = ctypes.CDLL(library)
     except OSError:
@@ -61,10 +61,10 @@ def gpus(_: object) -> Iterator[Finding]:
 
 
 def judge(driver: Driver, torch: str, built_for: str, visible: str | None, cpus: int) -> Finding:
-    """Return whether torch can use the GPUs.
+    """Return a finding on whether torch can use the GPUs.
 
     Args:
-        driver: What the driver says.
+        driver: Version and GPUs of the driver.
         torch: Version of torch.
         built_for: CUDA version that torch was built for, '' for a build without CUDA.
         visible: CUDA_VISIBLE_DEVICES, None if it is not set.

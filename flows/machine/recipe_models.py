@@ -46,7 +46,7 @@ def _findings(spec: str) -> Iterator[Finding]:
 
 
 def _files(spec: str) -> Finding:
-    """Return whether the model's files are here, or whether a run could download them."""
+    """Return a finding on whether the model's files are on this machine, or a run could download them."""
     if place := on_s3(spec):
         found = listed(spec, *place)
         first = "on this machine" if found.copy.is_dir() else f"the first run copies {found.size / 1e9:.1f} GB"
@@ -82,7 +82,7 @@ def _is_cached(spec: str) -> bool:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Let the hub's client look into its cache alone during the body."""
+    """Restrict the hub's client to its local cache during the ``with`` block."""
     from huggingface_hub import constants
 
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
@@ -93,7 +93,7 @@ def _offline() -> Iterator[None]:
 
 
 def _endpoint(model: str, url: str) -> Finding:
-    """Return whether a server answers and, if it lists its models, whether it has this one."""
+    """Return a finding on whether a server answers and, if it lists its models, serves ``model``."""
     import json
 
     try:

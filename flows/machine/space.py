@@ -18,7 +18,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def memory(patient: Patient) -> Iterator[Finding]:
-    """Compare the available memory with what one worker per CPU holds."""
+    """Compare the available memory with the need of one worker per CPU, WORKER_GB each."""
     free, workers = available(CGROUP) / GB, len(os.sched_getaffinity(0))
     text = f"{free:.1f} GB available for {workers} workers, one per CPU"
     if free >= WORKER_GB * workers:
@@ -30,7 +30,7 @@ def memory(patient: Patient) -> Iterator[Finding]:
 
 
 def available(cgroup: Path) -> int:
-    """Return the available bytes of memory, within the limit of a container."""
+    """Return the available memory in bytes, within the limit of the control group at ``cgroup`` (a container)."""
     free = psutil.virtual_memory().available
     try:
         limit = (cgroup / "memory.max").read_text().strip()
@@ -52,7 +52,7 @@ def temporary_disks(_: object) -> Iterator[Finding]:
 
 
 def _disks(places: dict[str, Path]) -> Iterator[Finding]:
-    """Yield a finding for each disk that holds some of ``places``, temporary files or models; it says which."""
+    """Yield a finding for each disk that holds ``places`` (folders by name), temporary files or downloaded models."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     models = Path(HF_HUB_CACHE).expanduser()

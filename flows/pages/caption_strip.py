@@ -12,11 +12,11 @@ LONGEST = 2000  # characters shown of one caption
 
 
 def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str, is_demo: bool = False) -> str:
-    """Write ``captions``, rows of `captioned.first_captions`, to the local file ``path``; return the path.
+    """Write ``captions``, rows of `captioned.first_captions`, with their images to the file ``path``; return ``path``.
 
     The file makes no requests and embeds the images as WebPs of some 8 KB each: share it only as you would share the
-    images. Reads the shards that have the images; an image whose source cannot be reached is left out. ``is_demo``
-    marks every caption as one by the small shipped captioner.
+    images. An image whose source cannot be reached is left out. ``is_demo`` marks every caption as one by the small
+    shipped captioner.
     """
     captioner = recipe.captioners[0]
     pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])

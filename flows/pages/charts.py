@@ -1,4 +1,4 @@
-"""Compute the geometry of charts for the templates to draw: bars with their titles, cluster sizes."""
+"""Compute the geometry of the charts that templates draw: bars of a histogram, and of cluster sizes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def bars(drawn: "Histogram", number: Callable[[float], str]) -> list[tuple[int, str, bool]]:
-    """Return (count, title, whether the rule drops it) of each bin, judged by its middle."""
+    """Return (count, title, whether the rule drops the bin's middle) for each bin of a histogram."""
     found = []
     for at, count in enumerate(drawn.counts):
         start, end = drawn.low + at * drawn.width, drawn.low + (at + 1) * drawn.width
@@ -27,11 +27,11 @@ def _passes(drawn: "Histogram", value: float) -> bool:
 
 
 def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> dict[str, Any]:
-    """Lay out ``n`` clusters by some of their sizes (rank, before balance, after), largest first; {} without any.
+    """Lay out a chart of ``n`` clusters from ``sizes``: (rank, size before the cap, size after), largest first.
 
     Returns:
-        ``bars``: (height before, height after, title), heights in [0, 100]; ``line``: height of the cap. ``is_log``:
-        whether heights are logarithmic, as when the largest is over 20 times the median.
+        ``bars``: (height before, height after, title), heights in [0, 100]. ``line``: height of the cap. ``is_log``:
+        whether heights are logarithmic, as they are if the largest is over 20 times the median. {} without sizes.
     """
     if not sizes:
         return {}

@@ -20,7 +20,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     """Write the report of ``dataset`` at ``version`` to the local file ``path``; return the path.
 
     The file makes no requests and has no script: images are embedded as small WebPs, charts are inline SVG. It contains
-    texts and images of the dataset, so share it only as you would share these. Needs no write access.
+    texts and images of the dataset, so share it only as you would share these. A read-only lake suffices.
 
     Every query is an aggregate, a bounded sample, or a list of the best few, so the file stays under 10 MB at any size
     of lake. The most expensive reads are one pass over each score's column, a join of the pairs with those of the

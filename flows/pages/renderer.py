@@ -25,18 +25,18 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri
 
 
 def render(name: str, **values: Any) -> str:
-    """Render a template as a page of the browser."""
+    """Render a template as an HTML page of `pairmill browse`."""
     return _environment().get_template(name).render(**{"dataset": "", "room": "", **values})
 
 
 def render_whole(name: str, **values: Any) -> str:
-    """Render a template as a page to save: its style is part of it, its pictures are data: URLs."""
+    """Render a template as a self-contained HTML page to save: with its style sheet, and pictures as data: URLs."""
     style = Markup((FOLDER / "static" / "pages.css").read_text(encoding="utf-8"))
     return render(name, style=style, policy=POLICY, **values)
 
 
 def write_page(html: str, path: str) -> str:
-    """Write a page to the local file ``path``, with the folders to it, and return the path."""
+    """Write a page to the local file ``path``, whose folders are created, and return the path."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with whole_file(path, is_synced=True) as half:
         half.write_text(html, encoding="utf-8", errors="replace")
@@ -44,7 +44,7 @@ def write_page(html: str, path: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Format a number: thousands separated, four significant digits after a point; '–' for None, a text as it is."""
+    """Format a number: '1,234', '0.1235' (four significant digits), '–' for None; return a text unchanged."""
     if value is None:
         return "–"
     if isinstance(value, str | bool):

@@ -1,4 +1,4 @@
-"""Measure what each step of a sample takes on this machine; forecast hours, disk, memory and money of the whole run."""
+"""Measure a sample's steps on this machine, and forecast hours, disk, memory and money of the whole run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERY_SECONDS = 1.0  # between two looks at the memory
 
 @dataclass(frozen=True)
 class Item:
-    """One finished work item: its rows, the seconds of its worker, GPUs of the worker, and what its tokens cost."""
+    """One finished work item: its rows, seconds and GPUs of its worker, and the price of its tokens."""
 
     rows: int
     seconds: float
@@ -43,12 +43,12 @@ class Item:
 
 @dataclass
 class Measured(Observer):
-    """What the steps of a run took.
+    """Observer of a run that measures its steps.
 
     Attributes:
         items: The finished items by step.
-        seconds: Seconds by the clock by step, items included.
-        memory: The most bytes that this process and its workers had at once (proportional set size).
+        seconds: Wall-clock seconds by step, items included.
+        memory: Peak bytes of this process and its workers together (proportional set size).
     """
 
     items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
@@ -57,14 +57,14 @@ class Measured(Observer):
     _step: str = ""
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
-        """Note a finished item. Its partitions all have the seconds of the whole item."""
+        """Record a finished item of the current step. Each of its manifests has the seconds of the whole item."""
         if manifests:
             cost = sum(each.usage.cost for each in manifests if each.usage)
             rows = max(each.rows for each in manifests)
             self.items[self._step].append(Item(rows, max(each.seconds for each in manifests), gpus, cost))
 
     def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Run one step and note its seconds."""
+        """Run one step, record its seconds, and return its result."""
         self._step = step.__name__
         began = time.monotonic()
         try:
@@ -74,7 +74,7 @@ class Measured(Observer):
 
     @contextmanager
     def watching_memory(self) -> Iterator[None]:
-        """Note the memory every second, until the block ends."""
+        """Record the peak memory during the ``with`` block, sampled every EVERY_SECONDS."""
         ended = Event()
 
         def watch() -> None:
@@ -92,13 +92,13 @@ class Measured(Observer):
 
 @dataclass(frozen=True)
 class CostForecast:
-    """What a run takes on this machine, each with its 90 % interval.
+    """Costs of a run on this machine, each with its 90 % interval.
 
     Attributes:
-        hours: Hours by the clock.
+        hours: Wall-clock hours.
         worker_hours: Hours of all workers together.
         gpu_hours: Hours of workers with a GPU, times their GPUs.
-        gigabytes: What the run writes to the lake, in 10**9 bytes.
+        gigabytes: Files that the run writes to the lake, in 10**9 bytes.
         memory: Memory of all processes of this machine, in 10**9 bytes.
         money: Price of the tokens; None if no model has a price.
     """
@@ -114,10 +114,10 @@ class CostForecast:
 def forecast_cost(
     measured: Measured, found: YieldForecast, share: float, written: tuple[int, int], workers: int, is_priced: bool
 ) -> CostForecast:
-    """Return the costs of a run.
+    """Extrapolate the measured costs of a sample to the whole run.
 
     Args:
-        measured: What the sample took.
+        measured: Measurements of the sample's steps.
         found: The forecast of its yield.
         share: Share of all documents in the sample.
         written: Bytes of pictures, and of other files, that the sample wrote.
@@ -154,7 +154,10 @@ def forecast_cost(
 
 
 def _grown(items: list[Item], what: str, grown: float, pictures: Range) -> Range:
-    """Return the sum over ``grown`` times the items: their rate varies between items, their number as ``pictures``."""
+    """Extrapolate the attribute ``what`` of the items to ``grown`` times as many rows.
+
+    The interval joins the variance of the rate between items with that of the number of ``pictures``.
+    """
     items = [each for each in items if what != "gpu_seconds" or each.gpus]
     rows = sum(each.rows for each in items)
     rate = ratio_range([(getattr(each, what), each.rows) for each in items]) if rows else Range(0.0, 0.0, 0.0)

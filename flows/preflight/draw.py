@@ -1,4 +1,4 @@
-"""Draw the units of a preflight so that they have about so many pictures, and read this sample of a source."""
+"""Draw a sample of a source's units with about a given number of pictures, and read that sample."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,17 +46,17 @@ class UnitSample:
 
 @dataclass
 class SampledSource(Source):
-    """A source of which only a sample is listed and read. The ids of its documents are those of the whole source."""
+    """A source that lists and reads only a sample of its units. Documents have the same ids as in the whole source."""
 
     sample: UnitSample = field(default_factory=lambda: UnitSample(frozenset(), 0))
 
     def listed(self) -> Iterator[Unit | Fault]:
-        """List the units of the sample, and no file that is no document."""
+        """Yield the units of the sample, without the faults of other files."""
         units = self.sample.units
         return (each for each in super().listed() if isinstance(each, Unit) and each.uri in units)
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
-        """Yield a unit's faults, and the documents of the sample."""
+        """Yield a unit's faults, and those of its documents that the sample draws."""
         for found in super().read(unit):
             if isinstance(found, Fault) or self._is_drawn(found.uri):
                 yield found
@@ -69,14 +69,14 @@ class SampledSource(Source):
 
 @dataclass(frozen=True)
 class Drawn:
-    """New units of one source in random order, each with its bytes, and how many the source has."""
+    """New units of one source in random order, as (address, bytes), and ``of``: the number of its new units."""
 
     uri: str
     of: int
     units: tuple[tuple[str, int], ...]
 
     def first(self, n: int, documents: float, seed: str) -> UnitSample:
-        """Return the sample of the first ``n`` units."""
+        """Return a sample of the first ``n`` units; ``documents`` is the share of their documents to read."""
         return UnitSample(frozenset(uri for uri, _ in self.units[:n]), self.of, documents, seed)
 
 
@@ -90,28 +90,28 @@ class Sampling:
     samples: dict[str, UnitSample]
 
     def of(self, source: Source) -> Source:
-        """Return the sample of a source."""
+        """Return ``source`` restricted to its sampled units."""
         return SampledSource(source.uri, source.tree, source.formats, self.samples[source.uri])
 
     @property
     def units(self) -> int:
-        """Units in the sample."""
+        """Number of units in the sample."""
         return sum(len(each.units) for each in self.samples.values())
 
     @property
     def of_units(self) -> int:
-        """New units of all sources."""
+        """Number of new units of all sources."""
         return sum(each.of for each in self.samples.values())
 
     @property
     def share(self) -> float:
-        """Share of all documents in the sample."""
+        """Share of all new documents that the sample reads, above 0 and at most 1."""
         documents = max(each.documents for each in self.samples.values())
         return self.units / self.of_units * documents
 
     @property
     def by_document(self) -> bool:
-        """Whether documents stand for units, because there are too few units or parts of them were read."""
+        """Whether variances are between documents instead of units: few units, or units read in part."""
         return self.units < min(FEWEST_UNITS, self.of_units + 1) or any(s.documents < 1 for s in self.samples.values())
 
 
@@ -148,7 +148,10 @@ def draw(
 
 
 def sized(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], most: int, seed: str) -> Sampling:
-    """Return the sample that has about ``most`` pictures, given the ``pictures`` of each source's pilot."""
+    """Choose the number of units for a sample of about ``most`` pictures.
+
+    ``pilot`` is a first sample, and ``pictures`` the number of its pictures by source.
+    """
     expected = {
         each.uri: pictures.get(each.uri, 0) / max(1, len(pilot.samples[each.uri].units)) * each.of for each in drawn
     }
@@ -164,7 +167,7 @@ def sized(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], mos
 
 
 def _pilot(drawn: Drawn) -> int:
-    """Return how many units the pilot of a source reads: at least one."""
+    """Return the number of units in a source's pilot: at least one, at most PILOT_UNITS of PILOT_BYTES."""
     n, size = 0, 0
     for _, n_bytes in drawn.units[:PILOT_UNITS]:
         size += n_bytes
@@ -175,7 +178,7 @@ def _pilot(drawn: Drawn) -> int:
 
 
 def scaled(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe for a sample: as many clusters as leave each its size."""
+    """Return the recipe with its numbers of clusters times ``share``, so that a sample's clusters keep their size."""
     fewer = {}
     for name in ("association", "duplicates", "balance"):
         section = getattr(recipe, name)

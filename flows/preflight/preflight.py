@@ -1,4 +1,4 @@
-"""Preflight: run a sample by a recipe in a temporary lake, and forecast what the whole run gives and takes."""
+"""Run a sample by a recipe in a temporary lake, and forecast yield and cost of the whole run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RETRIEVAL_NOTE = (
 
 @dataclass(frozen=True)
 class Preflight:
-    """A forecast of a run.
+    """Forecast of a whole run from a sample.
 
     Attributes:
         recipe: Name of the recipe.
@@ -59,8 +59,8 @@ class Preflight:
         by_document: Whether the variance is that between documents, because there are few units.
         yields: Pictures, drops of each step, and pairs.
         costs: Hours, disk, memory and money, on this machine.
-        sentences: What the rules on sentences dropped in the sample.
-        notes: How settings were handled that depend on the size, and what was not measured.
+        sentences: Sentences that each rule received and dropped in the sample.
+        notes: Limits of the forecast: settings that depend on the size, costs that were not measured.
     """
 
     recipe: str
@@ -111,7 +111,7 @@ def preflight(
 def _forecast(
     dataset: Dataset, lake: Lake, known: Lake, plan: Plan, sampling: Sampling, measured: Measured, compute: Compute
 ) -> Preflight:
-    """Return the forecast by the version that the sample made in ``lake``."""
+    """Return the forecast from ``dataset``, the version of the sample in ``lake``."""
     recipe, share = plan.recipe, sampling.share
     steps = datasets.funnel(lake, dataset)
     found = unit_outcomes(lake, dataset, plan.scorer("image_groups"), sampling.by_document)
@@ -139,7 +139,7 @@ def _forecast(
 
 
 def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, by_document: bool) -> dict[str, np.ndarray]:
-    """Return for each rule with a lower bound on a similarity to sentences: in how many units a picture has one."""
+    """Return by rule with a lower bound on sentence similarity: in how many units each picture has such a sentence."""
     return {
         check.name: similar_units(lake, found, plan.scorer("matches"), each.low, by_document)
         for check in plan.image_checks
@@ -151,7 +151,7 @@ def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, by_document: bool) -> 
 def _notes(
     sampling: Sampling, costs: CostForecast, yields: YieldForecast, n_known: int, similar: list[str]
 ) -> Iterator[str]:
-    """Say how the forecast handles what depends on the size, and what it does not know."""
+    """Yield notes on the forecast's limits: settings that depend on the size, costs that were not measured."""
     gpus = "Models ran on GPUs." if costs.gpu_hours.value else "No model ran on a GPU, so GPU-hours are 0 here."
     yield f"hours, memory: measured on this machine; nothing is assumed. {gpus}"
     if sampling.share < 1:

@@ -38,7 +38,7 @@ SPLITS = 16  # of the sample's units into halves
 
 @dataclass(frozen=True)
 class StepForecast:
-    """One step of the cut: how many pictures reach it and how many it drops, with what the sample has of both."""
+    """Forecast of one step of the cut: pictures that reach it and that it drops, with the sample's counts of both."""
 
     rule: str
     n_in: Range
@@ -49,7 +49,7 @@ class StepForecast:
 
 @dataclass(frozen=True)
 class YieldForecast:
-    """All pictures, what each step drops, and the pairs that are left."""
+    """Forecast of the whole run: its pictures, the steps of the cut, the pairs left, and the pictures' bytes."""
 
     pictures: Range
     steps: tuple[StepForecast, ...]
@@ -58,7 +58,7 @@ class YieldForecast:
 
     @property
     def after_copies(self) -> float:
-        """How many times as many pictures as in the sample are left by duplicates; 1 if none is left there."""
+        """Ratio of the pictures left after duplicates, whole run to sample; 1 if the sample has none left."""
         last = [each for each in self.steps if each.rule in COPIES][-1]
         left = last.sample_in - last.sample_dropped
         return (last.n_in.value - last.dropped.value) / left if left else 1.0
@@ -74,16 +74,16 @@ def forecast_yield(
     clusters: np.ndarray | None = None,
     seed: int = 0,
 ) -> YieldForecast:
-    """Return the forecast of a sample.
+    """Forecast the yield of the whole run from a sample.
 
     Args:
-        found: What became of its pictures.
+        found: The decisions on the sample's pictures.
         rules: The steps of the cut on images, in order.
         n_units: Units of the sample, with those that have no picture.
         share: Share of the source in the sample, above 0 and at most 1.
         known: Contents that the lake has already: their pictures are dropped before all steps.
-        similar: For each rule on the most similar sentence, in how many units a picture has one that passes, float64
-            (n,); inf if its own unit has one, which is in each half that has the picture.
+        similar: For each rule on the most similar sentence, the number of units in which a picture has a passing
+            sentence, float64 (n,); inf if its own unit has one, as then each half with the picture has one.
         clusters: For each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
         seed: Chooses halves and resamples.
     """
@@ -129,9 +129,10 @@ def forecast_yield(
 
 
 def _copies_in_halves(found: UnitOutcomes, alive: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of SPLITS in which a picture is a copy in its half of the units: of a content, of a group alone.
+    """Return the shares of SPLITS in which a picture duplicates another of its half of the units, both float64 (n,).
 
-    Pictures that are not ``alive``, bool (n,), are no copies. Both results are float64 (n,).
+    The first share counts exact duplicates (equal content), the second near duplicates alone (equal group). Pictures
+    that are not ``alive``, bool (n,), count as no duplicates.
     """
     rng, unit = np.random.default_rng(seed), found.unit[alive]
     keys = [np.unique(each[alive], return_inverse=True)[1] for each in (found.content, found.group)]

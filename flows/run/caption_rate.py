@@ -31,7 +31,7 @@ class CaptionRate:
         self._begun: tuple[float, Spent, int] | None = None  # time, committed work and pending images at the start
 
     def __call__(self, progress: Progress) -> None:
-        """Forward the progress of a step, and report the rate if it is due."""
+        """Forward a step's progress to ``then``, and report the rate if it is due."""
         self._then(progress)
         if progress.step != f"caption {self._session.recipe.captioners[0].name}":
             return
@@ -56,10 +56,10 @@ class CaptionRate:
 
 
 def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
-    """Format the rate of the work committed between ``before`` and ``now`` in ``wall`` seconds, of ``pending`` images.
+    """Format the rate of captions committed between ``before`` and ``now``; return it with the share done, 0 to 1.
 
-    Utilisation is the model's own seconds divided by ``wall``: over 100 % if several replicas work at once. Returns the
-    text and the share of images done, 0 to 1.
+    ``pending`` is the number of images at the start, ``wall`` the seconds since. Utilisation is the model's own seconds
+    divided by ``wall``: over 100 % if several replicas work at once.
     """
     pictures, tokens = now.pictures - before.pictures, now.tokens - before.tokens
     each = wall / pictures

@@ -1,4 +1,4 @@
-"""Show the first captions of a run, with an HTML strip and counts by status, before the others are paid for."""
+"""Show the first captions of a run, with an HTML strip and counts by status, before the others cost anything."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -34,13 +34,13 @@ class CaptionOutcome:
 
     @property
     def said(self) -> str:
-        """The number of captions shown by status, as one line of text."""
+        """Counts of the captions by status as text, such as '190 ok, 10 empty'; 'none' without captions."""
         found = Counter(row["status"] for row in self.captions)
         return ", ".join(f"{n:,} {status}" for status, n in found.most_common()) or "none"
 
     @property
     def refused(self) -> str:
-        """The message of a run whose first captions were not approved, with the remedy."""
+        """Error message with the remedy, for a run whose first captions were not approved."""
         return (
             f"the first {len(self.captions):,} captions were not approved: they stay in the lake, and nothing more was "
             "spent. Change the model or the prompt (captioners.main.prompt, by --set) and run again: captions by "
@@ -52,9 +52,9 @@ Look = Callable[[CaptionOutcome], None]
 
 
 class FirstCaptions:
-    """Runs steps by ``run_step``, and calls ``look`` once, when the first captions are made and before any other is.
+    """A step runner that calls ``look`` once with the first captions, before any other image is captioned.
 
-    ``look`` raises to stop the run before the others cost anything.
+    Steps run by ``run_step``. ``look`` raises to stop the run before the other captions cost anything.
     """
 
     def __init__(self, session: Session, run_step: RunStep, look: Look) -> None:
@@ -62,7 +62,7 @@ class FirstCaptions:
         self._run_step, self._look, self._shown = run_step, look, False
 
     def __call__(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Run a step; return its result."""
+        """Run a step and return its result; call ``look`` before it if the first captions are complete."""
         is_due = step is publish or (step is caption and not first_lacking(session))
         if is_due and not self._shown:
             self._shown = True
@@ -71,7 +71,7 @@ class FirstCaptions:
 
 
 def caption_first(session: Session, run_step: RunStep) -> CaptionOutcome:
-    """Caption the first wave's images, which people look at before the others are captioned, unless that is done."""
+    """Caption the first images, for people to look at, unless they have captions; return the first captions."""
     session.shows_first = True
     select_captions(session)
     if first_lacking(session) and run_step(next_wave, session):

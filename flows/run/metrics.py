@@ -23,7 +23,7 @@ TOKENS = {"prompt_tokens": "prompt", "tokens": "answer", "discarded_tokens": "di
 
 
 class Metrics(Observer):
-    """The metrics of one run. Names follow Prometheus' conventions: base units, and ``_total`` for what only grows."""
+    """Observer that keeps the Prometheus metrics of one run, in base units; names of counters end in ``_total``."""
 
     def __init__(self, session: Session, flow: str) -> None:
         self.registry = CollectorRegistry()
@@ -49,7 +49,7 @@ class Metrics(Observer):
             self.registry.register(BusyGpus())
 
     def progressed(self, progress: Progress) -> None:
-        """Add the newly finished rows of a step, and set what is pending."""
+        """Count the newly finished rows of a step, and set its pending rows and items."""
         if progress.is_begin:
             self._shown[progress.step] = 0
         new = progress.done - self._shown[progress.step]
@@ -59,7 +59,7 @@ class Metrics(Observer):
         self._queue.labels(progress.step).set(progress.of_items - progress.items)
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
-        """Add the bytes, tokens, cost and GPU seconds of a finished item."""
+        """Count the bytes, tokens, cost and GPU seconds of a finished item."""
         self._uncommitted.inc(len(manifests))
         self._bytes.labels(step).inc(sum(each.bytes for each in manifests))
         if gpus:
@@ -70,7 +70,7 @@ class Metrics(Observer):
                 self._tokens.labels(step, kind).inc(getattr(usage, name))
 
     def committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
-        """Observe the seconds of a commit; count the run's faults again if it has any."""
+        """Record the seconds of a commit; count the run's quarantined items again if the commit adds some."""
         self._seconds.observe(seconds)
         self._uncommitted.set(0)
         if any(each.table == "quarantine" and each.rows for each in manifests):
@@ -79,7 +79,7 @@ class Metrics(Observer):
                 self._faults[stage, reason] = n
 
     def stalled(self, step: str, report: str) -> None:
-        """Count a stall."""
+        """Count a stall of a step: its workers were ended because no row was finished."""
         self._stalls.labels(step).inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -91,10 +91,10 @@ class Metrics(Observer):
 
 
 class BusyGpus(Collector):
-    """Ask the driver at each scrape how busy this machine's GPUs are."""
+    """Prometheus collector that asks the driver at each scrape how busy this machine's GPUs are."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the share of time in which each GPU ran a kernel; none if the driver does not answer in 5 s."""
+        """Yield the share of time, [0, 1], in which each GPU ran a kernel; no GPU if the driver is silent for 5 s."""
         busy = GaugeMetricFamily("pairmill_gpu_busy_ratio", "Share of time in which a GPU worked.", labels=["gpu"])
         try:
             told = subprocess.run(ASK_GPUS, capture_output=True, text=True, timeout=5, check=True).stdout
@@ -109,9 +109,9 @@ class BusyGpus(Collector):
 
 @contextmanager
 def served(session: Session, flow: str, address: str) -> Iterator[None]:
-    """Serve the metrics of ``session`` during the body at ``address``: a port of this machine, or HOST:PORT.
+    """Serve the metrics of ``session`` at ``address`` (PORT on loopback, or HOST:PORT) during the ``with`` block.
 
-    Raises PairmillError if the port is taken or the host is none of this machine.
+    Raises PairmillError if the port is taken or the host is not this machine.
     """
     metrics = Metrics(session, flow)
     host, _, port = address.rpartition(":")

@@ -21,7 +21,7 @@ AN_EXAMPLE = "clip:gpus=0.25,replicas=1-8,feeders=4"
 
 
 class ModelSize(BaseModel):
-    """The resources of each process of a model, and the number of processes."""
+    """Resources of each process of a model, the number of processes, and settings of its endpoints."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -103,14 +103,14 @@ class ModelSize(BaseModel):
         return self
 
     def pool(self) -> ModelPool:
-        """Return these settings as a `ModelPool`; (0, 0) replicas mean as many as there is room for."""
+        """Return these settings as a `ModelPool`; replicas (0, 0) mean as many as fit."""
         least, most = self.replicas if isinstance(self.replicas, list) else (self.replicas or 0, self.replicas or 0)
         prices = Prices(self.prompt_price, self.answer_price)
         return ModelPool(self.gpus, (least, most), self.feeders, self.key, self.connections, prices, self.accelerator)
 
 
 def parse_size(text: str) -> tuple[str, ModelSize]:
-    """Parse a model's name and sizes, as in ``clip:gpus=0.25,replicas=1-8``. Raises ValueError with the right form."""
+    """Parse ``clip:gpus=0.25,replicas=1-8`` to (name, `ModelSize`). Raises ValueError with the right form."""
     name, colon, settings = text.partition(":")
     if not (name and colon and settings):
         raise ValueError(f"'{text}' does not say a model's size; write it as {AN_EXAMPLE}")
@@ -136,7 +136,7 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
 
 
 def check_sizes(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
-    """Raise PairmillError for a size of a model that is neither in the recipe nor run by one of its scores.
+    """Raise PairmillError if ``models`` names a model that neither the recipe nor one of its scores uses.
 
     Raise it also if ``most``, the limit of cost, is above 0 and a model behind endpoints has no price.
     """

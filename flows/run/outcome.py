@@ -1,4 +1,4 @@
-"""Collect the results that are shown after a run: the dataset's funnel, sample pairs, its report and an SQL query."""
+"""Collect the results to show after a run: the dataset's funnel, sample pairs, its report and an SQL query."""
 
 import shlex
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
-        """(name, predicate with remark) of each rule whose threshold was calibrated to keep a share."""
+        """(name, predicate with remark) of each rule whose threshold was calibrated to drop a given share of items."""
         recipe = Recipe.model_validate_json(self.dataset.recipe)
         rules = [rule for rule in (*recipe.images, *recipe.sentences) if rule.calibrate is not None]
         return [(rule.name, rule.predicate + rule.remark) for rule in rules]

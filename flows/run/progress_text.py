@@ -1,4 +1,4 @@
-"""Format the progress of a step: rows, rate and the time that is left."""
+"""Format the progress of a step for people: rows, rate and time left."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:  # its module imports pyarrow, which `pairmill status` does wi
 def progress_text(progress: "Progress", seconds: float) -> str:
     """Format the progress after ``seconds`` of a step: "120 of 622 pictures, 2 in quarantine, 14/s, 36 s left".
 
-    Rate and time left are averages over the step so far. Before the first row the time so far stands in their place.
-    Returns '' for a step whose rows mean nothing to people.
+    Rate and time left are averages over the step so far; before the first row the text has the time so far instead.
+    Returns '' for a step whose rows have no unit.
     """
     if not progress.unit:
         return ""
@@ -27,7 +27,7 @@ def progress_text(progress: "Progress", seconds: float) -> str:
 
 
 def unit_of(n: int, unit: str) -> str:
-    """Return a unit such as 'pictures' or 'addresses' as it stands after the number ``n``."""
+    """Return a plural ``unit`` such as 'pictures' or 'addresses', in the singular if ``n`` is 1."""
     return unit if n != 1 else unit.removesuffix("es" if "ss" in unit else "s")
 
 

@@ -1,7 +1,7 @@
 """Run a recipe in this process and record the result. If nothing has changed, return the last run's result instead.
 
-A run reads its request (recipe, sources, settings), its inputs (`flows.run.run_inputs`) and the lake
-(`catalog.write.finished`). If any of them is unknown, the run runs. The check only reads: it takes no lease, adds no
+A result depends on the request (recipe, sources, settings), the inputs (`flows.run.run_inputs`) and the lake
+(`catalog.write.finished`). If any of them is unknown, the steps run. The check only reads: it takes no lease, adds no
 row to ``runs`` and no snapshot, and works on a read-only disk.
 """
 
@@ -57,7 +57,7 @@ class Curated:
 
     Attributes:
         outcome: The published version with its funnel, sample pairs and report.
-        notes: What the run found worth saying, a line each.
+        notes: Warnings and advice of the run, a line each.
         is_new: Whether the run published a new version; False if its content equals the newest one's.
     """
 
@@ -69,7 +69,7 @@ class Curated:
 def request_run(
     recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str], retry: str = ""
 ) -> RunRequest:
-    """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
+    """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are notes on its recipe."""
     asked = [recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)]
     digest = _digest([*asked, "allow empty"] if compute.allow_empty else asked)
     inputs = "" if retry else inputs_digest(recipe, sources)
@@ -81,12 +81,12 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pending_digest(recipe: Recipe) -> str:
-    """Return the request digest of `pairmill run --dry-run`: would a run of the recipe, on any machine, find work?"""
+    """Return the digest under which `pairmill run --dry-run` finds the recipe's last run, whatever its machine."""
     return _digest(["pending", recipe.record()])
 
 
 def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, inputs: str) -> tuple[str, ...] | None:
-    """Return the lasting notes of the recipe's last run if that run left no work; None if work may be pending.
+    """Return the notes of the recipe's last run that still hold, if that run left no work; None if work may be pending.
 
     The sources are compared by their places, not by how they were written. Workers and machine are not compared.
     """
@@ -122,10 +122,10 @@ def curate_anew(
     run_step: "RunStep",
     begin: Callable[["Session"], None],
 ) -> Curated:
-    """Curate, and record the run as the one to compare the next with.
+    """Run all steps of curate, record the result for `last_result`, and return it.
 
-    ``begin`` gets the session before its first step, to show its progress. The outcome is read, and its report written,
-    after the lease is released, from the lake that is still open: opening it anew costs 0.4 CPU s.
+    ``begin`` is called with the session before the first step, to connect its progress. The outcome is read, and its
+    report written, after the lease is released, from the lake that is still open: opening it anew costs 0.4 CPU s.
 
     Raises:
         PairmillError: As `run_start.session`; each subclass names the remedy.
@@ -150,7 +150,7 @@ def curate_anew(
 
 
 def store(wanted: RunRequest, session: "Session", published: "Published") -> None:
-    """Cache the result of a completed run, unless an input has changed since the run began."""
+    """Record the result of a completed run for `last_result`, unless an input has changed since the run began."""
     if wanted.inputs and wanted.inputs == inputs_digest(wanted.recipe, wanted.sources):
         result = (wanted.inputs, published.name, published.version, session.lasting_notes)
         digests = (wanted.digest, pending_digest(wanted.recipe))

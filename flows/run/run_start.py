@@ -62,9 +62,9 @@ def checked_run(
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
 
-    A run that retries items quarantined for the reason ``retry``, or needs no source, reads only ``sources``; without
-    any, ``lake`` must exist. The checks come in the order of their cost: a model may have to be downloaded, and all its
-    bytes are read.
+    A run that retries items quarantined for the reason ``retry``, or needs no source, does not read the recipe's own
+    sources; without ``sources``, ``lake`` must exist. The cheapest checks come first: a model may have to be
+    downloaded, and all its bytes are read.
 
     Raises:
         BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
@@ -86,7 +86,10 @@ def checked_run(
 
 
 def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
-    """Return ``sources``, else the recipe's own. Raises SourceError if there is none, or one is empty."""
+    """Return the addresses of ``sources``, else of the recipe's sources.
+
+    Raises SourceError if there is no source, or one is missing or empty.
+    """
     uris = tuple(resolve_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
@@ -109,8 +112,9 @@ def session_on(
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded.
 
-    ``checked`` is the result of ``identity.with_scorers``. ``completed`` is called once the run is recorded as
-    completed, while the lease is still held. Raises LeaseHeld if another process writes to the lake.
+    ``checked`` is the result of `identity.with_scorers`, ``flow`` the run's name in the table ``runs``. ``completed``
+    is called once the run is recorded as completed, while the lease is still held. Raises LeaseHeld if another process
+    writes to the lake.
     """
     plan, known = with_imported(lake, checked[0]), checked[1]
     loads_models = flow != "maintain"  # so a machine needs no weights to maintain a lake
@@ -150,5 +154,5 @@ def _metrics(session: Session, flow: str, address: str) -> AbstractContextManage
 
 
 def current_run_id() -> str:
-    """Return Prefect's id of the flow run without dashes, so that Prefect and the lake share run ids; else a new id."""
+    """Return the id for this run, 32 hex digits: that of Prefect's flow run, so that both share ids; else a new one."""
     return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

@@ -43,7 +43,7 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 
 
 class Compute(BaseModel):
-    """Workers, CPUs, models' sizes and Ray cluster of a run. Any setting gives the same dataset."""
+    """Settings of where a run works and when it stops; none changes the dataset of a completed run."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -135,7 +135,7 @@ class Compute(BaseModel):
 
 
 def default_lake() -> str:
-    """Return ``PAIRMILL_LAKE``, else ``lake`` in the working directory."""
+    """Return the lake's default location: the variable ``PAIRMILL_LAKE``, else ``lake`` in the working directory."""
     return os.environ.get("PAIRMILL_LAKE") or "lake"
 
 
@@ -154,7 +154,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 
 def captions_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe `captions` with the first captioner of ``recipe``, its seed and its way of reading.
+    """Return the recipe `captions` with the first captioner of ``recipe``, its seed, and how it reads and decodes.
 
     Raises BadRecipe for a recipe without a captioner.
     """
@@ -167,17 +167,17 @@ def captions_recipe(recipe: Recipe) -> Recipe:
 
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
-    """Return notes on the rules that ``recipe``, loaded by the same arguments, lacks because of the small models.
+    """Return notes on the rules that `load_recipe` dropped because the small shipped models cannot judge them.
 
-    Raises BadRecipe.
+    ``recipe`` is its result, the other arguments are those of the call. Raises BadRecipe.
     """
     return dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:
-    """Resolve model folders and word lists that are relative to the repository, from any working directory.
+    """Return the recipe with absolute model folders, and with its word lists read from their files.
 
-    Raises BadRecipe for a word list that is missing or not valid.
+    Relative paths may start at the repository. Raises BadRecipe for a word list that is missing or not valid.
     """
     update: dict = {"models": {name: _resolve_model(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
@@ -219,7 +219,7 @@ def _resolve_model(spec: str) -> str:
 
 
 def resolve_source(uri: str) -> str:
-    """Resolve a source that is relative to the repository (the demo's is), from any working directory."""
+    """Make a source's path absolute if it only exists relative to the repository, as the demo's does."""
     from pairmill.ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
 
     _, place = split_format(uri)

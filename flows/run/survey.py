@@ -1,6 +1,6 @@
 """Count the pending work of a run without doing it: run the steps over a session that only counts.
 
-If centroids must be trained first, the steps that depend on them have no identity yet: all their rows are pending.
+If centroids must be trained first, the steps that depend on them have no digest yet: all their rows are pending.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Pending:
         work: Description of the work.
         rows: Number of rows.
         items: Number of work items.
-        unit: What a row is, in the plural; '' for a step whose rows mean nothing to people.
+        unit: Name of a row in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people.
         due: Why the counts are a lower bound, '' if they are exact.
     """
 
@@ -64,32 +64,31 @@ class Survey(Session):
 
     @property
     def unresolved(self) -> bool:
-        """Whether centroids must be trained, on whose content the identity of all later steps depends."""
+        """Whether centroids must be trained first; the digests of all later steps depend on them."""
         return any(each.work.startswith("train ") for each in self.found)
 
     @property
     def capped(self) -> bool:
-        """Whether the images that a cut keeps can be counted.
+        """Whether the images inside the cap can be counted: the clusters of the cap are trained, or it has none.
 
-        The cap drops images from each cluster. While the clusters are not trained yet, nothing is dropped, and a count
-        would be too high.
+        Without clusters the cap drops nothing, and a count would be too high.
         """
         lacking = any(each.work == f"train {SURVIVORS.kind} centroids" for each in self.found)
         return not lacking or bool(self.plan.scorer(SURVIVORS.clusters))
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Any) -> int:
-        """Count a round of work items; return their number."""
+        """Count a round of work items instead of running it; return the number of items."""
         todo = items if self.capped else ()
         self.saw(step, sum(len(item.keys) for item in todo), len(todo), stage.unit)
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
-        """Count a computation of ``rows`` rows; return False: it was not done."""
+        """Count a computation of ``rows`` rows instead of running it; return False, for not run."""
         self.saw(step, rows if step != WAVE or self.capped else 0, items, "pictures" if step == WAVE else "")
         return False
 
     def follow(self, run: Callable[[], Any]) -> None:
-        """Skip ``run``, a consequence of completed work."""
+        """Skip ``run``, which a session calls after completed work."""
 
     def is_due(self, *steps: str) -> bool:
         """Return whether any of these steps has pending rows."""
@@ -100,7 +99,7 @@ class Survey(Session):
         raise AssertionError(f"'{step}' would write")
 
     def saw(self, work: str, rows: int, items: int, unit: str = "") -> None:
-        """Add to the counts of the current step, merged with another round of the same work."""
+        """Add pending ``work`` of the current step to the counts; rounds of the same work are added up."""
         above = any(each.rows for each in self.found if each.step != self.step)
         due = "all rows that reach it" if self.unresolved else "plus rows from earlier steps" if above else ""
         if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # a later round
@@ -110,7 +109,7 @@ class Survey(Session):
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
-    """Count the pending work of each step of curate.
+    """Count the pending work of each step of curate; ``found`` of the result lists it.
 
     The lake may be read-only. An unreachable source becomes a note.
     """

@@ -1,4 +1,4 @@
-"""Select what lies nearest each threshold before texts are generated, for a person to decide on."""
+"""Select the images nearest each threshold before texts are generated, for a person to approve the thresholds."""
 
 from dataclasses import asdict, dataclass
 
@@ -16,15 +16,15 @@ from pairmill.tasks.run.session import Session
 
 @dataclass(frozen=True)
 class BesideThresholds:
-    """What a person decides on.
+    """The rules and the images near their thresholds, for a person to approve.
 
     Attributes:
-        run_id: The run of the gate's pass.
-        rules: The predicate of each rule on images that is decided by now, by name, in the order of the cut.
+        run_id: The run that computed the scores.
+        rules: Predicates by name of the rules on images that need no generated text, in the order of the cut.
         items: The images nearest each threshold.
-        page: The path of the HTML page that shows their pictures.
-        kept: Number of images that all rules so far keep.
-        images: Number of images in all.
+        page: Path of the HTML page with the pictures of ``items``.
+        kept: Number of images that ``rules`` keep.
+        images: Number of all images.
     """
 
     run_id: str
@@ -36,10 +36,10 @@ class BesideThresholds:
 
 
 def beside_thresholds(session: Session) -> BesideThresholds:
-    """Cut by all scores so far, and return what lies beside the thresholds, with a page of the pictures.
+    """Cut by the scores so far; return the images nearest each threshold, and write an HTML page of their pictures.
 
-    A rule on generated texts has no value yet, so it is left out. The page is a file among the lake's reports, which a
-    takedown removes.
+    Rules on generated texts have no values yet and are left out. A takedown removes the page, which is one of the
+    lake's reports.
     """
     calibrate(session, Stage.CAPTION)
     lake, plan = session.lake, without_unset_thresholds(session.plan)

@@ -1,9 +1,9 @@
-"""Make Prefect act on events of our runs: send alerts, and mark a run as crashed whose process is gone.
+"""Install Prefect automations for Pairmill's runs: alerts, and marking a run whose process is gone as crashed.
 
-Whoever wants alerts creates a block named BLOCK in Prefect's interface, of any type that sends notifications: a
-webhook, Slack, mail and others. A run that was refused, and one that a person cancelled, alarm nobody. Prefect's own
-events carry what is needed, but for the share of quarantined items and for stalls, for which the run emits QUARANTINED
-and STALLED. Runs of others on a shared server are left alone.
+To receive alerts, create a block named BLOCK in Prefect's interface, of any type that sends notifications: a webhook,
+Slack, mail and others. Refused and cancelled runs send none. Prefect's own events start the alerts, except those on the
+share of quarantined items and on stalls, for which the run emits QUARANTINED and STALLED. Other projects' runs on a
+shared server start none.
 """
 
 import json
@@ -45,7 +45,7 @@ _OF_RUN = (
 def install_alerts(client: SyncPrefectClient) -> list[str]:
     """Create or update one Prefect automation per alert, if the server has the notification block BLOCK.
 
-    Returns the names of those that are new or changed.
+    Returns the names of the new automations.
     """
     block = next((each for each in client.read_block_documents(limit=200) if each.name == BLOCK), None)
     wanted = [_alert(about, *sent, block) for about, sent in ALERTS.items()] if block else []
@@ -55,7 +55,7 @@ def install_alerts(client: SyncPrefectClient) -> list[str]:
 def watch_heartbeats(client: SyncPrefectClient) -> None:
     """Create or update the automation that marks an unfinished run as crashed after three missed heartbeats.
 
-    It is for runs whose process and the serving one were killed, so that neither can report it.
+    It covers runs whose own process and whose serving process were both killed, so that neither reports the crash.
     """
     ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
     trigger = EventTrigger(
@@ -73,15 +73,15 @@ def watch_heartbeats(client: SyncPrefectClient) -> None:
 
 
 class StallAlerts(Observer):
-    """Emit STALLED, with the report of workers and items, whenever the watchdog ended workers of the current run."""
+    """Observer that emits the Prefect event STALLED whenever the watchdog has ended workers of the current run."""
 
     def stalled(self, step: str, report: str) -> None:
-        """Emit the event."""
+        """Emit STALLED for ``step``, with the ``report`` on its workers and items."""
         emit_event(STALLED, {"prefect.resource.id": f"pairmill.step.{step}"}, payload={"report": f"{step}: {report}"})
 
 
 def report_quarantine(share: float, most: float, dataset: str) -> None:
-    """Emit QUARANTINED if ``share`` of what the current run read is in quarantine, and only ``most`` may be."""
+    """Emit the Prefect event QUARANTINED if the quarantined ``share`` of the run's items exceeds ``most``."""
     if share > most:
         about = {"prefect.resource.id": f"pairmill.dataset.{dataset}"}
         emit_event(QUARANTINED, about, payload={"share": round(share, 4), "most": most})

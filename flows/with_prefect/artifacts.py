@@ -1,4 +1,4 @@
-"""Show a run in Prefect's interface as artifacts: progress, numbers, and links to its report and gallery.
+"""Create the Prefect artifacts of a run: its progress, its numbers, and links to its report and gallery.
 
 No picture, text or address of the web is copied into Prefect's database, so a takedown has nothing to remove there.
 """
@@ -94,7 +94,7 @@ class RateArtifact:
         self._bar: UUID | None = None
 
     def __call__(self, text: str, share: float) -> None:
-        """Show ``text`` and the share of images done, 0 to 1."""
+        """Update the artifact with ``text`` and the share of images done, 0 to 1."""
         with unless_refused("the rate"):
             if self._bar is None:
                 self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
@@ -103,7 +103,7 @@ class RateArtifact:
 
 @contextmanager
 def unless_refused(what: str) -> Iterator[None]:
-    """Log that ``what`` is not shown if the server rejects a request of the body."""
+    """Log a warning about ``what`` instead of raising if the server rejects a request in the ``with`` block."""
     try:
         yield
     except (HTTPError, PrefectException) as error:
@@ -111,7 +111,7 @@ def unless_refused(what: str) -> Iterator[None]:
 
 
 def create_first_captions(found: "CaptionOutcome") -> None:
-    """Create an artifact of the first captions: their number by status, and the path of the HTML strip."""
+    """Create an artifact on the first captions: their number by status, and the path of their HTML strip."""
     by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
     lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}"]
     lines += [f"Beside their pictures: {code(found.strip)}"] if found.strip else []
@@ -119,10 +119,10 @@ def create_first_captions(found: "CaptionOutcome") -> None:
 
 
 def create_artifacts(found: Outcome) -> None:
-    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is the dataset's versions.
+    """Create the artifacts of a run's outcome. Their keys are the dataset's name, so versions form their history.
 
-    Report and gallery are linked where PAIRMILL_BROWSE_URL names a running `pairmill browse`. A file's address would
-    be refused by browsers, so the report's path stands as text.
+    They link the report and the gallery if PAIRMILL_BROWSE_URL names a running `pairmill browse`. The report's path is
+    text, because browsers refuse links to files.
     """
     name = str(found.dataset)
     rows = [(step.kind, step.rule, step.n_in, step.n_dropped) for step in found.funnel]
@@ -134,7 +134,7 @@ def create_artifacts(found: Outcome) -> None:
 
 
 def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
-    """Create a version of a dataset's funnel as a table of (kind, rule, number in, number dropped)."""
+    """Create a table artifact of a dataset's funnel from rows (kind, rule, number in, number dropped)."""
     shown = [
         {"kind": kind, "rule": rule, "in": n_in, "dropped": n_dropped, "kept": n_in - n_dropped}
         for kind, rule, n_in, n_dropped in rows
@@ -143,7 +143,7 @@ def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
 
 
 def _markdown(found: Outcome) -> str:
-    """Format the number of pairs, and where to look at them, as Markdown."""
+    """Format the number of pairs, with SQL, report and links to look at them, as Markdown."""
     name = str(found.dataset)
     by = f", by {MARK}" if found.demo_weights else ""
     lines = [f"# {name}", f"{found.dataset.n_pairs:,} pairs{by}.", "", f"- SQL: {code(found.sql)}"]
@@ -154,7 +154,7 @@ def _markdown(found: Outcome) -> str:
 
 
 def browse_link(page: str, dataset: str = "") -> str:
-    """Return the address of a page in the browser that PAIRMILL_BROWSE_URL names; '' without one.
+    """Return the URL of a page of the `pairmill browse` that PAIRMILL_BROWSE_URL names; '' without one.
 
     A token in that address is left out: whoever opened the browser by its token once has its cookie, and Prefect's
     database is no place for a secret.
@@ -170,7 +170,7 @@ def browse_link(page: str, dataset: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """Escape names and messages, so that neither Markdown nor HTML in them takes effect.
+    """Escape ``text`` for Markdown, so that neither Markdown nor HTML in it takes effect.
 
     All ASCII punctuation is escaped, including ':' and '.' of an address: some interfaces turn an address into a link.
     """

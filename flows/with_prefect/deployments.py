@@ -1,4 +1,4 @@
-"""Define the curate flow that Prefect deploys, with its form. Keep this module cheap to import."""
+"""Define the Prefect flow `curate` and the form of its parameters. Keep this module cheap to import."""
 
 import re
 from pathlib import Path
@@ -105,10 +105,10 @@ def curate(
 
 
 def ended_early(error: Exception) -> State:
-    """Return the state of a run that ended with an error that its user can fix: Failed, with the message.
+    """Return the Prefect state of a run that an ``error`` ended: Failed with the message, if the user can fix it.
 
-    A run that another one kept from writing is Refused, one that a person did not approve is Declined, and one at a
-    limit of its budget is Stopped. All are of Prefect's type CANCELLED: nothing has failed. Other errors are raised.
+    A run that found the lake leased is Refused, one that a person did not approve is Declined, and one at a limit of
+    its budget is Stopped: these have Prefect's type CANCELLED, since nothing has failed. Raises any other error again.
     """
     from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld, NotApproved
     from pairmill.flows.user_error import user_message
@@ -128,7 +128,7 @@ def _curated(
 ) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
 
-    ``about`` is what the run was named by. ``answer`` is what a person said at the gate, '' without one; it is recorded
+    ``about`` begins the run's first name. ``answer`` is a person's answer at the gate, '' without one; it is recorded
     with the run.
     """
     from pairmill.catalog.terms.controls import visible

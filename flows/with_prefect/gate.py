@@ -1,8 +1,8 @@
-"""Pause a curate run at its gate before texts are generated, and wait for a person's answer in a form.
+"""Pause a curate run before texts are generated, and wait for a person's answer in a form.
 
-It shows what lies nearest each threshold. The gate's pass is a run of its own, which ends before the question, so that
-nobody waits with the lake's lease. The pass after the answer finds all of its work done, unless a changed threshold
-lets more items in.
+The pause shows the images nearest each threshold. Its scores are computed by a run of its own, which ends before the
+question, so that the lake's lease is free meanwhile. The run after the answer finds those scores, unless a changed
+threshold lets more items in.
 """
 
 import time
@@ -64,13 +64,17 @@ class Answer:
 def through_gate(
     recipe: Recipe, sources: list[str], lake: str, compute: Compute, hours: int, retry: str
 ) -> tuple[Recipe, Answer]:
-    """Measure, show what lies beside each threshold, and wait; return the recipe to go on with, and the answer.
+    """Compute the scores, show the images nearest each threshold, and wait for a person's answer.
 
-    What is quarantined for the reason ``retry`` is tried again first, if it is not ''. A recipe that only captions has
-    no threshold before its captions: its first ones are shown.
+    Items that are quarantined for the reason ``retry`` ('' for none) are tried again first. A recipe that only captions
+    has no threshold before its captions: its first captions are shown instead.
 
-    Raises NotApproved if a person declines, or answers not within ``hours``, and LeaseHeld if another run writes to the
-    lake when the answer is to be recorded.
+    Returns:
+        The recipe with the person's changes, and the answer.
+
+    Raises:
+        NotApproved: A person declines, or nobody answers within ``hours``.
+        LeaseHeld: Another run writes to the lake when the answer is to be recorded.
     """
     with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex, retry=retry) as opened:
         opened.progress = bars = ProgressArtifacts()
@@ -109,7 +113,7 @@ def _values_beside(shown: BesideThresholds) -> str:
 
 
 def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answer, Recipe]:
-    """Wait for an answer that names who gives it and changes only rules; ask again about another one."""
+    """Wait for a valid answer, with a name and changes of rules alone; ask again after an invalid one."""
     end, trouble = datetime.now(UTC) + timedelta(hours=hours), ""
     while True:
         answer = _asked(recipe, shown, end, trouble)
@@ -126,7 +130,7 @@ def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answ
 
 
 def _asked(recipe: Recipe, shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
-    """Pause until a person answers, or ``end``. Raises NotApproved if nobody does."""
+    """Pause until a person answers, ``end`` at the latest. Raises NotApproved if nobody answers by then."""
     left = (end - datetime.now(UTC)).total_seconds()
     what = "`thresholds` names the page of pictures beside each threshold"
     if recipe.only_captions:

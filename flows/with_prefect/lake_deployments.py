@@ -1,4 +1,4 @@
-"""Define the export, check and maintain flows that Prefect deploys. Keep this module cheap to import."""
+"""Define the Prefect flows `export`, `check` and `maintain`. Keep this module cheap to import."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Find the Prefect server: the configured one, the one that `pairmill up` runs on this machine, or a new one."""
+"""Find or start a Prefect server: the configured one, that of a running `pairmill up`, or a new one."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # a server listens there, an
 
 @dataclass(frozen=True)
 class Listener:
-    """Where a new server listens; ``is_chosen`` if the user named the port, so that no other will do."""
+    """Host and port for a new server; ``is_chosen`` if the user named the port, so that no other may replace it."""
 
     host: str
     port: int
@@ -38,14 +38,16 @@ class Listener:
 
     @property
     def api(self) -> str:
-        """The API's URL for clients on this machine."""
+        """URL of the server's API for clients on this machine."""
         host = ANY_HOST.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
         return f"http://{host}:{self.port}/api"
 
 
 @contextmanager
 def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, list[Child]]]:
-    """Yield the API's URL and the child processes started: the configured server, else one that runs during the body.
+    """Use the configured Prefect server, else run a new one during the ``with`` block.
+
+    Yields the URL of its API, and the child processes that were started: none, or the new server.
 
     Args:
         say: Called with one line for each step.
@@ -82,7 +84,7 @@ def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, lis
 
 
 def known_server() -> str:
-    """Return the API's URL of the configured server, else of a running `pairmill up` of this user, else ''."""
+    """Return the API's URL of the configured Prefect server, else of this user's running `pairmill up`, else ''."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url or _noted()
@@ -149,7 +151,7 @@ def _database_step() -> str:
 
 
 def answers(api: str) -> bool:
-    """Return whether a server answers. A server that asks for credentials (a proxy, Prefect Cloud) counts."""
+    """Return whether a server answers at the API's URL, be it with a request for credentials."""
     try:
         with urllib.request.urlopen(f"{api}/health", timeout=5):
             return True
@@ -177,7 +179,7 @@ def free_port(wanted: int, host: str = "127.0.0.1") -> int:
 
 
 def logs() -> Path:
-    """Return the folder of the children's logs, in PREFECT_HOME."""
+    """Return the folder of the child processes' logs, in PREFECT_HOME."""
     from prefect.settings import get_current_settings
 
     return Path(get_current_settings().home) / "pairmill"

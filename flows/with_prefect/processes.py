@@ -39,7 +39,10 @@ class Child:
 
 
 def start(name: str, command: Sequence[str], environment: dict[str, str], folder: Path, cwd: Path) -> Child:
-    """Start a Python module with arguments in a session of its own, which Ctrl-C in a terminal does not reach."""
+    """Start `python -m` with ``command`` (module and arguments) in its own session, which Ctrl-C does not reach.
+
+    ``environment`` adds variables, ``folder`` gets the log, ``cwd`` is the working directory.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name.replace(' ', '-')}.log"
     with open(log, "wb") as output:
@@ -69,7 +72,7 @@ def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
 
 
 def listens(child: Child, port: int) -> bool:
-    """Return whether the child or a descendant listens on this port; another program could answer there."""
+    """Return whether the child or one of its descendants, and no other program, listens on TCP ``port``."""
     for process in [child.process.pid, *(each.pid for each in _descendants(child))]:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             for each in psutil.Process(process).net_connections("tcp"):
@@ -102,9 +105,9 @@ def stop(child: Child) -> None:
 
 @contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM during the body.
+    """Ignore SIGINT and SIGTERM during the ``with`` block.
 
-    Only the main thread may set signal handlers: in another thread the body runs with the handlers as they are.
+    Only the main thread may set signal handlers: in another thread the block runs with the handlers unchanged.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Name a Prefect run by what it makes, such as 'demo 1f0c2a77' and then 'demo@3', unless its user named it.
+"""Name a Prefect run by its recipe and then by its result, 'demo 1f0c2a77' and 'demo@3', unless its user named it.
 
 A flow's own ``flow_run_name`` would replace also the name of `prefect deployment run --flow-run-name`. So the run
 itself replaces its name, and only one that Prefect made up: the server draws two words, and the form of Prefect's
@@ -38,7 +38,7 @@ def name_by_result(about: str, result: str) -> None:
 
 
 def is_made_up(name: str) -> bool:
-    """Return whether Prefect's server or its form made up a run's name."""
+    """Return whether a run's name is one that Prefect's server or its form generated."""
     if STAR.fullmatch(name):
         return True
     from coolname.data import config  # the server's own list of words

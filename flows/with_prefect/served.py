@@ -1,7 +1,7 @@
 """Serve the deployments of prefect.yaml, and schedule the nightly maintenance of a lake.
 
-As a program, `python -m pairmill.flows.with_prefect.served`, this module registers them and starts their runs. What a
-person changed in Prefect's interface (schedules, parameters, a pause) stays.
+As a program, `python -m pairmill.flows.with_prefect.served`, this module registers the deployments and starts their
+runs. A person's changes in Prefect's interface (schedules, parameters, a pause) stay.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,9 @@ def deployments() -> dict[str, dict[str, Any]]:
 
 @contextmanager
 def serving(client: "SyncPrefectClient", api: str, lake: str) -> Iterator[Child]:
-    """Serve the deployments in a child process during the body; runs write to ``lake`` unless they name another lake.
+    """Serve the deployments in a child process during the ``with`` block, and yield that process.
+
+    Runs write to ``lake`` unless they name another lake.
 
     Raises:
         PairmillError: A deployment of that name belongs to a work pool, or the process does not come up.
@@ -50,7 +52,7 @@ def serving(client: "SyncPrefectClient", api: str, lake: str) -> Iterator[Child]
 
 
 def check_no_work_pool(client: "SyncPrefectClient", api: str) -> None:
-    """Raise PairmillError if `prefect deploy` gave a deployment to a work pool, whose workers run it."""
+    """Raise PairmillError if one of the deployments belongs to a work pool on the server, whose workers run it."""
     for name in deployments():
         found = _read(client, name)
         if found is not None and (pool := found.work_pool_name):
@@ -61,7 +63,7 @@ def check_no_work_pool(client: "SyncPrefectClient", api: str) -> None:
 
 
 def maintain_nightly(client: "SyncPrefectClient", lake: str) -> str:
-    """Schedule the maintenance of a lake; return a line, '' if it has a schedule, also a paused or changed one."""
+    """Schedule the nightly maintenance of a lake; return a line about it, '' if the lake has a schedule already."""
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
 
@@ -85,7 +87,10 @@ def _read(client: "SyncPrefectClient", name: str) -> "DeploymentResponse | None"
 
 
 def _polled(client: "SyncPrefectClient") -> Any:
-    """Return when a process last asked for runs, which it does once all deployments are registered; None if never."""
+    """Return the time at which a serving process last asked for runs, None if never.
+
+    It first asks when all deployments are registered.
+    """
     found = _read(client, MAINTENANCE)
     return found and found.last_polled
 

@@ -1,4 +1,4 @@
-"""Run a step as a Prefect task, which Prefect shows and retries; show what it did, and the funnel as it grows."""
+"""Run a step as a Prefect task, which Prefect shows and retries; log its results, and show the growing funnel."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ FAILED = "quarantine"
 
 
 def as_task(step: Callable[[Session], Any], session: Session) -> Any:
-    """Run ``step`` as a Prefect task of its name, with two retries except for errors that the user must fix.
+    """Run ``step`` as a Prefect task of its name, and return its result; retry twice unless the user must fix an error.
 
     The session is captured in a closure, because Prefect would inspect an argument, with the lake inside it. Prefect
     caches and stores no result: the catalog records all completed work, and a retry continues from there.
@@ -57,7 +57,7 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
 @contextmanager
 def _forward_worker_log(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
-    """Forward the log of workers to the task's log: where their logs are, which worker is stuck, lost or waited for."""
+    """Forward the log "pairmill.workers" (lost and stuck workers, paths of their logs) to the task's log."""
     said = logging.getLogger("pairmill.workers")
     handler = logging.Handler()
     handler.emit = lambda record: log.log(record.levelno, record.getMessage())
@@ -75,7 +75,10 @@ def _may_pass(task: Any, run: Any, state: Any) -> bool:
 
 
 def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
-    """Count what the run committed after ``commit``: shards, and rows of content and quarantine by table; no zeros."""
+    """Count the shards, and the rows of content and quarantine by table, that a run committed after ``commit``.
+
+    Counts of 0 are left out.
+    """
     found = partitions_since(lake, run_id, commit)
     counts = Counter({"shards": len({shard for _, shard, _ in found})})
     for name, _, rows in found:
@@ -84,13 +87,13 @@ def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
 
 
 def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, str], int], seconds: float) -> str:
-    """Format one step.
+    """Format the result of a step as one line.
 
     Args:
         step: The step's name.
-        added: Shards and rows by table, as of `added_since`.
-        worked: Rows by stage and unit. A stage without a unit is left out. It is named where there are several.
-        seconds: What the step took.
+        added: Shards and rows by table, from `added_since`.
+        worked: Rows by (stage, unit). A stage with the unit '' is left out; several stages are named.
+        seconds: Duration of the step.
     """
     stages = {stage: f"{n:,} {unit_of(n, unit)}" for (stage, unit), n in worked.items() if n and unit}
     counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items() if name != FAILED}
@@ -102,17 +105,17 @@ def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, st
 
 
 class GrowingFunnel:
-    """Runs steps as Prefect tasks, and shows the funnel after each cut of `next_wave` that changed it.
+    """A step runner: runs steps as Prefect tasks, and shows the funnel after each `next_wave` that changed it.
 
-    The cut is the wave's own, so that the funnel costs one query and a request; sentences are counted at the end only,
-    which takes as long as publishing. A text that is not made yet counts as passing.
+    The funnel is that of the wave's own cut, so it costs one query and one request. Sentences are not in it: counting
+    them takes as long as publishing. A text that is not generated yet counts as passing.
     """
 
     def __init__(self) -> None:
         self._shown: list[tuple] = []
 
     def __call__(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Run a step; return its result."""
+        """Run a step as a Prefect task; return its result."""
         result = as_task(step, session)
         if step is next_wave:
             rows = [("image", *row) for row in image_funnel(session.lake, without_unset_thresholds(session.plan))]
