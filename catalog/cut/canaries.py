@@ -1,13 +1,14 @@
-"""Try the rules on pairs with wrong texts: which share of them a rule accepts, measured on the lake's own pictures.
+"""Measure which share of deliberately wrong texts each rule on pairs accepts, on the lake's own pictures (canaries).
 
 A canary is a picture whose own texts are withheld: the sentences of each document that has the picture or one of its
-duplicate group, and all sentences that share a group of duplicates with these. What is left of its candidates is what
+duplicate group, and all sentences that share a group of duplicates with these. Its other candidates are sentences that
 the recipe retrieves from the rest of the lake. A rule on pairs should reject it. Some of these texts do describe the
 picture by chance, so the share that a rule accepts is an upper estimate of its false-accept rate.
 
 The canaries are the searched pictures with the smallest `draw`, one of each duplicate group. They change no decision
 and enter no dataset. No vector is read: the 4 x top_k stored candidates of a picture are its nearest groups of
-sentences, so those that remain are also the nearest of the rest. A picture of which none remains is not counted.
+sentences, so the remaining ones are also the nearest of the rest. A picture without remaining candidates is not
+counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +30,10 @@ _GENERATED = ("caption_", "synthetic_")
 
 
 def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Try each rule on pairs, alone, with the canaries of this connection's last cut; [] without rules or canaries.
+    """Count, for each rule on pairs, the canaries of this connection's last cut and how many of them the rule rejects.
 
-    Returns (rule, canaries, canaries whose wrong texts it rejected), as the funnel has images in and images dropped.
+    Returns (rule, canaries, rejected canaries), as the funnel has (rule, images in, images dropped); [] without rules
+    or canaries. Each rule is tried alone.
 
     A rule on candidates accepts a canary if it accepts any of its candidates. A rule on images reads the similarity of
     the best candidate in place of the image's. No text is generated for a canary, so a rule on the similarity of a

@@ -39,7 +39,10 @@ IMAGES_AT_ONCE = 2_000_000
 
 
 def cut(lake: Lake, plan: Plan) -> None:
-    """Create the views ``cut_images`` and ``cut_texts``. Raise Damaged as `survivors` does."""
+    """Decide for every image whether the recipe keeps it, into the temporary views that the module's docstring lists.
+
+    Damaged facts are rebuilt. Raises Damaged if files of the lake are damaged.
+    """
     _rebuilding_damaged(_cut, lake, plan)
 
 

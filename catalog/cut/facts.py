@@ -26,7 +26,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 
 
 def attach(lake: Lake, plan: Plan) -> None:
-    """Attach ``facts`` of the lake's rows for this plan; build the file if it is missing or damaged."""
+    """Attach the facts of the lake's current rows for this plan as database ``facts``; build the file if need be."""
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")

@@ -52,7 +52,7 @@ def image_checks(plan: Plan) -> list[Check]:
 
 
 def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
-    """Return the scores of images and of sentences whose columns the facts include: those that early rules read."""
+    """Return (scores of images, scores of sentences) whose columns the facts include: those that early rules read."""
     images, sentences = plan.image_tables[1:], plan.sentence_tables[1:]
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 
@@ -69,7 +69,7 @@ def tables_read(lake: Lake) -> list[str]:
 
 
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:
-    """Return (table filled, digest) of every scorer whose rows `fill` reads."""
+    """Return (table filled, scorer's digest) for every scorer whose rows `fill` reads."""
     filled = [*SCORERS, *(table.table for kind in score_tables(plan) for table in kind)]
     pairs = [(f"{name} of {table.table}", plan.scorer(table.table)) for name, table in plan.candidate_columns]
     return [*((name, plan.scorer(name)) for name in filled), *pairs]

@@ -55,10 +55,10 @@ def balance(lake: Lake, plan: Plan) -> None:
 
 
 def judge(lake: Lake, plan: Plan) -> None:
-    """Create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)`` that have generated texts.
+    """Apply the rules on generated texts: create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)``.
 
-    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown. The table is empty
-    for a recipe that generates no text.
+    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown: a text is not
+    generated yet. The table is empty for a recipe that generates no text.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_late (n UINTEGER, state VARCHAR, value VARCHAR)")
     if not (begun := with_first_text(plan)):
@@ -76,9 +76,10 @@ def judge(lake: Lake, plan: Plan) -> None:
 
 
 def fusion_sentences(plan: Plan, among: str) -> str:
-    """Return SQL for (n, text): the best passing candidate, if any, of each image of ``among(n)``, which fusion uses.
+    """Return SQL for (n, text): the sentence that fusion uses for each image of table ``among(n)``.
 
-    Empty if the recipe does not fuse, because the query reads all texts of a lake.
+    It is the image's best candidate that passes the rules; images without one have no row. The query returns no rows if
+    the recipe does not fuse, because otherwise the query reads all texts of a lake.
     """
     if not plan.recipe.fuse:
         return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
@@ -90,7 +91,7 @@ def fusion_sentences(plan: Plan, among: str) -> str:
 
 @dataclass(frozen=True)
 class WaveOutcome:
-    """Outcome of a wave for its ``asked`` images.
+    """Counts of one wave's images: ``asked`` counts all of them, the other fields some of these.
 
     ``known``: all their generated texts exist. ``passed``: they pass the rules on generated texts. ``kept``: the cut
     keeps them.
@@ -108,21 +109,22 @@ def count_unknown(lake: Lake) -> int:
 
 
 def count_requested(lake: Lake) -> int:
-    """Count the images of ``wave_asked``."""
+    """Count the images of the current wave, the rows of the temporary table ``wave_asked``."""
     return lake.query("SELECT count(*) FROM wave_asked")[0][0]
 
 
 def read_outcome(lake: Lake) -> WaveOutcome:
-    """Return the outcome, by the last cut, for the images of ``wave_asked``."""
+    """Count what the last cut decided about the images of the current wave, ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
     return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
 def select_wave(lake: Lake, plan: Plan, wave: int, most: int = 0) -> int:
-    """Create ``wave_asked(n, sha256, sentence)`` for wave number ``wave`` (from 1) and return its number of rows.
+    """Select the images of wave ``wave`` (from 1) into ``wave_asked(n, sha256, sentence)``; return their number.
 
-    The images come from the last cut; with ``most`` only so many, the first by hash: a draw from all shards, since one
-    shard may be one site.
+    Their texts are generated next. They are unknown images of the last cut; ``most`` > 0 limits their number to the
+    first by sha256, a sample of all shards, since one shard may be one site. ``sentence`` is the text for fusion, ''
+    without one.
     """
     wanted = in_reach(lake, plan, wave)
     if most:
@@ -138,7 +140,7 @@ def select_wave(lake: Lake, plan: Plan, wave: int, most: int = 0) -> int:
 
 
 def in_reach(lake: Lake, plan: Plan, wave: int) -> str:
-    """Return SQL for ``n``: the unknown images, in hash order, that are expected to fill their cluster.
+    """Return SQL for column ``n``: the unknown images, in hash order, that are expected to fill their clusters.
 
     Without a cap these are all unknown images.
     """

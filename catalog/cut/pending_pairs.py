@@ -22,9 +22,10 @@ _PAIRS = "list_sum(list_transform(texts, lambda each: len(each)))"
 
 
 def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
-    """Yield images that pass the early rules, each with its candidate sentences that have no row of ``score``.
+    """Yield work items for a score of (image, candidate sentence): images with their sentences that lack the score.
 
-    A candidate counts if it, or a sentence of its group of duplicates, passes the rules on sentences.
+    Only images that pass the early rules, and candidates that pass the rules on sentences, themselves or by a sentence
+    of their duplicate group. Each list holds the items of one round.
     """
     facts.attach(lake, plan)
     usable = np.flatnonzero(group_keepers(lake, plan) != NOBODY).astype(np.uint32)
@@ -48,9 +49,10 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
 def pending_texts_of_wave(
     lake: Lake, plan: Plan, score: Score, texts: str, column: str, beside_others: bool = False
 ) -> Iterator[list[WorkItem]]:
-    """List images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed.
+    """Yield work items for ``score``: images of the wave whose current text, ``texts.column``, has no row of it yet.
 
-    ``beside_others``: an image has several texts with a row of ``score`` each, so one of any earlier text counts.
+    ``beside_others``: an image has several texts, each with its own row of ``score``, so a row is looked up by the
+    text's digest; by default an image has one row, which is pending when its text changes.
     """
     rows, same = "", ""
     if beside_others:

@@ -31,7 +31,7 @@ PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset version; ``is_new`` is False if the newest version already was this dataset."""
+    """Result of `publish`: a dataset version; ``is_new`` is False if the newest version already was this dataset."""
 
     name: str
     version: int
@@ -43,7 +43,8 @@ class Published:
 def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
     """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`) as the dataset's next version.
 
-    ``begin`` is called for the commit's number if there is something to write.
+    ``recall`` is stored: the measured recall of the search for candidates, or None. ``begin`` returns the commit's
+    number; it is called only if there is something to write.
     """
     _pairs(lake, plan)
     digest = content_digest(lake)
@@ -96,7 +97,7 @@ def _failed(steps: list[str]) -> str:
 
 
 def withheld(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count, by status, the captions and fused texts of the last published cut that its pairs leave out."""
+    """Count captions and fused texts that the last published cut leaves out of its pairs: kind -> status -> count."""
     found = {}
     for kind, column in (("captions", "caption_status"), ("fused texts", "synthetic_status")):
         counts = f"SELECT {column}, count(*) AS n FROM cut_pairs WHERE {column} <> 'ok' GROUP BY ALL ORDER BY n DESC, 1"
@@ -200,7 +201,7 @@ def content_digest(lake: Lake) -> str:
 
 
 def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Return (rule, images in, images dropped) in the order in which the cut applies the rules."""
+    """Return (rule, images in, images dropped) of the last cut, in the order in which it applies the rules."""
     dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_fates GROUP BY dropped_by"))
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]

@@ -29,10 +29,10 @@ NOBODY = 2**32 - 1
 
 
 def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
-    """Return for each picture, by number, the keeper of its best candidate, whatever other images use.
+    """Return each picture's best sentence, as if no other image used it: the keeper of its best candidate.
 
-    (n,) uint32; NOBODY if the picture has fewer candidates with a keeper than the recipe's `at_least`. Candidates are
-    read place by place, best first: most pictures are decided by their first ones.
+    (n,) uint32, sentence numbers by picture number; NOBODY if the picture has fewer candidates with a keeper than the
+    recipe's `at_least`. Candidates are read place by place, best first: most pictures are decided by their first ones.
     """
     at_least = plan.recipe.association.at_least
     pictures = lake.query("SELECT coalesce(max(picture), -1) + 1 FROM facts.images")[0][0]
@@ -57,10 +57,10 @@ def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
 
 
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
-    """Create ``cut_given(n, s, similarity, place)`` for the images of ``cut_kept(n, picture)``: the texts of each.
+    """Assign texts to the images of ``cut_kept(n, picture)``: create ``cut_given(n, s, similarity, place)``.
 
     The pictures are distinct. An image to which `max_uses` leaves fewer sentences than `at_least` gets none, and is in
-    ``cut_textless(n)``; no other image gets those instead.
+    ``cut_textless(n)``; its sentences are not offered to other images.
     """
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"
@@ -100,7 +100,7 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
 
 
 def assigned_texts() -> str:
-    """Return SQL for (image_id, place, content, text, similarity) of ``cut_given``."""
+    """Return SQL for the texts that `assign_texts` assigned: (image_id, place, content, text, similarity)."""
     return (
         "SELECT i.image_id, g.place, s.content, s.text, g.similarity "
         "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
@@ -109,7 +109,7 @@ def assigned_texts() -> str:
 
 
 def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
-    """Return for each sentence, by number, the sentence assigned in its place: itself, or the keeper of its group.
+    """Return for each sentence the one that is assigned in its place: itself, or the keeper of its duplicate group.
 
     (n,) uint32; NOBODY if no member of the group passes the rules and occurs in a current document.
     """
@@ -126,10 +126,10 @@ def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
 
 
 def candidates(plan: Plan) -> str:
-    """Return SQL for (picture, sentences, similarities, ranks): the candidates that pass the recipe's rules on them.
+    """Return SQL for (picture, sentences, similarities, ranks): each picture's candidates that pass the rules on pairs.
 
-    They are ordered by the recipe's `rank_by` if it has one; a candidate without that score ranks last. ``ranks`` is
-    there only then.
+    They are ordered by the recipe's `rank_by` if it has one; a candidate without that score ranks last. Without
+    `rank_by` there is no column ``ranks``.
     """
     rank = plan.recipe.association.rank_by
     if not plan.candidate_checks and not rank:
@@ -146,7 +146,7 @@ def candidates(plan: Plan) -> str:
 
 
 def surviving(plan: Plan) -> str:
-    """Return SQL for the facts of sentences that pass the rules and occur in a current document."""
+    """Return SQL for the rows of ``facts.sentences`` that pass the rules and occur in a current document."""
     return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
 
 

@@ -54,7 +54,7 @@ class RecordedChecksum(NamedTuple):
 
 
 class Checksums:
-    """The digests of one lake's files. Paths are relative to the lake's data path: ``main/images/….parquet``."""
+    """Recorded digests of one lake's data files: stored when a file is written, verified before it is first read."""
 
     def __init__(
         self, query: snapshot.Query, insert: "Callable[[str, pa.Table], None]", metadata: Metadata, location: Location

@@ -82,7 +82,7 @@ _SHOWN = (
 
 
 def nearest(query: str) -> str:
-    """Return SQL for the ``n`` pictures nearest to the one row of ``query``: scorer, sha256 and image_vector.
+    """Return SQL for the ``n`` pictures nearest to the vector of ``query``, one row of (scorer, sha256, image_vector).
 
     A scan of all vectors of the scorer: 0.2 CPU ms for each of 512 numbers, so a million take 200 CPU s. Python's
     `ImageVectors` and `pairmill browse` search as many in 0.1 s.
@@ -100,7 +100,7 @@ MACROS: dict[str, tuple[str, ...]] = {
 
 
 def definitions() -> dict[str, str]:
-    """Return name -> definition, as it stands after CREATE MACRO."""
+    """Return the lake's SQL macros: name -> definition, the text after CREATE MACRO."""
     return {
         "vector_values": "vector_values(vector) AS list_transform(list_transform("
         f"regexp_extract_all(hex(vector), '....'), lambda x: ('0x' || x)::INTEGER), lambda h: {_HALF})",

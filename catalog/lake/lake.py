@@ -166,7 +166,7 @@ class Lake:
                 self._depth -= 1
 
     def retrying(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` in a transaction; retry all of it while the catalog is locked or the commit conflicts.
+        """Run ``body`` in a transaction and return its result; retry all of it after a lock or a conflicting commit.
 
         On SQLite, a transaction that has read anything conflicts with every commit of another process since, whatever
         tables that commit changed.
@@ -180,9 +180,9 @@ class Lake:
 
     @contextmanager
     def one_snapshot(self) -> Iterator[None]:
-        """Read the tables at the current snapshot in the body, whatever is committed meanwhile; nothing is written.
+        """Pin all reads of the `with` block to the current snapshot; the block must not write.
 
-        For a few rows: see `pinned` for what is large. The lease row is still read as it is.
+        For small results; `pinned` is for large ones. The lease row, in the metadata database, is not pinned.
         """
 
         def begin() -> None:
@@ -231,7 +231,7 @@ class Lake:
 
     @contextmanager
     def without_tables(self) -> Iterator[None]:
-        """Let the body's statements find temporary tables and attached files only, not the lake's tables.
+        """Hide the lake's tables in the `with` block: its statements use temporary tables and attached files only.
 
         DuckDB looks for each function and each dropped table in the lake first, for which DuckLake reads its newest
         snapshot: a small statement takes 4 CPU ms, and 0.5 in the body; `insert` takes 20 and 3.5.

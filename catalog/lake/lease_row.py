@@ -31,7 +31,8 @@ class Holder:
     """The lease row: which process holds the lease, and until when.
 
     ``started`` (seconds since 1970), ``heartbeat`` and ``expires`` (texts in UTC) are times of the holder's clock.
-    ``waiting`` says what the run waits for, '' while it works; it is stored here because it must end with the lease.
+    ``waiting`` names the resource that the run waits for, '' while it works; it is stored here because it must end with
+    the lease.
     """
 
     token: str
@@ -117,7 +118,7 @@ def holder_of(metadata: Metadata) -> Holder | None:
 
 
 def former_holders(metadata: Metadata) -> list[Holder]:
-    """Return the holders that lost the lease and may still write: of other machines, and not seen to end."""
+    """Return former holders whose process may still write: it is on another machine, and nobody has seen its end."""
     if not metadata.has(FORMER):
         return []
     found = [Holder(*row) for row in metadata.read(f"SELECT {_COLUMNS} FROM {FORMER}")]
@@ -125,14 +126,14 @@ def former_holders(metadata: Metadata) -> list[Holder]:
 
 
 def forget_former_holders(metadata: Metadata, older_than_seconds: float) -> None:
-    """Delete the former holders whose last heartbeat, by their clock, is older than this."""
+    """Delete the former holders whose last heartbeat, by their own clock, is more than ``older_than_seconds`` ago."""
     if metadata.has(FORMER):
         before = (datetime.now(UTC) - timedelta(seconds=older_than_seconds)).isoformat(timespec="microseconds")
         metadata.write(f"DELETE FROM {FORMER} WHERE heartbeat < ?", (before,))
 
 
 def show_waiting(metadata: Metadata, token: str, text: str) -> None:
-    """Store in the lease row what its holder waits for; '' once it works again."""
+    """Store in the lease row the text that says what the run waits for, '' once it works again; ignore errors."""
     # Errors are ignored because the text is only for display: a catalog that fails for a minute ends the run at its
     # next commit.
     with suppress(duckdb.Error, PairmillError):

@@ -65,7 +65,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def work_without_pandas() -> None:
-    """Make pyarrow look for pandas now, and find none; do nothing if something has imported it already.
+    """Make pyarrow search for pandas now, once, and find nothing; do nothing if pandas is already imported.
 
     At the first array that is built from Python values, pyarrow looks for pandas, once, to recognise a Series among
     them: 0.3 to 0.5 CPU s. Other code can import pandas as before. Do not call this in a user's own process: pyarrow

@@ -91,7 +91,7 @@ class Metadata:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Keep a transaction of the lake and the heartbeats of this process apart; one waits for the other.
+        """Run the `with` block, a transaction of the lake, between heartbeats of this process; one waits for the other.
 
         On SQLite a transaction that has read conflicts with any commit since, so one of more than 20 s would always
         conflict with a heartbeat of its own process. Postgres compares rows, and its heartbeats go on.

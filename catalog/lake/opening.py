@@ -149,7 +149,7 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
 
 
 def mark(*folders: str) -> None:
-    """Write the marker file into each folder that lacks it, so that no source reads the folder."""
+    """Write the marker file into each folder that lacks it, so that readers of sources skip these folders."""
     for folder in folders:
         if os.path.isdir(folder) and not os.path.exists(path := os.path.join(folder, MARK)):
             Path(path).write_text(f"{LAKE_TEXT}\n", encoding="utf-8")

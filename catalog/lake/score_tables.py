@@ -18,7 +18,7 @@ DUCKLAKE_TYPES = {
 
 
 def changes(lake: Lake) -> list[str]:
-    """Return the statements that create what declared scores lack: their tables and columns. [] if the lake has all.
+    """Return the SQL statements that create the missing tables and columns of declared scores; [] if none is missing.
 
     Raises PairmillError if a table of the lake has another shape than its declaration.
     """
@@ -55,9 +55,7 @@ def scores_in(lake: Lake) -> tuple[Score, ...]:
 def undeclared(lake: Lake) -> tuple[Score, ...]:
     """Return the scores in the lake that no installed package declares, derived from their tables alone.
 
-    Imported scores are not among them: a recipe names those.
-
-    Published versions need them.
+    Published versions still need them. Imported scores, which a recipe declares, are not among them.
     """
     known = {score.table for score in declared()}
     taken = {name for score in declared() for name in score.rule_columns}

@@ -10,8 +10,8 @@ unknown which of catalog, seal and write-ahead log (left while another process r
 seal would cost a commit three more syncs. Only the seal of a closed lake is synced, and its removal by the next writer.
 
 Several processes may change a catalog at once: the one that has the lease, those that wait for it, those that open it.
-Each holds `FolderLock` while the seal is removed and the catalog changes. Who seals it, or finds that it does not fit,
-holds the lock alone.
+Each holds `FolderLock` while the seal is removed and the catalog changes. A process that writes a seal, or finds a
+wrong one, holds the lock exclusively.
 """
 
 import fcntl
@@ -48,7 +48,7 @@ class Seal:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """Change the catalog in the body: the seal is removed before it, and a new seal is written after it.
+        """Allow the `with` block to change the catalog: remove the seal before it, write a new seal after it.
 
         While another process changes the catalog, no seal is written: the next change is sealed.
         """
@@ -211,13 +211,14 @@ STUCK_SECONDS = 5.0
 
 
 class FolderLock:
-    """A lock of the folder of ``path``, shared with others from the beginning of a ``with`` statement to its end.
+    """Shared lock on the folder of ``path`` for the `with` block; `is_alone` makes it exclusive.
 
     The operating system ends a lock with its process, so that none is ever stale. It is of no use between machines, nor
     is SQLite. File systems without locks (some network mounts) are tolerated.
 
     Attributes:
-        is_held: The file system has locks, and nobody who is alone has been stuck for STUCK_SECONDS.
+        is_held: Whether the lock is held. False if the file system has no locks, or another process held it exclusively
+            for STUCK_SECONDS.
     """
 
     def __init__(self, path: str) -> None:
@@ -234,7 +235,7 @@ class FolderLock:
         return self
 
     def is_alone(self, seconds: float = 0.0) -> bool:
-        """Wait for the end of all others who hold the lock; return whether that came within ``seconds``.
+        """Wait at most ``seconds`` until no other process holds the lock, and return whether it is now exclusive.
 
         True where the file system has no locks. If False, the lock is no longer held.
         """

@@ -84,7 +84,7 @@ def spill_folder(parent: str) -> str:
 
 
 def others_spills(parent: str) -> list[tuple[str, str]]:
-    """Remove the spill folders of this machine's ended processes; return (path, whose it is) of others that stay."""
+    """Remove the spill folders of this machine's ended processes; return (path, owner) of all other spill folders."""
     stay = []
     for path in Path(parent).glob(".spill-*"):
         if (found := _NAME.fullmatch(path.name)) is None:

@@ -110,7 +110,7 @@ def largest(query: Query, table: str, catalog: str = "lake") -> dict[str, str]:
 
 
 def newest_file(query: Query, catalog: str = "lake") -> str | None:
-    """Return the data file that was added last to the current snapshot, relative to the data path; None without any."""
+    """Return the current snapshot's newest data file, relative to the data path; None if there is no file."""
     rows = query(
         f"{_snapshot(catalog)} SELECT h.path || t.path || f.path FROM {_own(catalog, 'data_file')} f "
         f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'schema')} h USING (schema_id), s "

@@ -296,7 +296,7 @@ def table_meaning(table: str) -> str:
 
 
 def column_meaning(table: str, column: str) -> str:
-    """Return `meaning`, or '' for a column that is not declared."""
+    """Return what ``column`` of ``table`` holds; '' for an unknown column or table."""
     if table == "schema_version":
         return _SCHEMA_VERSION.get(column, "")
     try:

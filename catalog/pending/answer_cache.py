@@ -1,7 +1,7 @@
 """Find cached answers of generative models to the same requests, so that no model is asked twice.
 
 A rule that judges texts (empty, a refusal) is part of a scorer's identity because it determines a column. But the model
-need not answer again: stored answers are judged again in minutes, where asking again takes weeks of a GPU.
+need not answer again: rules on stored answers take minutes, new answers take weeks of a GPU.
 """
 
 import json
@@ -21,9 +21,9 @@ CAPTION = ("text", "status", "n_tokens", "seconds", "finish_reason", "prompt_tok
 
 
 def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
-    """Return the digests of the scorers whose answers can be reused: their model gets the same request. Its own is one.
+    """Return the digests of the scorers whose stored answers this scorer can reuse, its own among them.
 
-    What their inputs were made by is not compared: each row has a digest of its input.
+    Their model gets the same request. The scorers of their inputs are not compared: each row has a digest of its input.
     """
     asked = _request_settings(scorer.settings_json())
     return sorted({scorer.digest, *(each for each, told in _requests_to_model(lake, scorer).items() if told == asked)})
@@ -31,9 +31,9 @@ def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
 
 @dataclass(frozen=True)
 class OtherCaptions:
-    """``n`` captions of the same model and prompt whose pictures were shown by other settings, ``processor``.
+    """``n`` captions by the same model and prompt, but from pictures prepared with the other settings ``processor``.
 
-    ``seconds`` is the mean time of a caption; ``processor`` is {} for the model's own settings.
+    ``seconds`` is the mean generation time of a caption; ``processor`` is {} for the model's own settings.
     """
 
     n: int
@@ -42,9 +42,9 @@ class OtherCaptions:
 
 
 def captions_by_other_pictures(lake: Lake, scorer: Scorer) -> OtherCaptions | None:
-    """Return the largest group of captions that only other picture settings keep from counting as this scorer's.
+    """Return the largest group of captions that this scorer could reuse but for other settings of picture preparation.
 
-    None if there are none, or if this scorer has more.
+    None if there are no such captions, or if this scorer has more of its own.
     """
     asked = _request_settings(scorer.settings_json())
     mine = asked.pop(PICTURES, {})
@@ -79,7 +79,10 @@ def _request_settings(settings: str) -> dict[str, Any]:
 def with_cached_captions(
     lake: Lake, rounds: Iterable[Sequence[WorkItem]], alike: Sequence[str]
 ) -> Iterator[list[WorkItem]]:
-    """Add cached captions of the scorers ``alike`` to the items of each round, as input ``known`` (None if missing)."""
+    """Add cached captions of the scorers ``alike`` to each item, as input ``known``: one dictionary or None per key.
+
+    Yields the items round by round.
+    """
     row = ", ".join(f"'{name}': {name}" for name in CAPTION)
     by = ", ".join(f"'{digest}'" for digest in alike)
     sql = f"""SELECT sha256, arg_max({{{row}}}, "commit") FROM captions WHERE scorer IN ({by})

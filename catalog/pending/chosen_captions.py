@@ -1,23 +1,24 @@
 """Write SQL for the valid rows of a score, and for an image's caption and its similarity.
 
-These are the rows of the captioner that the recipe chooses for the image:
+An image's caption is that of the captioner that the recipe's `captions.choose` selects:
 
-- first: the first captioner's rows;
+- first: the first captioner;
 - best: of the texts with status ok, the most similar to the image by CLIP, or by the recipe's `captions.by`, on a tie
-  the earlier captioner's; if no text is ok, the first captioner's. There is no row until every captioner's text and
-  its scores exist;
-- mixture: the rows of a captioner drawn for each image, all captioners alike: the one with the largest hash of the
-  image, the seed and the captioner's name. So adding or removing a captioner moves only the images that it gains or had
-  (rendezvous hashing). The hash differs from the cap's, or every kept image would have the same captioner.
+  the earlier captioner's; if no text is ok, the first captioner's. There is no row until every captioner's text and its
+  scores exist;
+- mixture: a captioner drawn for each image with equal chances: the one with the largest hash of image, seed and
+  captioner's name. So adding or removing a captioner changes only the images that it gains or had (rendezvous hashing).
+  The hash differs from the cap's, or every kept image would have the same captioner.
 """
 
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 
 
 def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for the rows of ``table``, one of `chosen_tables`, for each image's caption; at most one an image.
+    """Return SQL for each image's row of ``table``, one of `chosen_tables`, for the caption that the recipe selects.
 
-    ``captioner`` is the recipe's name of the caption's captioner. ``upto`` and ``only`` as in `scored_rows`.
+    At most one row per image; its column ``captioner`` has the recipe's name of the captioner. ``upto`` and ``only`` as
+    in `scored_rows`.
     """
     choose = plan.recipe.captions.choose
     if choose == "best":
@@ -30,7 +31,7 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
 
 
 def chosen_tables(plan: Plan) -> tuple[str, ...]:
-    """Return the tables whose rows are one captioner's: CAPTION_TABLES, and the score that compares captions."""
+    """Return the tables with rows per captioner: CAPTION_TABLES, and the score by which `best` compares captions."""
     compared = [plan.compared_by.table] if plan.recipe.captions.choose == "best" else []
     return tuple(dict.fromkeys((*CAPTION_TABLES, *compared)))
 
@@ -45,7 +46,7 @@ def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = ""
 
 
 def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for the rows of ``table``, one of CAPTION_TABLES, by the captioner at index ``place``."""
+    """Return SQL for the rows of ``table``, one of CAPTION_TABLES, by the captioner at index ``place`` (from 0)."""
     rows = scored_rows(plan.alone(place), table, "sha256", upto, only)
     if table != "captions":
         return rows
@@ -54,14 +55,14 @@ def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, 
 
 
 def wave_of_captioner(plan: Plan, place: int) -> str:
-    """Return SQL for the images of ``wave_asked`` that the captioner at index ``place`` must describe."""
+    """Return SQL for the images of the current wave that the captioner at index ``place`` (from 0) must describe."""
     if plan.recipe.captions.choose != "mixture":
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_drawn(plan)} = {place})"
 
 
 def asked_share(plan: Plan) -> float:
-    """Return the share of the images (0 to 1) that each captioner describes."""
+    """Return the share (0 to 1] of a wave's images that each captioner describes."""
     return 1 / len(plan.recipe.captioners) if plan.recipe.captions.choose == "mixture" else 1.0
 
 
@@ -102,7 +103,7 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
 
 
 def scored_rows(plan: Plan, table: str, key: str, upto: int | None, only: str) -> str:
-    """Return SQL for a score table's valid rows, one per key: this plan's scorer, the newest row if inputs changed.
+    """Return SQL for a score table's valid rows, one per key: rows of this plan's scorer, the newest of each key.
 
     ``upto`` ignores rows of later commits, None for none. ``only`` is a condition on all rows, '' for none.
     """

@@ -60,9 +60,9 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
 
 
 def drawn_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, list[tuple[str, int]]]:
-    """Draw new units of ``listed`` at random: return their number, and (uri, bytes) of the first ``most`` drawn.
+    """Draw new units of ``listed`` at random; return (number of new units, [(uri, bytes)] of the first ``most`` drawn).
 
-    Any first units of the result are a random sample without replacement in which each format has its share: a format's
+    Each prefix of the result is a random sample without replacement in which each format has its share: a format's
     units are ranked by sha256(address || seed), and the formats merged in proportion to their numbers. Addresses are
     relative to that of the ``source``, so that the same files in another folder give the same sample.
     """
@@ -75,19 +75,19 @@ def drawn_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, lis
 
 
 def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:
-    """Count the unchanged listed units that another reader now reads: (reader before, reader now, units)."""
+    """Count the unchanged listed units whose reader has changed: (reader before, reader now, units)."""
     changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"
     return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")
 
 
 def listed_sizes(lake: Lake) -> "tuple[np.ndarray, np.ndarray]":
-    """Return the size (int64) of every listed file in order, and whether it is new (bool)."""
+    """Return (sizes, is new) of the files in ``listed``, in order: int64 bytes and bool arrays of shape (n,)."""
     found = lake.table("SELECT size, is_new FROM listed ORDER BY n")
     return found["size"].to_numpy(), found["is_new"].to_numpy()
 
 
 def listed_rows(lake: Lake, numbers: "np.ndarray") -> Iterator[tuple[Row, int]]:
-    """Return the rows of ``listed`` with these numbers, in this order, each with the commit of its last reading."""
+    """Yield (row, commit of its last reading) for the rows of ``listed`` with these numbers, in this order."""
     import numpy as np
     import pyarrow as pa
 
@@ -110,10 +110,10 @@ def retries(lake: Lake, run_id: str) -> int:
 
 
 def vanished(lake: Lake, source: str) -> list[str]:
-    """Return units of ``source`` that were read before and are not in ``listed``, sorted; drop that table.
+    """Return the units of ``source`` that were read before and are not listed now, sorted; drop table ``listed``.
 
-    Their rows stay. Parts of a file that is now split differently are not included: ``index``, which must follow on
-    this connection, determines which of their documents still count.
+    Rows of these units stay in the lake. Parts of a file that is now split differently are not included: ``index``,
+    which must follow on this connection, determines which of their documents still count.
     """
     file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
     sql = (
@@ -154,7 +154,7 @@ def homes_of_images(lake: Lake, image_ids: Sequence[str]) -> dict[str, tuple[str
 
 
 def home_of(lake: Lake, sha256: str) -> str:
-    """Return the home shard of a picture, '' if the lake does not have it."""
+    """Return the home shard of the picture with this sha256, '' if the lake does not have the picture."""
     rows = lake.query("SELECT shard FROM image_content WHERE sha256 = ?", (sha256,))
     return rows[0][0] if rows else ""
 
@@ -167,7 +167,7 @@ HOMES = {
 
 
 def first_occurrence(home: str) -> str:
-    """Return SQL for the columns that the table ``home`` copies: those of a content's first occurrence in a group."""
+    """Return SQL (aggregates) for the other columns of home table ``home``, from a content's first occurrence."""
     *_, occurrence, columns = HOMES[home]
     return ", ".join(f"arg_min({name}, (shard, {occurrence})) AS {name}" for name in columns.split(", "))
 
@@ -182,7 +182,7 @@ def _new(home: str) -> str:
 def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
     """Return the banned values by kind: 'picture' and 'document' (ids), 'uri', 'address' or 'phash'.
 
-    They are held in memory by every worker: 100 bytes each, so a million of them is the most that is sensible.
+    Every worker holds them in memory, 100 bytes each: a million is a sensible upper limit.
     """
     sql = "SELECT 'picture' AS kind, sha256 AS value FROM bans UNION ALL SELECT kind, value FROM taken_bans"
     found: dict[str, set[str]] = defaultdict(set)
@@ -192,19 +192,20 @@ def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
 
 
 def referenced_by_run(run_id: str) -> str:
-    """Return the SQL condition for the locations that a run ingested by reference."""
+    """Return the SQL condition on ``payloads`` p for images that a run ingested by reference, without their bytes."""
     return f'p.bytes IS NULL AND p."commit" IN (SELECT "commit" FROM commits WHERE run_id = {quoted(run_id)})'
 
 
 def found_missing() -> str:
-    """Return the SQL condition for all locations of images that a stage found missing."""
+    """Return the SQL condition on ``payloads`` for images that a stage after ingest could not find."""
     return "sha256 IN (SELECT item FROM quarantine WHERE reason = 'missing' AND stage NOT IN ('ingest', 'fetch'))"
 
 
 def locations_elsewhere(lake: Lake, among: str) -> "Iterator[tuple[str, pa.Table]]":
-    """Yield home shards of images that other shards contain too, with rows for their ``payloads``: each location once.
+    """Yield (home shard, rows for its ``payloads``) for images that other shards contain too: each location once.
 
-    ``among`` is one of the conditions above. An image is scored in its home shard.
+    ``among`` is the condition `referenced_by_run` or `found_missing`. Only the home shard's locations are tried when an
+    image is scored.
     """
     seen = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
     for (home,) in lake.query(f"SELECT DISTINCT c.shard {seen} {among} ORDER BY ALL"):

@@ -35,11 +35,12 @@ NearInOrder = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int, int], tupl
 
 
 def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read (keys, 64-bit hashes, commit numbers, flat rows, their colours) of every image that has a hash, by key.
+    """Read the perceptual hashes of all images, by key: (keys, 64-bit hashes, commits, flat rows, their colours).
 
     Keys are 16 bytes, for the 32 hex digits. ``flat`` is (m,) int64, the rows of flat images; their colours are uint8
-    (m, c). Rows from before the column ``flat_colours`` are none of them. Rows are streamed into arrays that grow by an
-    eighth: 36 bytes an image, and 225 if it is flat (c is 192). Run no other statement on the lake meanwhile.
+    (m, c). Rows written before the column ``flat_colours`` existed count as not flat. Rows are streamed into arrays
+    that grow by an eighth: 36 bytes an image, and 225 if it is flat (c is 192). Run no other statement on the lake
+    meanwhile.
     """
     sql = (
         'SELECT unhex(sha256) AS key, phash, "commit", unhex(flat_colours) AS colours FROM image_hash '
@@ -72,9 +73,9 @@ def _values(binary: pa.Array, width: int) -> memoryview:
 
 
 def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
-    """Return whether ``table`` has any edge of these scorers.
+    """Return whether ``table`` has a duplicate edge of any of these scorers.
 
-    False too for a comparison that is done and found none: it leaves a partition without rows.
+    False too if a finished comparison found none: it leaves a partition without rows.
     """
     sql = f"SELECT 1 FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL LIMIT 1"
     return bool(lake.query(sql, (list(scorers),)))
@@ -83,7 +84,7 @@ def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
 def edges(
     lake: Lake, table: str, scorers: tuple[str, ...]
 ) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read (sorted keys, left, right, looseness) of every distinct edge of ``table``; left and right index ``keys``.
+    """Read all distinct edges of ``table`` as (sorted keys, left, right, looseness); left and right index the keys.
 
     Keys are 16 bytes each, as in `hashes`. Looseness makes edges of both kinds comparable, from 0 (equal) to 1 (at the
     threshold): the distance divided by the largest distance of its kind.
@@ -107,7 +108,7 @@ def edges(
 
 
 def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
-    """Yield ``rows`` (with a column ``content``) sorted by cluster, with a column ``cluster``, NULL if unassigned.
+    """Yield ``rows`` (which have a column ``content``) sorted by their new column ``cluster``, NULL if unassigned.
 
     A search over a range of clusters then reads only the groups of that range. Run no other statement on the lake
     meanwhile.
@@ -125,7 +126,7 @@ def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
 
 
 def groups_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, str]:
-    """Return content -> group id in the newest grouping, for those of these sentences that are in a group."""
+    """Return content -> group id, by the newest grouping, for those of ``contents`` that are in a duplicate group."""
     if not scorer:
         return {}
     sql = (
@@ -138,7 +139,7 @@ def groups_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, str]:
 def near_candidates(
     lake: Lake, scorer: str, done: int, jaccard: float, bands: int, near: NearInOrder
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of (a, b, left, right): contents with a < b and their texts, each pair once.
+    """Yield batches of candidate pairs (a, b, left, right): two contents, a < b, and their texts; each pair once.
 
     At least one sentence of a pair is newer than the commit ``done``. ``near`` finds pairs in a block of sorted rows
     (`ops.whole.hamming`). Run no other statement on the lake meanwhile.

@@ -16,7 +16,7 @@ def image_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "")
     """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.
 
     ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read. Only rules of
-    stages before ``stage`` apply. ``upto`` ignores rows of later commits, None none. ``among`` is a table whose
+    stages before ``stage`` apply. ``upto`` ignores rows of later commits (None: no limit). ``among`` is a table whose
     ``sha256`` restrict the images; '' for all.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
@@ -51,7 +51,7 @@ def sentence_rows(plan: Plan, stage: int, upto: int | None = None, among: str = 
 
 
 def judged_sentences(plan: Plan, upto: int, among: str) -> str:
-    """Return SQL for the sentences of table ``among``: as `sentence_rows`, with each column that a rule reads."""
+    """Return SQL for the sentences of table ``among``, as `sentence_rows`, with all columns that the rules read."""
     checks = plan.sentence_checks
     return f"SELECT *, {decided(checks)} FROM ({_sentences(plan, checks, upto, among)})"
 
@@ -71,17 +71,17 @@ def items_before_rule(plan: Plan, kind: str, check: Check, among: str = "") -> s
 
 
 def surviving_images(plan: Plan, checks: Sequence[Check], shards: str) -> str:
-    """Return SQL for ``sha256`` of current occurrences that pass ``checks``, of images scored in ``shards`` (a table).
+    """Return SQL for ``sha256`` of the image occurrences that pass ``checks``, among images scored in ``shards``.
 
-    Plain conditions, as in `surviving_sentences`. Restricting the images as well takes a third longer, because they are
-    joined twice.
+    ``shards`` is a table. Plain conditions, as in `surviving_sentences`. Restricting the images as well takes a third
+    longer, because they are joined twice.
     """
     rows, _ = _images(plan, checks, None, "", shards)
     return f"SELECT sha256 FROM ({rows}) WHERE {passed(checks)}"
 
 
 def surviving_sentences(plan: Plan, checks: Sequence[Check], among: str, shards: str = "") -> str:
-    """Return SQL for ``content`` of the known sentences in table ``among`` that are current and pass ``checks``.
+    """Return SQL for ``content`` of the sentences in table ``among`` that are in current documents and pass ``checks``.
 
     Scores are read only in ``shards`` (a table) if given. Equals `sentence_rows` without ``dropped_by``, but as plain
     conditions, which DuckDB pushes into the scans: at 36M sentences 11 CPU s, against 27 for a CASE over outer joins.
@@ -90,7 +90,7 @@ def surviving_sentences(plan: Plan, checks: Sequence[Check], among: str, shards:
 
 
 def passed(checks: Sequence[Check]) -> str:
-    """Return the SQL condition that a row passes all of ``checks``."""
+    """Return the SQL condition that a row passes all of ``checks``; 'true' without checks."""
     return " AND ".join(f"({check.keep})" for check in checks) or "true"
 
 
@@ -129,10 +129,9 @@ def _joins(
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, only: str = "") -> str:
     """Return SQL for a score table's valid rows, one per key.
 
-    A row is valid if the plan's scorer made it. Of a key that was scored again, because its input changed, the newest
-    row counts.
+    A row is valid if the plan's scorer wrote it and no newer row of its key exists (a changed input is scored again).
 
-    For captions and their similarities, the rows of the captioner that the recipe chooses for the image. ``only`` is a
+    Captions and their similarities are those of the captioner that the recipe selects for the image. ``only`` is a
     condition on all rows, '' for none.
     """
     if plan.recipe.captioners and table in chosen_captions.chosen_tables(plan):
@@ -148,7 +147,7 @@ def _where(key: str, upto: int | None, among: str) -> str:
 
 
 def decided(checks: Sequence[Check]) -> str:
-    """Return SQL for ``dropped_by`` ('' or the first failed rule) and ``dropped_value``, the values that it read."""
+    """Return SQL columns: ``dropped_by``, '' or the first failed rule; ``dropped_value``, the values that it read."""
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
@@ -157,10 +156,10 @@ def decided(checks: Sequence[Check]) -> str:
 
 
 def failed(checks: Sequence[Check]) -> str:
-    """Return SQL (UBIGINT) with bit i set if check i is false; not set if it is NULL, as where a score is missing.
+    """Return an SQL bit mask (UBIGINT): bit i is set if check i is false, not if it is NULL, as for a missing score.
 
-    `readable` has no bit, because images dropped before it lack the score that it asks for; checks from the 65th on
-    have none either.
+    `readable` has no bit, because images that an earlier rule dropped lack its score; checks from the 65th on have none
+    either.
     """
     bits = [
         f"CASE WHEN ({check.keep}) IS FALSE THEN {1 << bit} ELSE 0 END"
@@ -171,7 +170,7 @@ def failed(checks: Sequence[Check]) -> str:
 
 
 def value_of(check: Check) -> str:
-    """Return SQL for the column values that a rule read, as displayed to users."""
+    """Return SQL text with the names and values of the columns that a rule reads: ``width=12, height=9``."""
     parts = [f"'{column}=' || coalesce(left(CAST({column} AS VARCHAR), 80), 'NULL')" for column in check.columns]
     return " || ', ' || ".join(parts) or "''"
 
@@ -186,7 +185,7 @@ def matches(plan: Plan) -> str:
 
 
 def best_candidates(plan: Plan) -> int:
-    """Return how many candidates per image are used: 4 x top_k."""
+    """Return the number of candidates per image that are used: 4 x top_k."""
     return 4 * plan.recipe.association.top_k
 
 

@@ -25,14 +25,14 @@ _PORTIONS = (
 
 
 def unfetched(lake: Lake) -> list[WorkItem]:
-    """Return one round of work items over addresses never requested, in shard order; call again for the next round."""
+    """Return the next round of work items, in shard order, over addresses never requested; [] if none is left."""
     return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
 def failed(lake: Lake, reason: str = "", most_times: int = 0) -> list[WorkItem]:
-    """Return work items over addresses whose newest attempt failed, for a temporary reason or for ``reason``.
+    """Return work items over addresses whose newest request failed: temporarily, or for ``reason`` if it is given.
 
-    ``most_times`` leaves out addresses that were fetched more often, 0 none.
+    ``most_times`` > 0 leaves out addresses that were requested more often.
     """
     which = f"f.reason = '{reason}'" if reason else "f.passing"
     if most_times:
@@ -51,7 +51,10 @@ def count_unfetched(lake: Lake) -> int:
 
 
 def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
-    """Return (outcome, an example address, number of addresses, how many may succeed on retry), most frequent first."""
+    """Count addresses by the outcome of their newest request: (outcome, an example, addresses, worth a retry).
+
+    Most frequent first. The outcome is 'fetched', or a reason with the HTTP status.
+    """
     return lake.query(
         "SELECT CASE WHEN reason = '' THEN 'fetched' WHEN http_status IS NULL THEN reason "
         "ELSE concat(reason, ' ', http_status) END AS outcome, min(url), count(*) AS n, count(*) FILTER (passing) "

@@ -27,7 +27,7 @@ KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"
 
 @dataclass(frozen=True)
 class FrozenThreshold:
-    """A frozen threshold, and how many of the ``n`` items with a value that reached the rule it dropped."""
+    """A frozen threshold; the rule dropped ``n_dropped`` of the ``n`` items with a value that reached it."""
 
     threshold: float
     n: int
@@ -40,7 +40,7 @@ def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
 
 
 def digest(plan: Plan, kind: str, check: Check) -> str:
-    """Return the key of a threshold, 32 hex digits."""
+    """Return the key under which the threshold of a calibrated rule is stored, 32 hex digits."""
     chosen = plan.recipe.captions_chosen_by() if check.stage >= Stage.CAPTION else ()
     return text_id(kind, *_asked(check), *_scorers(plan, check), *chosen)
 
@@ -52,7 +52,7 @@ def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
 
 
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
-    """Return the newest stored threshold of the same rule and share, by any scorers; None without one."""
+    """Return the newest stored threshold of the same rule and share, measured by any scorers; None without one."""
     sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
     asked, share = _asked(check)
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
@@ -86,13 +86,13 @@ def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -
 
 
 def rounded(value: float, keeps_high: bool) -> float:
-    """Round to DIGITS digits, a lower threshold down and an upper one up, so that an item at it still passes."""
+    """Round a threshold to DIGITS digits so that an item at it still passes: a lower limit down, an upper limit up."""
     context = Context(prec=DIGITS, rounding=ROUND_FLOOR if keeps_high else ROUND_CEILING)
     return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # avoids -0.0
 
 
 def freeze(lake: Lake, plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> None:
-    """Write the row of ``thresholds`` for a computed threshold."""
+    """Insert the row of ``thresholds`` for the measured threshold ``found``."""
     asked, share = _asked(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)

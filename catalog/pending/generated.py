@@ -20,23 +20,23 @@ def late_checks(plan: Plan) -> list[Check]:
 
 
 def without_unset_thresholds(plan: Plan) -> Plan:
-    """Return the plan without those rules on generated texts whose threshold is not computed yet.
+    """Return the plan without the rules on generated texts whose calibrated threshold is not measured yet.
 
-    No image is dropped by such a rule yet.
+    Such a rule drops no image yet.
     """
     waiting = [check for check in late_checks(plan) if check.lacks_threshold]
     return replace(plan, image_checks=tuple(check for check in plan.image_checks if check not in waiting))
 
 
 def fusion_digest(caption: str, tags: str, sentence: str) -> str:
-    """Return SQL for the input digest of a text fused from these inputs (SQL, not NULL)."""
+    """Return SQL for the input digest of a text that is fused from these inputs, given as SQL that is never NULL."""
     return text_digest(f"{caption} || chr(31) || array_to_string({tags}, chr(30)) || chr(31) || {sentence}")
 
 
 def with_first_text(plan: Plan) -> str:
-    """Return SQL for the ``sha256`` of images with the first of their generated texts; the others have none yet.
+    """Return SQL for the ``sha256`` of images that have the first of their generated texts, so may have the others.
 
-    '' if the recipe generates nothing.
+    '' if the recipe generates no texts.
     """
     table = "captions" if plan.recipe.captioners else "tags" if plan.recipe.tags else ""
     by = ", ".join(f"'{digest}'" for digest in plan.made_by(table))
@@ -44,10 +44,11 @@ def with_first_text(plan: Plan) -> str:
 
 
 def states(plan: Plan, among: str) -> str:
-    """Return SQL for (n, state, value) for the images of ``among(n, sha256, sentence, …)``.
+    """Return SQL for (n, state, value): how the rules on generated texts decide each image of ``among``.
 
-    ``among`` also has the other columns that rules read. ``state``: the first rule on generated texts that the image
-    fails, '' if it passes all and has all its texts, or NULL while unknown. ``value``: the values that the rule read.
+    ``among(n, sha256, sentence, …)`` also has the other columns that rules read. ``state``: the first rule on generated
+    texts that the image fails, '' if it passes all and has all its texts, or NULL while unknown. ``value``: the values
+    that the rule read.
     """
     made = dict(_made(plan))
     columns = [

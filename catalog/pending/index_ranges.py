@@ -14,9 +14,9 @@ SMALL_BYTES = 16_000_000
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files of one scorer's rows by shard, newest last.
+    """Return, by shard, the files with one scorer's rows of ``table``, newest last.
 
-    The order matters for a reopened image: an older file still holds its old row.
+    The order matters for an image that was scored again: an older file still holds its old row.
     """
     if not shards:
         return {}
@@ -31,7 +31,7 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
 
 @dataclass(frozen=True)
 class IndexFiles:
-    """The files of one vector index, each sorted by cluster; ``is_small`` if a worker may hold all of their rows."""
+    """Files of one vector index, each sorted by cluster; ``is_small`` if all their rows fit in a worker's memory."""
 
     paths: tuple[str, ...]
     is_small: bool
@@ -80,7 +80,7 @@ def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
 
 
 def ranges(model: Trained) -> list[tuple[int, int]]:
-    """Split the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
+    """Split the clusters 0..k-1 into ranges (first, last), of about RANGE eligible rows each when they were trained.
 
     Depends on the centroids alone, so a finished range stays finished when rows arrive.
     """
@@ -90,7 +90,7 @@ def ranges(model: Trained) -> list[tuple[int, int]]:
 
 
 def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
-    """Return range (as a shard name) -> commit number up to which a global step has compared the range's rows."""
+    """Return range (as a shard name) -> number of the commit up to which the rows of this range have been compared."""
     found = lake.query(
         'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
     )
@@ -98,13 +98,13 @@ def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
 
 
 def newest(lake: Lake, table: str, scorer: str) -> int:
-    """Return the highest commit number among a scorer's rows, -1 if there are none."""
+    """Return the newest commit with rows of this scorer in ``table``, -1 if there is none."""
     return lake.query(
         'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
     )[0][0]
 
 
 def clusters_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, int]:
-    """Return content -> cluster by one clustering; contents without a cluster are left out."""
+    """Return content -> cluster number for those of ``contents`` that ``scorer`` has assigned."""
     sql = "SELECT key, cluster FROM clusters WHERE scorer = ? AND key IN (SELECT unnest(?::VARCHAR[]))"
     return dict(lake.query(sql, (scorer, contents)))

@@ -36,7 +36,7 @@ class WorkItem:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def only(self, keys: Sequence[str]) -> "WorkItem":
-        """Return the item restricted to these of its keys, with their inputs."""
+        """Return a work item with only these of its ``keys`` and their inputs."""
         place = {key: n for n, key in enumerate(self.keys)}
         inputs = {name: [values[place[key]] for key in keys] for name, values in self.inputs.items()}
         among = set(keys)
@@ -46,12 +46,12 @@ class WorkItem:
 
     @property
     def by_shard(self) -> tuple["WorkItem", ...]:
-        """The parts of the item by shard. The result of each part is a partition."""
+        """The single-shard items that this one was merged from, or the item itself; each results in one partition."""
         return self.joined or (self,)
 
 
 def group_neighbours(items: Sequence[WorkItem], most: int) -> list[list[WorkItem]]:
-    """Group neighbouring items that lack the same scores, as long as they have at most ``most`` keys together."""
+    """Group neighbouring items that lack the same scores, with at most ``most`` keys per group."""
     groups: list[list[WorkItem]] = []
     n = 0
     for item in items:
@@ -64,7 +64,7 @@ def group_neighbours(items: Sequence[WorkItem], most: int) -> list[list[WorkItem
 
 
 def join(items: Sequence[WorkItem]) -> WorkItem:
-    """Merge items, mostly of different shards, that lack the same scores and have inputs per row."""
+    """Merge items that lack the same scores into one item. Their inputs, one per row, are concatenated."""
     first, *others = items
     if not others:
         return first

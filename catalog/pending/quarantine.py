@@ -12,7 +12,7 @@ from pairmill.catalog.terms.score import Score
 
 @dataclass(frozen=True)
 class FaultCount:
-    """Number of quarantined ``items`` of one reason, stage and source, with an ``example`` and its ``detail``."""
+    """Number of quarantined ``items`` with one reason, stage and source, and the ``detail`` of one ``example``."""
 
     reason: str
     stage: str
@@ -54,7 +54,7 @@ def count(lake: Lake, reason: str) -> int:
 
 
 def quarantined_share(lake: Lake, run_id: str) -> float:
-    """Return the share of quarantined items among the images and faults that a run read; 0 if it read nothing."""
+    """Return quarantined / (images + quarantined), 0 to 1, of the items that a run read; 0 if it read nothing."""
     mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
     faults = "SELECT count(DISTINCT item) FROM quarantine WHERE run_id = ?"
     found = lake.query(f'SELECT count(*), ({faults}) FROM images WHERE "commit" IN ({mine})', (run_id, run_id))
@@ -75,7 +75,7 @@ def check_reason(reason: str) -> None:
 
 
 def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict[str, int]:
-    """Count, by reason, the images that were refused by limits lower than these, according to their ``detail``."""
+    """Count, by reason, images that were refused by lower limits than these; the limit is read from ``detail``."""
     most = "try_cast(regexp_extract(detail, 'at most (\\d+) are (taken|decoded)', 1) AS BIGINT)"
     sql = (
         "SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large') "
@@ -96,11 +96,11 @@ def units(lake: Lake, reason: str) -> list[Units]:
 
 
 def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
-    """Make images and sentences pending again that stages after ingest quarantined for ``reason``; return their number.
+    """Make the items pending again that stages after ingest quarantined for ``reason``; return their number.
 
-    The score rows of these items (NULLs, or empty texts) are deleted, and `partitions` no longer counts them. The ids
-    of these partitions change too, including those of ``quarantine``, because the same work will be committed again.
-    Quarantine rows of stages that write no such score rows stay: their items are pending anyway.
+    Items are images and sentences. Their score rows (NULLs, or empty texts) are deleted, and `partitions` no longer
+    counts them. The ids of these partitions change too, including those of ``quarantine``, because the same work will
+    be committed again. Quarantine rows of stages that write no such score rows stay: their items are pending anyway.
     """
     scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))
@@ -141,7 +141,7 @@ FORGOTTEN = "forgotten"
 
 
 def discount(lake: Lake, table: str, label: str, commit: int) -> None:
-    """Subtract the rows in FORGOTTEN from ``partitions``, within a transaction of the caller.
+    """Subtract the deleted rows listed in table FORGOTTEN from counts in ``partitions``, in the caller's transaction.
 
     The partitions of these groups get other ids, and those without a file any more lose their path. ``label`` makes the
     ids of the negative rows.

@@ -1,4 +1,4 @@
-"""Find documents that their source no longer contains. Their rows stay for older versions, but no longer count.
+"""Find documents that their source no longer contains: their rows stay for older versions, but no longer count.
 
 A unit of a source (a page, a tar, a row group) is read again if it is listed with another size or etag, or if another
 reader now reads it, whatever name the source has. A document that it contained before and that no unit contains any
@@ -53,14 +53,14 @@ def gone_sentences(upto: int | None = None) -> str:
 
 
 def note_lost_parts(lake: Lake, source: str, parts: Sequence[str]) -> None:
-    """Store ``parts`` that files of ``source`` no longer have, for the next `supersede` on this connection."""
+    """Store ``parts`` (units) that files of ``source`` no longer have, for the next `supersede` on this connection."""
     lake.execute(_LOST)
     if parts:
         lake.execute("INSERT INTO lost SELECT unnest(?::VARCHAR[]), ?", (parts, source))
 
 
 def supersede(lake: Lake, begin: Callable[[], int]) -> int:
-    """Compare units that were read again, or lost, with their earlier contents; return how many documents are gone.
+    """Mark documents that re-read or lost units no longer contain as gone; return how many documents are gone.
 
     Quarantine rows of a unit that was read again stay only if the fault was found again.
 

@@ -32,17 +32,17 @@ class Kind:
 
     @property
     def unit(self) -> str:
-        """What its vectors are of, in the plural."""
+        """The plural noun of the clustered items, for messages: 'sentences' or 'pictures'."""
         return "sentences" if self.key == "content" else "pictures"
 
     @property
     def centroids(self) -> str:
-        """The key of its centroids among a plan's scorers."""
+        """The name under which a plan's scorers have the digest of this kind's centroids."""
         return f"{self.kind}_centroids"
 
     @property
     def clusters(self) -> str:
-        """The key of its clusters among a plan's scorers."""
+        """The name under which a plan's scorers have the digest of this kind's clusters."""
         return f"{self.kind}_clusters"
 
 
@@ -54,7 +54,7 @@ SURVIVORS = Kind("balance", "image_embedding", "sha256", "image_vector", "image_
 
 @dataclass(frozen=True)
 class Trained:
-    """Committed centroids: ``path`` of their file, ``eligible`` rows at training, content digest, and number ``k``."""
+    """Committed centroids: ``path`` of their file, ``eligible`` rows at training, content ``digest``, number ``k``."""
 
     path: str
     eligible: int
@@ -71,7 +71,7 @@ def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
 
 
 def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> "pa.Table":
-    """Read ``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
+    """Read (key, vector) of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
     return lake.table(sampled(plan, kind, n))
 
 
@@ -85,7 +85,7 @@ def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> "Iterator[pa.Ar
 
 
 def sampled(plan: Plan, kind: Kind, n: int) -> str:
-    """Return SQL for the rows that `sample` reads."""
+    """Return SQL for (key, vector) of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
     order = f"sha256({kind.key} || '{plan.recipe.seed}')"
     return f"SELECT {kind.key} AS key, vector FROM ({_eligible(plan, kind)}) ORDER BY {order} LIMIT {n}"
 
@@ -104,7 +104,7 @@ def _eligible(plan: Plan, kind: Kind) -> str:
 
 
 def trained(lake: Lake, scorer: str) -> Trained | None:
-    """Return the newest centroids of a scorer, given its digest, or None."""
+    """Return the newest centroids of the scorer with this digest; None if none are committed."""
     found = lake.query(
         """SELECT p.path, any_value(c.n), p."commit", count(*)
         FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND c."commit" = p."commit"

@@ -26,12 +26,12 @@ class FrozenWords:
 
 
 def n_sentences(lake: Lake) -> int:
-    """Count distinct sentences, the measure of a corpus' growth: a page that is read again adds none."""
+    """Return the number of distinct sentences in the lake. It measures growth: a page that is read again adds none."""
     return lake.query("SELECT count(*) FROM sentence_content")[0][0]
 
 
 def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
-    """Yield rounds of work items over shards whose sentences ``scorer`` has not counted.
+    """Yield rounds of work items, one a shard, over shards whose words ``scorer`` has not counted.
 
     A document that is read again is counted again: shares hardly change, and a shard's counts stay fixed.
     """
@@ -44,7 +44,7 @@ def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
 
 
 def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
-    """Sum the counts of all shards into ``word`` and ``p``, its share of all words, sorted by word.
+    """Sum the word counts of all shards into rows (word, p), sorted by word; ``p`` is the word's share of all words.
 
     Words with a share below ``rarest`` are left out, so there are at most 1 / rarest rows, whatever the corpus size.
     DuckDB spills the groups.
@@ -59,7 +59,7 @@ def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
 
 
 def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
-    """Return the newest frozen probabilities of a scorer, given its digest, or None."""
+    """Return the newest frozen word probabilities of the scorer with this digest; None if there are none."""
     found = lake.query(
         """SELECT p.path, any_value(w.sentences), p."commit" FROM partitions p
         JOIN word_probabilities w ON w.scorer = p.scorer AND w."commit" = p."commit"
@@ -79,7 +79,7 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tag words in order, with one threshold each.
+    """Tag words in order, each with a threshold of its own.
 
     ``thresholds`` is () if an image gets its nearest words unconditionally. ``pictures``: images eligible when the
     words were frozen. ``digest``: of words and thresholds, '' for a plain word list.
@@ -113,7 +113,7 @@ def uncounted(lake: Lake, scorer: str, items: Sequence[WorkItem]) -> list[WorkIt
 
 
 def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
-    """Return (phrase, is plural) -> number of sentences with it, summed over ``items``, if at least ``fewest``."""
+    """Return (phrase, is plural) -> number of sentences with it, summed over ``items``; at least ``fewest`` each."""
     rows = lake.query(
         "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? "
         "AND shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL",
@@ -123,7 +123,7 @@ def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> 
 
 
 def frozen_words(lake: Lake, scorer: str) -> Vocabulary | None:
-    """Return the newest frozen words of a scorer, given its digest, or None."""
+    """Return the newest frozen tag words of the scorer with this digest; None if there are none."""
     rows = lake.query(
         'SELECT word, threshold, pictures FROM tag_words WHERE scorer = ? AND "commit" = '
         '(SELECT max("commit") FROM tag_words WHERE scorer = ?) ORDER BY position',

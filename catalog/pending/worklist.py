@@ -30,9 +30,9 @@ REPLACED = ("input_digests", "before")
 
 
 def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Batch (shard, rows) into lists of shards with at most ROUND rows; yield one empty list if there are no shards.
+    """Batch shards, given as (shard, rows), into rounds of at most ROUND rows; yield one empty round without shards.
 
-    A shard with more rows gets a list of its own.
+    A shard with more rows gets a round of its own.
     """
     run: list[str] = []
     held = 0
@@ -55,9 +55,10 @@ def items_by_shard(
 ) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items, one a shard, over the rows of ``sql``; one empty round if there are none.
 
-    The rows have the columns ``shard``, ``key`` and ``inputs``, which an item has in the order of its keys. ``tables``
-    are the scores that they lack; ``size`` is SQL of an item's share of a round. ``paths_of`` returns the files to read
-    by shard; a shard without any is a KeyError. DuckDB holds the other rounds' rows, and spills them if necessary.
+    ``sql`` returns the columns ``shard``, ``key`` and those of ``inputs``; an item's inputs are in the order of its
+    keys. ``tables`` are the scores that the rows lack; ``size`` is SQL for an item's size in a round of ROUND.
+    ``paths_of`` returns the files to read by shard; a shard without any is a KeyError. DuckDB holds the other rounds'
+    rows, and spills them if necessary.
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
     grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
@@ -170,14 +171,17 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
 
 
 def sorted_by_payload(lake: Lake, item: WorkItem) -> list[str]:
-    """Return an item's images in the order in which the shard's payload files store them; missing ones come last."""
+    """Return an item's images in the order in which its shard's payload files store them; missing images come last."""
     rows = lake.query("SELECT sha256 FROM payloads WHERE shard = ? ORDER BY rowid", (item.shard,))
     place = {sha: n for n, (sha,) in enumerate(rows)}
     return sorted(item.keys, key=lambda sha: (place.get(sha, len(place)), sha))
 
 
 def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
-    """List contents with a vector but no row of ``score``, a score computed from vectors, with the vectors' files."""
+    """Yield rounds of work items for ``score``, computed from vectors: contents with a vector that lack the score.
+
+    Each item reads the files of its vectors.
+    """
     vectors = plan.scorer(score.vector_table)
     sql = f"""SELECT shard, v.{score.key} AS key FROM {score.vector_table} v
         ANTI JOIN (SELECT {score.key} FROM {score.table} WHERE scorer = '{plan.scorer(score.table)}') s
@@ -232,7 +236,7 @@ def _merge_items(group: list[WorkItem]) -> WorkItem:
 
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """List images whose best match or alt texts differ from those that ``image_similarity`` was computed from."""
+    """Yield work items: images whose best match or alt texts have changed since ``image_similarity`` was computed."""
     wanted = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
                 FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
             FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
@@ -249,9 +253,10 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
 def pending_in_wave(
     lake: Lake, plan: Plan, table: str, scorer: str, of_vectors: bool = False, asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
-    """List the images of a wave that lack a row of ``scorer`` (a digest) in ``table``, by home shard.
+    """Yield work items by home shard: images of the wave that lack a row of ``scorer`` (a digest) in ``table``.
 
-    The items read the files of bytes, or of vectors. ``asked`` is SQL of the images, by default the whole wave.
+    The items read the files of image bytes, or with ``of_vectors`` of vectors. ``asked`` is SQL for the images, by
+    default the whole wave.
     """
     sql = f"""SELECT c.shard, c.sha256 AS key FROM image_content c SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256"""
@@ -263,7 +268,7 @@ def pending_in_wave(
 
 
 def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
-    """List images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed."""
+    """Yield work items: images of the wave whose text ``texts.column`` has changed since ``score`` was computed."""
     wanted = f"""SELECT v.shard, v.sha256, c.{column} AS texts, {text_digest(f"c.{column}")} AS digest
         FROM {current_scores(plan, "image_embedding", "sha256")} v
         JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = v.sha256
@@ -272,7 +277,7 @@ def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, co
 
 
 def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterator[list[WorkItem]]:
-    """List images of the wave whose caption, tags or sentence differ from those that ``synthetic`` was fused from.
+    """Yield work items: images of the wave whose caption, tags or sentence have changed since ``synthetic`` was fused.
 
     Images that fail a rule on known texts (``cut_late``) are left out. The input ``known`` is the cached answer for the
     same inputs, by the plan's scorer (if two recipes alternate) or by a scorer of ``alike``, whose model gets the same
@@ -297,7 +302,7 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
 
 
 def stale_rows(plan: Plan, table: str, wanted: str, current: str = "", same: str = "") -> str:
-    """Return SQL, for `items_by_shard`, of the rows of ``wanted`` whose digest is not that of the row in ``table``.
+    """Return SQL, for `items_by_shard`, of rows of ``wanted`` without a row of the same input digest in ``table``.
 
     ``wanted`` is a query of shard, sha256, digest and inputs. ``current`` is SQL of the current rows of a table with
     several rows an image, ``same`` the further condition by which one of them is the row of ``w``.

@@ -1,4 +1,4 @@
-"""Read captions: the first ones, counts by status, the costs of a run, and all captions of the images of a version."""
+"""Read captions: the first ones, counts by status, a run's costs, and all captions of a version's images."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,12 +34,12 @@ def spent(lake: Lake, run_id: str, scorer: str) -> Spent:
 
 
 def has_demo_weights(lake: Lake, scorer: str) -> bool:
-    """Return whether the small shipped captioner made the captions of ``scorer``."""
+    """Return whether the captions of ``scorer`` (a digest) come from the small shipped demo captioner."""
     return bool(demo_weights(model for (model,) in lake.query("SELECT model FROM scorers WHERE digest = ?", (scorer,))))
 
 
 def by_status(lake: Lake, scorer: str) -> dict[str, int]:
-    """Count the captions of ``scorer`` by status, most frequent first, for images in current documents."""
+    """Count the captions of ``scorer`` by status, most frequent first; only images in current documents count."""
     current = f"captions SEMI JOIN ({_held()}) h USING (sha256) WHERE scorer = ?"
     sql = f"SELECT status, count(*) AS n FROM {current} GROUP BY status ORDER BY n DESC, status"
     return dict(lake.query(sql, (scorer,)))
@@ -77,7 +77,7 @@ def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
 
 
 def captions_of(lake: Lake, dataset: Dataset) -> str:
-    """Return SQL for (sha256, captions) for the version's images; captions are lists in the recipe's order.
+    """Return SQL for (sha256, captions) of a version's images: a list per image, in the recipe's order of captioners.
 
     Each element has captioner, text (NULL unless the status is ok), status and similarity (NULL if not computed).
     Raises PairmillError if the dataset's recipe has no captioner.

@@ -24,7 +24,7 @@ class Dataset:
     """One row of ``datasets``: a version of a dataset.
 
     ``recipe`` is JSON, ``commit`` the highest commit number that the version read, ``scorers`` the digests of its
-    scorers.
+    scorers, ``recall`` the measured recall of its search for candidates.
     """
 
     name: str
@@ -49,25 +49,25 @@ class Dataset:
 
     @property
     def n_texts(self) -> int:
-        """Number of columns of real texts that its pairs have: `text_columns`."""
+        """Number of columns of real texts (``text1``, …) in the version's pairs."""
         return text_columns.count_in(self.recipe)
 
     def scorers_by_name(self, lake: Lake) -> dict[str, str]:
-        """Return name -> digest of the scorers that the version was cut by."""
+        """Return name -> digest of the scorers whose scores the version was cut by."""
         return dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (self.scorers,)))
 
     def demo_weights(self, lake: Lake) -> tuple[str, ...]:
-        """Return which of the small shipped models made this version."""
+        """Return the names of the small shipped demo models that contributed to this version; () if there are none."""
         sql = "SELECT DISTINCT model FROM scorers WHERE list_contains(?, digest)"
         return demo_weights(model for (model,) in lake.query(sql, (self.scorers,)))
 
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """A version as lists show it.
+    """A dataset version as a row for lists of versions.
 
-    ``tags`` are its names, separated by spaces; ``weights`` is 'demo' if small shipped models made it. ``amended``:
-    whether rows were removed from it since.
+    ``tags`` are the version's tags, separated by spaces; ``weights`` is 'demo' if small shipped models made it.
+    ``amended``: whether rows were removed from it since.
     """
 
     dataset: str
@@ -92,7 +92,7 @@ class FunnelStep:
 
 
 def published(lake: Lake) -> list[Dataset]:
-    """Return every version of every dataset, by name and version."""
+    """Return every published version of every dataset, sorted by name and version."""
     return [Dataset(*row) for row in lake.query(f"SELECT {_COLUMNS} FROM datasets ORDER BY name, version")]
 
 
@@ -102,7 +102,7 @@ def newest_of_each(lake: Lake) -> list[Dataset]:
 
 
 def published_version(lake: Lake, of: Dataset) -> PublishedVersion:
-    """Describe a version for a list."""
+    """Return the row of a dataset version for lists of versions."""
     tags, weights = version_names(lake).get((of.name, of.version), []), "demo" if of.demo_weights(lake) else ""
     return PublishedVersion(
         str(of), " ".join(tags), of.n_pairs, of.recall, weights, of.created_at, of.amended, of.content_digest, of.run_id
@@ -144,13 +144,13 @@ def _named(lake: Lake, dataset: str, name: str) -> int:
 
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
-    """Return the number of items that each rule dropped, images first, in the order of the cut."""
+    """Return how many items reached each rule and how many it dropped, in the order of the cut, images first."""
     sql = f"SELECT kind, rule, n_in, n_dropped FROM funnel WHERE {dataset.where} AND kind IN ('image', 'sentence')"
     return [FunnelStep(*row) for row in lake.query(f"{sql} ORDER BY position")]
 
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
-    """Return ``n`` pairs as rows, deterministically: those with the smallest sha256 of their id."""
+    """Return ``n`` pairs of a version as dictionaries by column, always the same: the smallest sha256 of the id."""
     own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
     return lake.rows(f"{own} ORDER BY sha256(image_id) LIMIT {n:d}")
 
@@ -163,5 +163,5 @@ def pairs_table(lake: Lake, dataset: Dataset, limit: int | None = None) -> "pa.T
 
 
 def example_query(dataset: Dataset) -> str:
-    """Return a statement for users that shows ten pairs of a version."""
+    """Return an SQL statement, as an example for users, that shows ten pairs of a version."""
     return f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {dataset.where} LIMIT 10"

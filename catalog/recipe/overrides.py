@@ -1,6 +1,6 @@
 """Extend a recipe by another, apply ``--set`` overrides, and format validation errors as sentences with a remedy.
 
-``extends: 30m`` takes over all settings of that recipe that a file does not set.
+``extends: 30m`` in a recipe's file takes over all settings of recipe 30m that the file does not set.
 """
 
 import re
@@ -29,7 +29,7 @@ _BOUNDS = {
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:
-    """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
+    """Set a dotted key such as ``balance.cap`` in the content of a recipe before validation; ``text`` is YAML.
 
     Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """
@@ -54,7 +54,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 
 
 def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:
-    """Remove the setting that an override among ``keys`` replaces: `association.recall` or `association.probes`.
+    """Remove the setting whose alternative is overridden by one of ``keys``: `association.recall` or `.probes`.
 
     If both are overridden, both stay, and the recipe's own validation refuses them.
     """
@@ -163,12 +163,12 @@ DEEPEST = 8  # recipes that extend one another; more is a circle
 
 
 def extended(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]], depth: int = 0) -> dict[str, Any]:
-    """Return the settings of a recipe together with those of the recipe that it extends, which ``read`` reads by name.
+    """Return a recipe's settings merged into those of the recipe that it extends, which ``read`` loads by name.
 
-    Sections are merged by key. Rules and captioners are merged by name: one with a known name replaces settings of it
-    in its place, others follow. One whose other settings are all null is taken out. Any other value replaces that of
-    the extended recipe. The name is never taken over. Raises BadRecipe if ``extends`` is no text, or recipes extend one
-    another in a circle.
+    Sections are merged by key. Rules and captioners are merged by name: an element with a known name changes settings
+    of the extended recipe's element in place, other elements follow; an element whose other settings are all null is
+    removed. Any other value replaces that of the extended recipe, whose name is never taken over. Raises BadRecipe if
+    ``extends`` is no text, or recipes extend one another in a circle.
     """
     settings = {key: value for key, value in content.items() if key != EXTENDS}
     if EXTENDS not in content:

@@ -70,7 +70,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def unset(self) -> set[str]:
-        """Return the settings to leave out of records: those that are None by default and not set."""
+        """Return the names of settings to leave out of records: those with default None that are not set."""
         fields = type(self).model_fields
         return {name for name, field in fields.items() if field.default is None and getattr(self, name) is None}
 
@@ -111,7 +111,7 @@ class Rule(Settings):
 
     @property
     def predicate(self) -> str:
-        """``keep`` with its threshold substituted; NULL if a calibrated rule has no threshold yet."""
+        """The predicate ``keep`` with the rule's threshold inserted; NULL for a calibrated threshold not yet known."""
         return self.keep if self.calibrate is None else filled(self.keep, self.calibrate.threshold)
 
     @property
@@ -262,7 +262,7 @@ class Association(Settings):
         return self.top_k > 0
 
     def unset(self) -> set[str]:
-        """Leave out `probes` once `recall` is set: a recipe may have only one."""
+        """Return the names of settings to leave out of records; `probes` is one if `recall` is set."""
         return super().unset() | (set() if self.recall is None else {"probes"})
 
 
@@ -302,7 +302,7 @@ class Contamination(Settings):
 
     @property
     def rule(self) -> Rule:
-        """The rule on images: a picture is dropped at a small distance or a large cosine, or without a value."""
+        """The rule on images: drop a picture near to a benchmark's by hash or CLIP, or without a hash."""
         keep = f"benchmark_bits > {self.phash}"
         keep += "" if self.cosine is None else f" AND benchmark_cosine < {self.cosine!r}"
         return Rule.model_construct(name=CONTAMINATION, keep=keep)

@@ -1,4 +1,4 @@
-"""Compile a recipe for SQL: which score columns each rule reads, and from which stage the rule applies.
+"""Compile a recipe's rules for SQL: which score columns each rule reads, and from which stage it applies.
 
 A rule applies from the stage that computes its scores. Rules are ordered by stage, then by their order in the recipe: a
 row dropped at a cheap stage has no expensive score, so attributing the drop to the expensive rule would be wrong.
@@ -24,7 +24,8 @@ READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 class ScoreColumns:
     """The columns of one table that rules may read.
 
-    ``columns`` maps name -> SQL type, ``source`` maps name -> expression that reads the value from the table.
+    ``columns``: name in rules -> SQL type. ``source``: name in rules -> SQL expression that reads the value from the
+    table.
     """
 
     table: str
@@ -35,9 +36,9 @@ class ScoreColumns:
 
 @dataclass(frozen=True)
 class Check:
-    """One compiled rule: ``keep`` is a scalar boolean over ``columns``, which come from ``tables``.
+    """One compiled rule: an item passes if the SQL condition ``keep`` is true; it reads ``columns`` of ``tables``.
 
-    A calibrated ``rule`` without a threshold compares with NULL, so nothing passes its ``keep``.
+    A calibrated ``rule`` without a threshold compares with NULL, so no item passes.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Plan:
     candidate_checks: tuple[Check, ...] = ()
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
-        """Return the plan with ``digest`` as the current scorer of ``table``."""
+        """Return a copy of the plan with ``digest`` as the current scorer of ``table``."""
         return replace(self, scorers={**self.scorers, table: digest})
 
     def scorer(self, table: str) -> str:
@@ -88,7 +89,7 @@ class Plan:
         return self.scorers.get(table, "")
 
     def of_captioner(self, table: str, place: int) -> str:
-        """Return the key in `scorers` of a table of CAPTION_TABLES for the captioner at index ``place``."""
+        """Return the key in the plan's ``scorers`` of a CAPTION_TABLES table for the captioner at index ``place``."""
         return table if place == 0 else f"{table} {self.recipe.captioners[place].name}"
 
     @property
@@ -98,20 +99,20 @@ class Plan:
 
     @property
     def compared_by(self) -> ScoreColumns:
-        """The table of the score by which `captions.choose: best` compares captions."""
+        """The columns of the score by which `captions.choose: best` compares captions."""
         by = self.recipe.captions.by
         return next(table for table in self.image_tables if by in table.columns)
 
     @property
     def compared_captioners(self) -> range:
-        """The indexes of the captioners whose texts are compared with the image: all that may be chosen."""
+        """The indexes of the captioners of which one is chosen for each image; the first alone if nothing is chosen."""
         n = len(self.recipe.captioners)
         return range(n if self.chooses_captions else min(n, 1))
 
     def made_by(self, table: str) -> tuple[str, ...]:
-        """Return the digests of all scorers whose rows are read for ``table``.
+        """Return the digests of all current scorers whose rows of ``table`` are read.
 
-        There are several if captions are chosen among captioners.
+        There are several for captions that are chosen among captioners.
         """
         if table not in CAPTION_TABLES or not self.chooses_captions:
             return (self.scorer(table),)
@@ -137,7 +138,7 @@ class Plan:
 
     @cached_property
     def candidate_columns(self) -> tuple[tuple[str, ScoreColumns], ...]:
-        """The scores of pairs that the cut reads, (name in rules, its table): of rules on candidates, and `rank_by`."""
+        """The scores of pairs that the cut reads, for rules on candidates and `rank_by`: (name in rules, its table)."""
         read = {column for check in self.candidate_checks for column in check.columns}
         read |= {self.recipe.association.rank_by}
         return tuple((name, table) for table in self.pair_tables[1:] for name in table.columns if name in read)
@@ -147,28 +148,28 @@ class Plan:
         return any(score.table == table for score in self.scores)
 
     def made_from_texts(self, table: str) -> tuple[Score, ...]:
-        """Return the scores of images with their generated texts of ``table``, 'captions' or 'synthetic'."""
+        """Return the scores that compare an image with its generated text of ``table``, 'captions' or 'synthetic'."""
         stage = {"captions": Stage.CAPTION, "synthetic": Stage.FUSE}[table]
         return tuple(score for score in self.scores if score.op and score.by_input and score.stage == stage)
 
     @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
-        """The columns that rules on images may read: the image's own, then those of each score of the plan."""
+        """The score columns that rules on images may read: the image's own, then those of each of the plan's scores."""
         return tables_of("image", self.scores)
 
     @cached_property
     def pair_tables(self) -> tuple[ScoreColumns, ...]:
-        """The columns that rules on candidates may read: the cosine, then those of each score of pairs of the plan."""
+        """The score columns that rules on candidates may read: the cosine, then those of each of the plan's scores."""
         return tables_of("pair", self.scores)
 
     @cached_property
     def sentence_tables(self) -> tuple[ScoreColumns, ...]:
-        """The columns that rules on sentences may read: the sentence's own, then those of each score of the plan."""
+        """The score columns that rules on sentences may read: the sentence's own, then those of the plan's scores."""
         return tables_of("sentence", self.scores)
 
 
 def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
-    """Return the columns that rules on ``kind`` may read: its own, then those of ``scores``.
+    """Return the score columns that rules on items of ``kind`` may read: the item's own, then those of ``scores``.
 
     ``kind`` is 'image', 'sentence' or 'pair'.
     """
@@ -185,9 +186,9 @@ def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
 def compile_plan(
     recipe: Recipe, scorers: Mapping[str, str] | None = None, scores: Sequence[Score] | None = None
 ) -> Plan:
-    """Validate every rule of ``recipe`` before any work, and sort the rules by the stage from which they apply.
+    """Compile and validate every rule of ``recipe``; sort the rules by the stage from which they apply.
 
-    ``scorers`` are the digests of the scorers by table; None before they are identified. ``scores`` are those that
+    ``scorers`` are the digests of the scorers by table; None before they are identified. ``scores`` are the scores that
     rules may read; by default all that this installation declares.
 
     Raises:
@@ -224,7 +225,7 @@ def _with_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...
 
 
 def lacking(recipe: Recipe, score: Score) -> str:
-    """Return the setting that the score needs and the recipe lacks; '' for none."""
+    """Return the setting that ``score`` needs and ``recipe`` lacks, such as 'association'; '' if it lacks none."""
     if score.needs and not getattr(recipe, score.needs):
         return score.needs
     if score.of != "image" and not recipe.association.is_on:
@@ -287,7 +288,10 @@ def _compile(
 
 
 def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
-    """Return the quantities of one compiled rule in the order of its predicate; ``types`` maps columns to SQL types."""
+    """Return the numeric quantities that one compiled rule reads: first those with thresholds, then other columns.
+
+    ``types`` maps columns to SQL types.
+    """
     found = bounds(check.name, check.keep)
     covered = {column for quantity in found.values() for column in quantity.columns}
     rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
@@ -295,7 +299,7 @@ def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
 
 
 def models_of(recipe: Recipe) -> dict[str, str]:
-    """Return the specs, by name, of all models that the recipe names or that its scores have by default."""
+    """Return name -> spec of all models that the recipe names or that its scores use by default."""
     defaults = {score.model: score.default_model for score in compile_plan(recipe).scores if score.default_model}
     if recipe.tags is not None and recipe.tags.mined:
         defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model

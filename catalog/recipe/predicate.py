@@ -37,7 +37,7 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 
 
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
-    """Return the columns, in lower case, of a predicate. Raise BadPredicate if it is not one scalar expression."""
+    """Return the columns, in lower case, that a predicate reads. Raise BadPredicate if it is no scalar expression."""
     found = set()
     for node in tree_nodes(parsed(rule_name, sql)):
         if "class" not in node:
@@ -51,9 +51,9 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
 
 
 def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
-    """Return the columns of a predicate after type-checking it against ``known`` (column name -> DuckDB type).
+    """Return the columns that a predicate reads, after type-checking it against ``known`` (column -> DuckDB type).
 
-    Raises BadPredicate for a column that is not known, and unless the predicate is one BOOLEAN.
+    Raises BadPredicate for an unknown column, and unless the predicate is one BOOLEAN.
     """
     columns = columns_of(rule_name, sql)
     kind = type_of(rule_name, sql, known)
@@ -92,7 +92,7 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """Return a predicate as DuckDB writes its parse tree: on one line, without comments, fit to stand in parentheses.
+    """Return a predicate as DuckDB prints its parse tree: one line without comments, which may stand in parentheses.
 
     Raises BadPredicate if it is not one scalar expression.
     """
@@ -141,7 +141,7 @@ def written(node: dict[str, Any]) -> str:
 
 
 def constant(node: dict[str, Any]) -> float | None:
-    """Evaluate an expression node without columns; None if it is not a number."""
+    """Return the value of an expression node without columns; None if it is not a number."""
     try:
         with _sandbox().cursor() as connection:
             return connection.execute(f"SELECT CAST(({written(node)}) AS DOUBLE)").fetchall()[0][0]
@@ -150,7 +150,7 @@ def constant(node: dict[str, Any]) -> float | None:
 
 
 def parsed(rule_name: str, sql: str) -> dict[str, Any]:
-    """Parse one expression into its tree. Raise BadPredicate if the text is not one expression.
+    """Parse one SQL expression into DuckDB's parse tree. Raise BadPredicate if the text is not one expression.
 
     The expression is parsed between line ends, so that a comment cannot hide the closing parenthesis.
     """

@@ -99,7 +99,7 @@ class Recipe(Settings):
 
     @property
     def embedding_sections(self) -> tuple[str, ...]:
-        """The settings that compare vectors of `models.clip`, in backquotes."""
+        """The recipe's settings that compare vectors of `models.clip`, as names in backquotes."""
         compared = {
             "association": self.association.is_on,
             "duplicates.cosine": self.duplicates.cosine is not None,
@@ -111,7 +111,7 @@ class Recipe(Settings):
 
     @property
     def only_captions(self) -> bool:
-        """Whether captions are all that a run pays for: it has a captioner, and compares no vectors."""
+        """Whether the run computes captions only: the recipe has a captioner, and compares no vectors."""
         return bool(self.captioners) and not self.embedding_sections
 
     @model_validator(mode="after")
@@ -128,22 +128,22 @@ class Recipe(Settings):
         return self
 
     def with_(self, changes: Mapping[str, Any]) -> "Recipe":
-        """Return the recipe with other values at dotted keys: ``with_({"balance.cap": 20, "images.0.keep": "…"})``.
+        """Return a copy of the recipe with values set at dotted keys: ``with_({"balance.cap": 20})``.
 
         Raises BadRecipe for a key that does not exist and a value that is not valid.
         """
         return changed(self, {key: json.dumps(value) for key, value in changes.items()})
 
     def captions_chosen_by(self) -> tuple[str, ...]:
-        """Return everything that determines which captioner's text becomes an image's caption.
+        """Return all settings that determine which captioner's text becomes an image's caption.
 
-        Empty if the caption is always the first captioner's.
+        () if the caption is always the first captioner's.
         """
         drawn = [str(self.seed), *(each.name for each in self.captioners)]
         return {"first": (), "best": ("best", self.captions.by), "mixture": ("mixture", *drawn)}[self.captions.choose]
 
     def record(self) -> dict[str, Any]:
-        """Return the settings as tables store them: source addresses without anything that may be a secret."""
+        """Return the settings as tables store them, as plain JSON values; source addresses have no secrets."""
         return self.model_dump(mode="json") | {"sources": [without_secrets(uri) for uri in self.sources]}
 
     def digest(self) -> str:
@@ -185,7 +185,7 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
 
 
 def settings_of(name_or_path: str | Path, folder: Path | None = None) -> dict[str, Any]:
-    """Read the settings of a recipe with those of the recipe that it extends; they are not validated yet.
+    """Read the settings of a recipe merged into those of the recipe that it extends, without validating them.
 
     The arguments are those of `load`. Raises BadRecipe for a file that is missing or no YAML.
     """
@@ -205,7 +205,7 @@ def _content(name_or_path: str, folder: Path | None) -> dict[str, Any]:
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
-    """Return the recipe with ``overrides`` applied, in the form that `load` accepts. Raise BadRecipe if invalid."""
+    """Return a copy of the recipe with ``overrides`` applied, in the form of `load`. Raise BadRecipe if invalid."""
     return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
 
 
@@ -221,7 +221,7 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
 
 
 def validated(content: Mapping[str, Any], name: str) -> Recipe:
-    """Validate settings into a Recipe. Raise BadRecipe with one sentence per fault."""
+    """Validate settings into a Recipe, called ``name`` in messages. Raise BadRecipe with one sentence per fault."""
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
@@ -260,8 +260,8 @@ def _as_source(name: str) -> str:
 def refuse_other_scorers(recipe: Recipe, current: Mapping[str, str]) -> None:
     """Raise BadRecipe if a rule's threshold was calibrated on the scores of another scorer than the ``current`` one.
 
-    A cosine of 0.24 means something else by another CLIP. A rule that `pairmill calibrate` gave its number names the
-    scorers with models behind its score; a rule without `scorers` is bound to none. ``current`` maps names to digests;
+    A cosine of 0.24 means something else by another CLIP. A rule calibrated by `pairmill calibrate` names the scorers
+    with models that its score comes from; a rule without `scorers` is bound to none. ``current`` maps names to digests;
     names of no current scorer pass.
     """
     for rule in (*recipe.images, *recipe.sentences, *recipe.candidates):
@@ -279,10 +279,12 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def recipe_schema() -> dict[str, Any]:
-    """Return the schema. A file that extends a recipe needs only a name, and may set a part of each section.
+    """Return the JSON schema of recipe files.
 
     `association`, `duplicates` and `balance.cap` also take 'none'; a rule whose `keep` is null is taken out of the
     extended recipe.
+
+    A file that extends a recipe needs only a name, and may set a part of each section.
     """
     schema = Recipe.model_json_schema()
     alone = schema["required"]

@@ -22,11 +22,13 @@ NUMBERS = {"INTEGER", "BIGINT", "DOUBLE"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """A numeric expression that a rule compares, with the range that passes: ``over``, or its ratio to ``under``.
+    """A numeric expression that a rule compares, and the range of values that pass.
 
     Values from ``low`` to ``high`` pass; None means unbounded. ``strict_low`` and ``strict_high`` say that the
     threshold itself does not pass. ``columns`` are the score columns that the expression reads. ``rule`` is '' for a
     column that no rule reads.
+
+    The expression is ``over``, or the ratio ``over / under``.
     """
 
     over: str
@@ -50,7 +52,7 @@ class Quantity:
 
 
 def refuse_empty(rule: str, keep: str) -> None:
-    """Raise BadPredicate for a rule that no value passes, such as `width between 5 and 3`."""
+    """Raise BadPredicate for a rule that no value can pass, such as `width between 5 and 3`."""
     if "and" not in keep.lower():
         return
     for each in bounds(rule, keep).values():
@@ -64,7 +66,7 @@ def refuse_empty(rule: str, keep: str) -> None:
 
 
 def bounds(rule: str, keep: str) -> dict[str, Quantity]:
-    """Return the bounds of each quantity among the AND-joined parts of a rule, keyed by the quantity's SQL."""
+    """Return SQL of each quantity -> its bounds, from the AND-joined comparisons of a rule; {} without any."""
     found: dict[str, Quantity] = {}
     for node in _conjuncts(parsed(rule, keep)):
         bound = _bound(node, rule)
@@ -158,7 +160,7 @@ class Compared:
 
 
 def filled(keep: str, threshold: float | None) -> str:
-    """Substitute a threshold for ``{threshold}`` in a predicate; None becomes NULL, which no item passes.
+    """Return predicate ``keep`` with the threshold for ``{threshold}``; None becomes NULL, which no item passes.
 
     A calibrated rule lacks a threshold only if no item has a value to calibrate on.
     """
@@ -167,7 +169,7 @@ def filled(keep: str, threshold: float | None) -> str:
 
 
 def compared(rule_name: str, keep: str) -> Compared:
-    """Return the expression that a predicate compares with its threshold.
+    """Return the score expression that the predicate of a calibrated rule compares with its threshold.
 
     Raises BadPredicate unless it is one >= or <= with the threshold alone on one side and a score on the other.
     """

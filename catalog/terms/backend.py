@@ -1,4 +1,4 @@
-"""Declare the backends of generative models, each by the prefix of its model specs: Pairmill's own and foreign ones."""
+"""Declare the backends of generative models, each by the prefix of its model specs: Pairmill's and other packages'."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Backend:
     """A backend of generative models. Functions are named as 'MODULE:FUNCTION' and imported at their first use.
 
     Attributes:
-        prefix: The beginning of its model specs, with the colon: 'hf:'.
+        prefix: Beginning of its model specs, with the colon: 'hf:'.
         form: How its specs are written, for messages: 'hf:NAME_OR_FOLDER'; '' for the prefix and NAME.
-        captioner: Makes the model of a captioner from (spec, precision, batch_size, encoding). It returns an
+        captioner: Function that returns the model of a captioner for (spec, precision, batch_size, encoding), an
             `Answering` of ops/models/generation.py: an `HttpModel` for a model behind endpoints.
-        fuser: Makes the model that fuses texts from (spec, precision, batch_size); '' if it fuses none.
-        sees: Returns whether the model of a spec accepts images; '' if all do.
-        digest: Returns the 32 hex digits of a spec that stand for the model's content; '' to hash its files, which
-            'hf:' alone can find.
+        fuser: Function that returns the model that fuses texts for (spec, precision, batch_size); '' if it fuses none.
+        sees: Function that returns whether the model of a spec accepts images; '' if all do.
+        digest: Function that returns 32 hex digits that identify the content of a spec's model; '' to hash its files,
+            which only 'hf:' can find.
         endpoints: Whether servers run the model and may bill its tokens.
-        libraries: Third-party modules that workers of its models import and that the fork server may import for all of
-            them: none that starts a thread or touches a GPU when it is imported.
+        libraries: Third-party modules that workers of its models import and that the fork server may import before
+            forking: their import starts no thread and touches no GPU.
         package: The package that declares it.
     """
 
@@ -74,7 +74,7 @@ OWN = (
 
 @cache
 def declared_backends() -> dict[str, Backend]:
-    """Load all declared backends by prefix, Pairmill's own first.
+    """Return prefix -> backend for all declared backends, Pairmill's own first.
 
     Raises PairmillError if a package's backend cannot be imported or is invalid, or two declare one prefix.
     """
@@ -91,12 +91,12 @@ def declared_backends() -> dict[str, Backend]:
 
 
 def backend_of(spec: str) -> Backend | None:
-    """Return the backend whose prefix ``spec`` has, or None."""
+    """Return the backend whose prefix model spec ``spec`` has; None if no backend has it."""
     return declared_backends().get(spec.partition(":")[0] + ":")
 
 
 def forms(*others: str) -> str:
-    """Return how specs of models are written, for messages: ``others``, then those of generative models."""
+    """Return how model specs are written, for messages: ``others``, then the forms of all backends, joined by 'or'."""
     *all_but_last, last = (
         *others,
         *(backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values()),

@@ -12,7 +12,7 @@ _ACTING = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
 
 
 def printable(text: str) -> str:
-    """Remove control codes and lone surrogates from a text.
+    """Return ``text`` without control codes and lone surrogates.
 
     A page's ``&#27;`` (escape) must not reach a terminal, and many programs stop reading at NUL.
     """
@@ -20,12 +20,12 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Remove control codes from the texts of a JSON document as written by ``json.dumps``."""
+    """Return a JSON document, as written by ``json.dumps``, without control codes in its texts."""
     return printable(_ESCAPED.sub(lambda found: found[0] if found[0] == r"\\" else "", text) if "\\" in text else text)
 
 
 def visible(text: str) -> str:
-    r"""Escape control codes and direction overrides as ``\u001b``, which has the same meaning in JSON.
+    r"""Return ``text`` with control codes and direction overrides escaped as ``\u001b``, which JSON reads the same.
 
     Tabs and line ends stay.
     """

@@ -1,4 +1,4 @@
-"""Collect every score that this installation declares, and load other packages' entry points of any group."""
+"""Collect every score that this installation declares, and load entry points of any group from other packages."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key
 
 @cache
 def declared() -> tuple[Score, ...]:
-    """Load all declared scores, Pairmill's own first, then by package and name. Raise PairmillError if invalid."""
+    """Return all declared scores, Pairmill's own first, then by package and name. Raise PairmillError for a bad one."""
     found = list(foreign(GROUP, "score", _as_score))
     for package, score in found:
         object.__setattr__(score, "package", package)
@@ -51,7 +51,7 @@ def declared() -> tuple[Score, ...]:
 
 
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """Validate the declarations together and return them.
+    """Return ``scores`` after validating them together.
 
     Raises PairmillError if a name, type or input is not allowed, or two scores declare one table or column.
     """
@@ -76,7 +76,7 @@ def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
 
 
 def is_free(name: str, scores: Iterable[Score]) -> bool:
-    """Return whether no column of images has ``name``: neither their own, nor of ``scores``, nor one of the cut."""
+    """Return whether a new score may be called ``name``: no column of images, of ``scores`` or of the cut has it."""
     return name not in _TAKEN | IMAGE_COLUMNS.keys() and not any(name in score.rule_columns for score in scores)
 
 
@@ -123,10 +123,10 @@ T = TypeVar("T")
 
 
 def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Iterator[tuple[str, T]]:
-    """Yield the package and the declaration of each entry point of ``group``, sorted by package and name.
+    """Yield (package, declaration) of each entry point of ``group``, sorted by package and name.
 
-    ``what`` names the declared thing in messages: 'score'. ``checked`` gets a loaded object and its 'MODULE:NAME', and
-    returns it as a declaration, or raises ValueError with a clause that says what is wrong.
+    ``what`` is the noun for declarations in messages: 'score'. ``checked`` receives a loaded object and its
+    'MODULE:NAME', and returns it as a declaration, or raises ValueError with a clause that names the fault.
 
     Raises PairmillError if a declaration cannot be imported, or ``checked`` refuses it.
     """

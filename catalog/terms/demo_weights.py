@@ -1,7 +1,7 @@
-"""List the content digests of the small shipped models, which mark what they make wherever their files lie.
+"""List the content digests of the small shipped demo models, to recognise their outputs wherever the files are.
 
-They know the drawn pictures and the sentences of the demo world alone: of other data they show the mechanics, not
-quality. A retrained model adds its digest; an old digest stays, for the lakes that have it.
+These models know only the drawn pictures and the sentences of the demo world: on other data they show the mechanics,
+not quality. A retrained model adds its digest; old digests stay, for lakes that have them.
 """
 
 from collections.abc import Iterable
@@ -17,5 +17,5 @@ MARK = "the demo's weights"
 
 
 def demo_weights(digests: Iterable[str]) -> tuple[str, ...]:
-    """Return which of the small shipped models are among these model digests, sorted."""
+    """Return the names of the small shipped demo models whose digests are among ``digests``, sorted."""
     return tuple(sorted({DEMO_WEIGHTS[digest] for digest in digests if digest in DEMO_WEIGHTS}))

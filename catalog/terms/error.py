@@ -36,7 +36,7 @@ class BadQuery(PairmillError):
 
 
 class LeavesLake(BadQuery):
-    """SQL would read or write outside of the lake. ``reason`` is the message without the option that allows it."""
+    """SQL would read or write outside of the lake. ``reason`` is the message without its remedy."""
 
     def __init__(self, reason: str) -> None:
         self.reason = f"{reason}."
@@ -48,15 +48,15 @@ class LeaseLost(PairmillError):
 
 
 class NotApproved(PairmillError):
-    """A person was asked whether a run may go on, and said no; what it finished is committed."""
+    """A person was asked whether a run may continue and refused; finished work is committed."""
 
 
 class NoPairs(PairmillError):
-    """A cut keeps no picture, so there is nothing to publish; what was measured is committed."""
+    """A cut keeps no picture, so there is nothing to publish; computed scores are committed."""
 
 
 class BudgetSpent(PairmillError):
-    """A run reached a limit of its time, rows, bytes or money; what it finished is committed."""
+    """A run reached a limit of its time, rows, bytes or money; finished work is committed."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -68,7 +68,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def stop_behind(error: BaseException) -> BaseException:
-    """Return the KeyboardInterrupt or signal exception that caused ``error``, else ``error`` itself.
+    """Return the KeyboardInterrupt or signal handler's exception that caused ``error``, else ``error`` itself.
 
     DuckDB turns whatever a signal handler raises during a query into "RuntimeError: Query interrupted".
     """

@@ -9,10 +9,13 @@ SEPARATOR = "\x1f"
 
 
 def content_id(data: bytes) -> str:
-    """Return the id of bytes, which the catalog's columns call ``sha256``."""
+    """Return the id of ``data``, 32 hex digits, which the catalog's columns call ``sha256``."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def text_id(*parts: str) -> str:
-    """Return the id of texts in order. Lone surrogates, which JSON and HTML may contain, are hashed unchanged."""
+    """Return the id of one or more texts in order, 32 hex digits.
+
+    Lone surrogates, which JSON and HTML may contain, are hashed unchanged.
+    """
     return content_id(SEPARATOR.join(parts).encode("utf-8", "surrogatepass"))

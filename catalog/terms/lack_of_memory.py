@@ -1,4 +1,4 @@
-"""Tell errors for want of memory from others, whatever library raises them."""
+"""Distinguish errors for lack of memory from other errors, whatever library raises them."""
 
 import errno
 import re
@@ -13,9 +13,9 @@ _OF_DEVICE = re.compile(r"\b(CUDA|HIP|MPS|XPU)\b")  # a GPU lacks memory of its 
 
 
 def lack_of_memory(error: BaseException | None) -> BaseException | None:
-    """Return the error among ``error`` and its causes that says that memory does not suffice, None if none does.
+    """Return the first of ``error`` and its causes that reports a lack of main memory; None if none does.
 
-    The memory of a GPU is another.
+    A lack of GPU memory does not count.
     """
     seen: list[BaseException] = []
     while error is not None and error not in seen:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """What a reason means, and what a user can do about it."""
+    """Meaning of a quarantine reason, and its remedy: what a user can do about it."""
 
     meaning: str
     remedy: str

@@ -77,8 +77,8 @@ class Score:
     A pair is an image with one of its candidate sentences. A score of pairs also scores an image with its caption and
     with its fused text (`of_generated_texts`).
 
-    - ``name``: of the scorer and, unless ``table`` is set, of its table. The table is keyed by content: ``sha256`` of
-      an image, ``content`` of a sentence, both of a pair.
+    - ``name``: the name of the scorer and, unless ``table`` is set, of its table. The table is keyed by content:
+      ``sha256`` of an image, ``content`` of a sentence, both of a pair.
     - ``stage``: the stage from which its rules apply. PIXELS runs on CPUs over all readable items; CLIP is for models.
       Before CLIP, PARSE is for sentence parsers and LANGUAGE for language models, so that an item dropped by the rules
       on a cheaper score never reaches a more expensive one.
@@ -132,7 +132,7 @@ class Score:
 
     @property
     def removed_by(self) -> dict[str, str]:
-        """The columns by which a removal finds its rows, each with the kind of item that it names."""
+        """The columns by which a removal finds rows to delete: column -> 'picture' or 'sentence', whose id it holds."""
         of_pair = {"content": "sentence"} if self.of == "pair" else {}
         return {self.key: "sentence" if self.key == "content" else "picture"} | of_pair
 
@@ -162,15 +162,15 @@ class Score:
 
     @property
     def needs_clip(self) -> bool:
-        """Whether it is made by the recipe's `models.clip`, or from its vectors of images."""
+        """Whether the score comes from the recipe's `models.clip`, or from its vectors of images."""
         return self.model == "clip" or bool(self.vector_table) or "image_embedding" in self.made_from
 
 
 def of_generated_texts(score: Score) -> tuple[Score, Score]:
-    """Return the scores of an image with its caption and with its fused text, by the op of a score of pairs.
+    """Return (score with the caption, score with the fused text) of an image, derived from a score of pairs.
 
-    Columns and tables have the prefix ``caption_`` or ``synthetic_``. Rules on these columns apply once the text
-    exists, and a row is pending when its text has changed.
+    They have the same op; columns and tables have the prefix ``caption_`` or ``synthetic_``. Rules on these columns
+    apply once the text exists, and a row is pending when its text has changed.
     """
     of_captions = _of_generated_text(score, "caption", "its caption", Stage.CAPTION, "captioners", "captions")
     return of_captions, _of_generated_text(score, "synthetic", "its fused text", Stage.FUSE, "fuse", "fused texts")

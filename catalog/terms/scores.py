@@ -1,4 +1,4 @@
-"""Declare Pairmill's own scores, each once, and those that a user imports into a lake from a file."""
+"""Declare Pairmill's own scores, each once, and the scores that a user imports into a lake from a file."""
 
 from collections.abc import Iterable
 
@@ -283,12 +283,12 @@ IMPORTED_NAME = r"^[a-z][a-z0-9_]{0,52}$"
 def imported_score(name: str) -> Score:
     """Return the declaration of the imported score ``name``: table ``imported_NAME``, column ``NAME``.
 
-    No op computes it, so nothing of it is ever pending, and its rules apply before anything is computed.
+    No op computes it, so it is never pending, and its rules apply before any score is computed.
     """
     column = Column(name, "DOUBLE", "imported by `pairmill import-scores`; NULL where the file had no row")
     return Score(IMPORTED + name, "image", (column,), Stage.INGEST, on_demand=False, step="import scores")
 
 
 def imported_in(tables: Iterable[str]) -> tuple[Score, ...]:
-    """Return the imported scores among the tables of a lake, by name."""
+    """Return the declarations of the imported scores among a lake's ``tables``, sorted by name."""
     return tuple(imported_score(table.removeprefix(IMPORTED)) for table in sorted(tables) if table.startswith(IMPORTED))

@@ -19,17 +19,17 @@ _NAMED = re.compile(r"\?\$\{\w+\}(?=$|[\s\"',\]])")
 
 
 def without_users(text: str) -> str:
-    """Remove user and password from every web address in ``text``, so that no row and no request contains them."""
+    """Return ``text`` without the user and password of every web address in it."""
     return _USER.sub(r"\1", text) if "@" in text else text
 
 
 def hidden(text: str) -> str:
-    """Remove from a message the users of addresses of any scheme, and the values of queries that grant access."""
+    """Return a message without users in addresses of any scheme, and without values of queries that grant access."""
     return _GRANT.sub(r"\1…", _ANY_USER.sub(r"\1", text))
 
 
 def without_secrets(uri: str) -> str:
-    """Return a source's address for rows and messages: web addresses lose user, password and query.
+    """Return a source's address for rows and messages: web addresses without user, password and query.
 
     A query may be a signature that changes every week while the source stays the same.
     """
@@ -37,6 +37,6 @@ def without_secrets(uri: str) -> str:
 
 
 def has_secret(uri: str) -> bool:
-    """Return whether an address contains a secret; ``${NAME}`` is not one, it only refers to a variable."""
+    """Return whether an address contains a secret; ``${NAME}``, a reference to a variable, is none."""
     plain = _NAMED.sub("", uri)
     return without_secrets(plain) != plain

@@ -1,4 +1,4 @@
-"""Write a file so that it appears whole under its name, or not at all; cache what was found on this machine."""
+"""Write a file so that it appears whole under its name, or not at all; cache values on this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cache_home() -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``lock`` during the body. Where that fails, run the body without it."""
+    """Hold an exclusive lock on the file ``lock`` during the `with` block; without file locks, run it unlocked."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = lock.open("w")
@@ -59,11 +59,11 @@ Found = TypeVar("Found")
 def cache_on_machine(
     name: str, key: tuple[str, ...], find: Callable[[], Found], is_valid: Callable[[Any], bool]
 ) -> Found:
-    """Return the cached value for ``key`` in the file ``name``; if there is none, call ``find`` and cache its result.
+    """Return the value cached for ``key`` in the file ``name``, or call ``find`` and cache its result.
 
     Among processes on one machine only one calls ``find`` at a time; the others wait for a file lock and then read its
-    result. An unreadable cache file counts as empty, and so does a value that is not valid. A folder that cannot be
-    written is ignored.
+    result. An unreadable cache file counts as empty, a value that ``is_valid`` refuses as missing. Errors of writing
+    are ignored.
     """
     entry, file = " ".join(key), cache_home() / name
     if entry in (known := _read_cache(file, is_valid)):

@@ -1,7 +1,7 @@
-"""Take removed pictures and borrowed sentences out of published versions, and prove that nothing else has changed.
+"""Take removed pictures and sentences out of published versions, and prove that nothing else has changed.
 
-Each pair that is taken out or changed leaves the digest of its row before and after. With these, the digest that the
-version was published with can be computed again from the rows that are left: `is_as_published`.
+For each pair that is taken out or changed, the digests of its row before and after are recorded. With these, the
+version's published digest can be recomputed from the remaining rows: `is_as_published`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in
 
 
 def touched(lake: Lake) -> list[Dataset]:
-    """Return the versions with a taken picture among their decisions, or a taken text among their pairs."""
+    """Return the versions that a takedown changes: a decision is on a taken picture, or a pair has a taken text."""
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
     paired = (
         "SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images) "
@@ -28,11 +28,11 @@ def touched(lake: Lake) -> list[Dataset]:
 
 
 def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
-    """Amend one version, within a transaction of the caller; `decisions` and scores are deleted by `delete_rows`.
+    """Take the takedown's pictures and texts out of one version's pairs, within a transaction of the caller.
 
-    A pair loses its taken texts, and those after them move up; a pair without a text left goes. A fused text that may
-    be made from a taken sentence becomes NULL. Return ``dataset`` (NAME@VERSION), ``pairs_removed``, and
-    ``pairs_changed``, which lost a text.
+    `delete_rows` deletes decisions and scores. A pair loses its taken texts, and later texts move up; a pair without
+    remaining texts is removed. A fused text that may come from a taken sentence becomes NULL. Returns ``dataset``
+    (NAME@VERSION) and the numbers ``pairs_removed`` and ``pairs_changed``.
     """
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
@@ -76,7 +76,7 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
 
 
 def changed_versions(lake: Lake) -> Iterator[Damage]:
-    """Yield a damage for each version that was changed by more than its recorded removals. Reads all pairs."""
+    """Yield a damage for each version whose pairs were changed by more than its recorded removals. Reads all pairs."""
     for dataset in published(lake):
         if not is_as_published(lake, dataset):
             text = f"the pairs of {dataset} are not those that were published"
@@ -84,7 +84,7 @@ def changed_versions(lake: Lake) -> Iterator[Damage]:
 
 
 def is_as_published(lake: Lake, dataset: Dataset) -> bool:
-    """Return whether a version has the pairs that were published, without those that its recorded removals took out."""
+    """Return whether a version has exactly the pairs that were published, minus its recorded removals."""
     if _version_digest(lake, dataset) != dataset.content_digest:
         return False
     if not dataset.amended:

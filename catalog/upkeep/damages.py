@@ -1,4 +1,4 @@
-"""Find rows that count twice or are missing, describe damage to a lake, and say for each table what redoes its rows.
+"""Find rows that count twice or are missing, describe damage to a lake, and name the step that recomputes its rows.
 
 Tables are compared with what `partitions` records. Each statement reads one snapshot, so a run may commit meanwhile.
 Tables with damaged files are left out: DuckDB would read wrong rows from them. Groups of a large table are aggregated
@@ -45,8 +45,8 @@ READ_AGAIN = "SELECT shard FROM inputs i JOIN rereads r ON r.unit = i.uri AND r.
 class Damage:
     """One damage to a lake.
 
-    ``rows`` is how many rows it concerns, ``ids`` DuckLake's numbers of the data files that a repair removes from the
-    catalog, ``shard`` and ``scorer`` the group of rows if the damage is not of a file.
+    ``rows`` is the number of affected rows, ``ids`` DuckLake's numbers of the data files that a repair removes from the
+    catalog; ``shard`` and ``scorer`` are the group of rows if the damage is not of a file.
     """
 
     trouble: Trouble
@@ -60,14 +60,14 @@ class Damage:
 
     @property
     def is_repairable(self) -> bool:
-        """Whether rows are superfluous, or the lost ones can be made again."""
+        """Whether a repair helps: rows are superfluous, or lost rows can be computed or read again."""
         return self.trouble in ("doubled", "unfinished") or (
             self.trouble != "source" and redone_by(self.table) != "copy"
         )
 
 
 def redone_by(table: str) -> Redone:
-    """Return what makes lost rows of a table again."""
+    """Return how lost rows of a table are recovered: 'run', 'source', 'whole', 'home', or 'copy' from a backup."""
     if table in OF_A_PAGE:
         return "source"
     if table in OF_ALL_ROWS:
@@ -80,7 +80,7 @@ def redone_by(table: str) -> Redone:
 
 
 def described(lake: Lake, damage: Damage) -> str:
-    """Return one line: the trouble, the table and file, what is lost and what that costs, the remedy."""
+    """Return a damage as one line: the trouble, the table and file, the loss and its cost, the remedy."""
     place = damage.path.removeprefix("main/") or damage.table
     if damage.trouble == "source":
         return f"{damage.trouble:<8}{place}: {damage.detail}"
@@ -100,7 +100,7 @@ def _cost(lake: Lake, damage: Damage) -> str:
 
 
 def doubled(lake: Lake) -> Iterator[Damage]:
-    """Yield files that are registered twice or belong to no partition, and partitions that are recorded twice."""
+    """Yield a damage for each file registered twice or in no partition, and each partition recorded twice."""
     twice = f"SELECT table_name, path, max(rows), list(id ORDER BY id) FROM {LIST} WHERE NOT is_delete GROUP BY ALL"
     for table, path, rows, ids in lake.query(f"{twice} HAVING count(*) > 1"):
         yield Damage("doubled", table, "the file is registered twice", rows * (len(ids) - 1), path, tuple(ids[1:]))
@@ -129,10 +129,11 @@ def doubled(lake: Lake) -> Iterator[Damage]:
 
 
 def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:
-    """Yield files and groups of rows whose number of rows differs from `partitions`; ``without`` are damaged tables.
+    """Yield a damage for each file or group whose number of rows differs from `partitions`; skip tables ``without``.
 
-    A file with deleted rows may be recorded with or without them: rows of scores are subtracted by a record of their
-    own, and rows of pages that were read again are not. ``deep`` also counts the keys that have two rows of one scorer.
+    ``without`` are tables with damaged files. A file may be recorded with or without its deleted rows: deleted score
+    rows are subtracted by a record of their own, rows of re-read pages are not. ``deep`` also counts the keys that have
+    two rows of one scorer.
     """
     wrong = (
         f'SELECT p."table", path, p.rows, f.rows, n_left, id FROM partitions p JOIN {ROWS_LEFT} f USING (path) '

@@ -1,6 +1,6 @@
-"""Make lost rows pending: remove them from `partitions`, by which the next run finds what is still to do.
+"""Make lost rows pending: remove them from `partitions`, from which the next run computes its pending work.
 
-Lost rows of pages are found with the units of their sources that are to be read again.
+Lost rows of pages are found together with the source units that must be read again.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ _KEYS = {"documents": ("document_id",), "images": ("image_id",), "sentences": ("
 
 @dataclass(frozen=True)
 class LostPartition:
-    """The record of a partition whose rows are lost, with the path of its file, '' if it has none of its own."""
+    """The record of a partition whose rows are lost; ``path`` is its file, '' if it has no file of its own."""
 
     table: str
     partition_id: str
@@ -37,9 +37,9 @@ class LostPartition:
 
 @dataclass(frozen=True)
 class LostPages:
-    """The lost partitions of one shard, and what they were read from.
+    """The lost partitions of one shard, and the source units that they were read from.
 
-    ``units`` are (uri, size, etag, reader) in the order in which they were read, empty if that is not recorded.
+    ``units`` are (uri, size, etag, reader) in the order in which they were read, () if that is not recorded.
     """
 
     shard: str
@@ -50,7 +50,7 @@ class LostPages:
 
 
 def drop_repeated_partitions(lake: Lake) -> None:
-    """Delete all but the first record of a partition. Equal records become one."""
+    """Delete repeated records of a partition in `partitions`; the first record stays, one of several equal ones."""
     key = '"table", partition_id'
 
     def body() -> None:
@@ -65,10 +65,10 @@ def drop_repeated_partitions(lake: Lake) -> None:
 
 
 def forget_scores(lake: Lake, table: str, twice: Collection[tuple[str, str]], commit: int) -> int:
-    """Make `partitions` agree with the rows of a score table; delete groups that have too many rows, as a whole.
+    """Make `partitions` agree with the rows of score table ``table``; return the number of rows that become pending.
 
-    ``twice`` are the (shard, scorer) in which contents were scored twice: they have too many rows, too. Return the
-    number of rows that are pending now.
+    A (shard, scorer) group with too many rows is deleted as a whole. ``twice`` are further such groups, in which
+    contents were scored twice.
     """
     held = f"SELECT shard, scorer, count(*) AS n FROM {table} GROUP BY ALL"
     recorded = f"SELECT shard, scorer, sum(rows)::BIGINT AS n FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
@@ -90,7 +90,7 @@ def forget_scores(lake: Lake, table: str, twice: Collection[tuple[str, str]], co
 
 
 def count_again(lake: Lake, paths: Collection[str]) -> None:
-    """Record the rows that these files of scores have; rows that are missing are pending then."""
+    """Correct `partitions` to the number of rows that these score files have; missing rows become pending."""
     scores = [score.table for score in scores_in(lake)]
     lake.execute(
         f"UPDATE partitions SET rows = n_left FROM {ROWS_LEFT} f WHERE partitions.path = f.path AND "
@@ -100,7 +100,7 @@ def count_again(lake: Lake, paths: Collection[str]) -> None:
 
 
 def fetched_pictures(lake: Lake, path: str) -> int:
-    """Return the number of pictures fetched in the shards of a file of ``fetches``, in all if it was merged."""
+    """Return the number of pictures fetched in the shards of a file of ``fetches``; of all shards if it was merged."""
     shards = "SELECT shard FROM partitions WHERE \"table\" = 'fetches'"
     if lake.query(f"{shards} AND path = ? LIMIT 1", (path,)):
         shards += f" AND path = {quoted(path)}"
@@ -109,11 +109,11 @@ def fetched_pictures(lake: Lake, path: str) -> int:
 
 
 def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None:
-    """Delete the partitions of ``inputs`` or ``fetches`` whose rows are gone: their units are read or fetched again.
+    """Delete partitions of ``inputs`` or ``fetches`` whose rows are lost, so their units are read or fetched again.
 
-    What a lost fetch stored is deleted too, because an address may answer with another picture today. Without its
-    readings, nothing tells that a shard was read again: its partitions without rows are deleted too, unless a file of
-    their table is damaged (``unreadable``).
+    Pictures stored by a lost fetch are deleted too, because an address may answer with another picture today. Without
+    rows of ``inputs``, nothing shows that a shard was read again: its partitions without rows are deleted too, unless a
+    file of their table is damaged (``unreadable``).
     """
 
     def body() -> None:
@@ -141,10 +141,10 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
 
 
 def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[str]:
-    """Delete all rows and partitions of the scorers that lost rows of ``table``, and of those made from them.
+    """Delete all rows and partitions of scorers that lost rows of ``table``, and of the scorers made from these.
 
-    ``scorers`` are further ones. Return their digests. Only tables that a run computes over all rows are concerned: no
-    picture is embedded or captioned again.
+    ``scorers`` are further scorers to delete. Returns the digests of all of them. Only tables that a run computes over
+    all rows are concerned: no picture is embedded or captioned again.
     """
     among = ", ".join(f"'{name}'" for name in OF_ALL_ROWS)
 
@@ -170,11 +170,11 @@ def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[s
 
 
 def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
-    """Insert the lost rows of ``image_content`` or ``sentence_content`` with their former shard and commit.
+    """Insert the lost rows of ``image_content`` or ``sentence_content`` with their former home shard; count them.
 
-    A content has its home in the smallest shard among those that were read before its first 'index contents'. Where
-    rows of that shard are lost too, its scores still name it: in another shard the content would be scored twice.
-    The files ``bad`` are not read, and count as lost. Return the number of rows.
+    A content's home is the smallest shard among those that were read before its first 'index contents'. If rows of that
+    shard are lost too, the content's scores still name it: with another home it would be scored twice. The files
+    ``bad`` are not read, and count as lost.
     """
     source, key, *_ = HOMES[table]
     lake.check_tables_of(source)
@@ -210,7 +210,7 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
 
 
 def lost_pages(lake: Lake, tables: Collection[str], paths: Collection[str], bad: Collection[int]) -> list[LostPages]:
-    """Return the shards that lost rows of ``tables``: all rows of a partition, or the file ``paths`` of one.
+    """Return the lost partitions by shard: all rows of a partition of ``tables`` are gone, or its file is in ``paths``.
 
     The files ``bad`` are not read. Rows of a partition's file count as lost even if `partitions` records fewer.
     """
@@ -240,7 +240,7 @@ def lost_pages(lake: Lake, tables: Collection[str], paths: Collection[str], bad:
 
 
 def forget_partitions(lake: Lake, lost: LostPages) -> None:
-    """Delete the records of lost partitions. The caller commits their new rows in the same transaction, if any."""
+    """Delete the records of lost partitions; the caller commits their new rows, if any, in the same transaction."""
     for each in lost.partitions:
         lake.execute(
             'DELETE FROM partitions WHERE "table" = ? AND partition_id = ? AND shard = ?',
@@ -249,7 +249,7 @@ def forget_partitions(lake: Lake, lost: LostPages) -> None:
 
 
 def unrepeated(lake: Lake, lost: LostPages, table: str, rows: pa.Table, bad: Collection[int]) -> pa.Table:
-    """Return the rows, read again, that no earlier reading has: the run that compared the two dropped the others."""
+    """Return the re-read ``rows`` that no earlier reading has: the run that compared the two had dropped the others."""
     key = _KEYS.get(table)
     if key is None or not lake.query(f"SELECT 1 FROM ({READ_AGAIN}) WHERE shard = ? LIMIT 1", (lost.shard,)):
         return rows

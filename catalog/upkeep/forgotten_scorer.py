@@ -1,6 +1,6 @@
-"""Delete the rows of one scorer from a lake: list what reads them, delete them, and record the deletion in `commits`.
+"""Delete the rows of one scorer from a lake: list its readers, delete the rows, record the deletion in `commits`.
 
-The row of ``scorers`` stays, so that a version still says what made it. A later run scores anew if its recipe asks for
+The row in ``scorers`` stays, so that a version still names its scorers. A later run scores again if its recipe needs
 the same scorer; the new rows have higher commits, so they do not count for older versions.
 """
 
@@ -27,16 +27,16 @@ _OF_STEPS = {
 
 @dataclass(frozen=True)
 class Forgettable:
-    """The rows of one scorer in a lake, and the versions that read them.
+    """The rows of one scorer that can be deleted, and the versions that read them.
 
     Attributes:
         digest: The scorer's digest.
         name: Its name.
-        rows: Its rows by table; none if they are deleted, and only their bytes are still to be erased.
+        rows: Table -> number of its rows; {} if they are deleted, and only their bytes must still be erased.
         bytes: Bytes of its files.
-        versions: The versions that were made with it, each with the steps and rules that read its rows.
-        made_from_it: Names of the scorers in the lake that were made from it: their rows stay, and cannot be made
-            again from its rows.
+        versions: (NAME@VERSION, the steps and rules that read its rows) of each version made with it.
+        made_from_it: Names of the scorers in the lake that were made from it: their rows stay, and cannot be made again
+            from its rows.
     """
 
     digest: str
@@ -50,8 +50,8 @@ class Forgettable:
 def forgettable(lake: Lake, digest: str) -> Forgettable:
     """Count the rows of the scorer whose digest begins with ``digest``, and find the versions that read them.
 
-    Raises PairmillError if no scorer has this digest, several have it, or it has no rows and none that a killed removal
-    has still to erase.
+    Raises PairmillError if not exactly one scorer matches, or if it has no rows, not even deleted ones whose bytes must
+    still be erased.
     """
     found = lake.query("SELECT digest, name FROM scorers WHERE starts_with(digest, ?) ORDER BY digest", (digest,))
     if len(found) != 1:
@@ -80,7 +80,7 @@ def forgettable(lake: Lake, digest: str) -> Forgettable:
 def delete_scorer(lake: Lake, found: Forgettable, commit: int) -> None:
     """Delete the scorer's rows and partitions, within a transaction of the caller. The files are erased later.
 
-    A partition of no rows stays for each table: by it, older versions still know which table the scorer filled.
+    A partition without rows stays for each table, so that older versions still know which table the scorer filled.
     """
     for table in found.rows:
         lake.execute(f"DELETE FROM {table} WHERE scorer = ?", (found.digest,))
@@ -94,7 +94,7 @@ def delete_scorer(lake: Lake, found: Forgettable, commit: int) -> None:
 
 
 def datasets_made_with(lake: Lake, found: Forgettable) -> tuple[str, ...]:
-    """Return the names of the datasets whose newest version was made with the scorer: their next run scores anew."""
+    """Return the names of the datasets whose newest version used the scorer, and whose next run computes it again."""
     made = {version for version, _ in found.versions}
     return tuple(each.name for each in datasets.newest_of_each(lake) if str(each) in made)
 

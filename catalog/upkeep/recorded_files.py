@@ -1,4 +1,4 @@
-"""List the files that the current snapshot of a lake names, with their recorded size, rows and sha256, in pages.
+"""List the files of a lake's current snapshot with their recorded size, rows and sha256, in pages.
 
 The list is a temporary table of DuckDB, which spills to disk where memory is insufficient. To list 2M files takes 35 s
 and 1.1 GB, to read all pages 13 s. It is read from DuckLake's own tables in the metadata database and opens no data
@@ -45,12 +45,12 @@ class RecordedFile(NamedTuple):
 
 
 def count_files(lake: Lake) -> int:
-    """Count the data files of the current snapshot, from DuckLake's own table."""
+    """Return the number of data files of the current snapshot, from DuckLake's own table."""
     return lake.metadata.read("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL")[0][0]
 
 
 def list_files(lake: Lake) -> int:
-    """Create the temporary table LIST and return the number of its files."""
+    """Create the temporary table LIST of the current snapshot's files, and return their number."""
     lake.unchecked(f"CREATE OR REPLACE TEMP TABLE {LIST} AS SELECT row_number() OVER () AS n, * FROM ({_files(lake)})")
     return lake.unchecked(f"SELECT count(*) FROM {LIST}")[0][0]
 
@@ -70,14 +70,14 @@ def files_of(lake: Lake, table: str) -> list[RecordedFile]:
 
 
 def still_named(lake: Lake, ids: Iterable[int]) -> set[int]:
-    """Return those of these data files that the newest snapshot names: others were merged or emptied meanwhile."""
+    """Return the data files among ``ids`` that the newest snapshot still has; others were merged or emptied."""
     return _named(lake, "data_file_id", map(str, ids))
 
 
 def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
-    """Return SQL for the rows of a table's files in LIST but those ``without``; rows that were deleted count too.
+    """Return SQL for the rows in a table's files in LIST except the files ``without``; deleted rows count too.
 
-    DuckLake reads a table only if all its files can be read.
+    Reading the table itself would need all its files to be readable.
     """
     return _rows_of(lake, table, f"id NOT IN ({', '.join(map(str, without)) or -1})")
 
@@ -92,7 +92,7 @@ def _rows_of(lake: Lake, table: str, which: str) -> str:
 
 
 def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collection[int]) -> int:
-    """Return the number of rows in the data files ``ids`` that a table would not have without the files ``out``."""
+    """Return how many rows of the data files ``ids`` the table would lack without the files ``out``."""
     columns = ", ".join(f'"{name}"' for name, *_ in lake.unchecked(f"DESCRIBE {table}"))
     theirs, left = _rows_of(lake, table, f"id IN ({', '.join(map(str, ids))})"), whole_rows(lake, table, out)
     sql = f"SELECT count(*) FROM (SELECT {columns} FROM {theirs} EXCEPT SELECT {columns} FROM {left})"
@@ -100,7 +100,7 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
 
 
 def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:
-    """Return those of these paths of a table's files that the newest snapshot names."""
+    """Return those of ``paths``, data files of a table, that the newest snapshot has."""
     folder = f"main/{table}/"
     return {folder + path for path in _named(lake, "path", (quoted(each.removeprefix(folder)) for each in paths))}
 
@@ -148,12 +148,12 @@ def _digests(lake: Lake) -> str:
 
 
 def retire(writer: Writer, ids: Sequence[int]) -> None:
-    """Remove data files from the catalog whose rows cannot be read any more, or count twice. Raises LeaseLost.
+    """Remove data files from the catalog whose rows cannot be read or count twice. Raises LeaseLost.
 
     DuckLake deletes rows only by reading their file. When a DELETE covers a whole file, DuckLake ends the file's row in
-    its metadata with a new snapshot; this makes the same changes without reading the file, for AT_ONCE files in each
-    snapshot. A snapshot of the same moment still names the file, so that it stays on disk until a maintenance after
-    SNAPSHOT_SECONDS, or a removal of rows.
+    its metadata with a new snapshot; this function makes the same changes without reading the file, for AT_ONCE files
+    in each snapshot. A snapshot of the same moment still names the file, so that it stays on disk until a maintenance
+    after SNAPSHOT_SECONDS, or a removal of rows.
     """
     for first in range(0, len(ids), AT_ONCE):
         _retire(writer, ids[first : first + AT_ONCE])

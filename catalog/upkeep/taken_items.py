@@ -1,4 +1,4 @@
-"""Find what a takedown removes: pictures, their occurrences, documents, sentences of those alone; ban and delete it.
+"""Find, ban and delete what a takedown removes: pictures, their occurrences, documents, and sentences of these alone.
 
 The matches are temporary tables of the connection, which DuckDB spills to disk where memory is insufficient:
 
@@ -8,10 +8,10 @@ The matches are temporary tables of the connection, which DuckDB spills to disk 
 - ``taken_sentences(content, text)``: sentences that no other document holds;
 - ``taken_fused(sha256, input_digest, text)``: fused texts of other pictures that were made from a taken sentence.
 
-A picture that was taken for its content or address goes from every page that shows it. A document's picture that
+A picture that is named by content or address is removed from every page that shows it. A document's picture that
 another page shows too stays there, as does a sentence that another page holds. Rows are deleted from every table, and
-`partitions` stays equal to what is left. Older snapshots and the files still hold the rows: `tasks.upkeep.removal`
-erases those.
+`partitions` is kept equal to the remaining rows. Older snapshots and the files still hold the rows, which
+`tasks.upkeep.removal` erases.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,11 +51,11 @@ _OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
 
 @dataclass(frozen=True)
 class Subject:
-    """What an owner asks to remove.
+    """The pictures and documents that an owner asks to remove.
 
     ``urls`` are addresses of pictures or documents, with everything below an address that ends in a slash; ``hosts``
     include their subdomains; ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents.
-    ``items`` are names as they were given, by which pictures and documents were found.
+    ``items`` are the names from which the user's request was resolved to pictures and documents.
     """
 
     urls: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names: addresses, hosts, ids and items."""
+        """All names by which removal was asked for: addresses, hosts, ids and items."""
         return (*self.urls, *map(str.lower, self.hosts), *self.pictures, *self.documents, *self.items)
 
 
@@ -82,15 +82,16 @@ class Taken:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing of the lake matches."""
+        """Whether no document, picture or image of the lake matches."""
         return not (self.documents or self.pictures or self.images)
 
 
 def select(lake: Lake, subject: Subject) -> Taken:
-    """Write the ids that a takedown of ``subject`` removes to the temporary tables TABLES; return how many they are.
+    """Find the items that a takedown of ``subject`` removes: write their ids to the temporary tables TABLES.
 
-    Takes one pass over ``documents`` and ``images``, and over ``sentences`` if a document is taken: 30 million images
-    and 800 million sentences are read in minutes, and what is found is held on disk.
+    Returns the number of items of each kind. Takes one pass over ``documents`` and ``images``, and over ``sentences``
+    if a document is taken: 30 million images and 800 million sentences are read in minutes, and the results are held on
+    disk.
     """
     for name, values in (("urls", subject.urls), ("hosts", [host.lower() for host in subject.hosts]),
                          ("pictures", subject.pictures), ("documents", subject.documents)):  # fmt: skip
@@ -115,7 +116,7 @@ def select(lake: Lake, subject: Subject) -> Taken:
 
 
 def selected(lake: Lake, table: str, column: str) -> set[str]:
-    """Return the values of a column of one of TABLES, which `select` has created."""
+    """Return the distinct values of one column of one of TABLES, after `select`."""
     return {value for (value,) in lake.query(f"SELECT {column} FROM {table}")}
 
 
@@ -143,7 +144,7 @@ def _create(lake: Lake, name: str, sql: str) -> None:
 
 
 def named(column: str) -> str:
-    """Return SQL for whether an address is named, is below a named one, or is of a named host."""
+    """Return an SQL condition: is address ``column`` named, below a named address, or on a named host?"""
     host = _HOST.format(column)
     return (
         f"({column} IN (SELECT value FROM asked_urls) "
@@ -153,7 +154,7 @@ def named(column: str) -> str:
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:
-    """Ban what ``subject`` names, the taken pictures, and perceptual ``hashes``; what is banned already stays so."""
+    """Ban the names of ``subject``, the taken pictures and the perceptual ``hashes``; existing bans stay unchanged."""
     lake.execute(
         "INSERT INTO bans SELECT sha256, ?, now() FROM (SELECT sha256 FROM taken_pictures UNION SELECT value FROM "
         "asked_pictures) ANTI JOIN bans USING (sha256)",
@@ -174,7 +175,7 @@ def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Ite
 
 
 def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
-    """Return the sha256s of the pictures that ``image_ids`` show, sorted, each once; unknown ids give none."""
+    """Return the distinct sha256s of the pictures of these images, sorted; unknown ids are ignored."""
     sql = "SELECT DISTINCT sha256 FROM images WHERE image_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL"
     return [sha256 for (sha256,) in lake.query(sql, (list(image_ids),))]
 
@@ -192,7 +193,7 @@ def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
 
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
-    """Yield (table, SQL condition) for each table from which a takedown deletes rows: those that meet the condition."""
+    """Yield (table, SQL condition on its rows) for each table from which a takedown deletes rows."""
     for table, columns in REMOVED_BY.items():
         if table in lake.tables:
             yield table, _names_taken(columns)
@@ -214,7 +215,7 @@ def _names_taken(columns: Mapping[str, str]) -> str:
 
 
 def delete_rows(lake: Lake, commit: int) -> dict[str, int]:
-    """Delete the taken rows, within a transaction of the caller; return the number by table.
+    """Delete the rows that `select` found, within a transaction of the caller; return table -> number of deleted rows.
 
     Works in one pass over each table's key columns.
     """
@@ -278,7 +279,7 @@ def _forget_paths(lake: Lake, table: str) -> None:
 
 
 def rows_left(lake: Lake, table: str, path: str) -> "Iterator[pa.Table]":
-    """Yield the rows of a data file that are not deleted, in their order, AT_ONCE at a time."""
+    """Yield the rows of a data file that are not deleted, in their order, in tables of at most AT_ONCE rows."""
     import pyarrow as pa
 
     schema = arrow_schema(table)
@@ -290,7 +291,7 @@ def rows_left(lake: Lake, table: str, path: str) -> "Iterator[pa.Table]":
 def replace_file(writer: "Writer", table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
     """Register the file ``new`` in place of the data file at ``path``, in one transaction. Raises LeaseLost.
 
-    Both paths are relative to the data path. ``new`` has the ``rows`` that are left, in ``n_bytes``.
+    Both paths are relative to the data path. ``new`` has ``rows`` rows, the remaining ones, in ``n_bytes``.
     """
     lake = writer.lake
 

@@ -1,9 +1,9 @@
-"""Remove what deleted rows left in the catalog's own database: free pages, and their values in statistics of columns.
+"""Remove traces of deleted rows from the catalog's own database: free pages, and values in column statistics.
 
-The smallest and largest values that DuckLake keeps of each column outlive the rows that had them. DuckDB leaves out
-what lies beyond these bounds when it plans a query, so they must never be too narrow. Where a bound is not known for
-certain, it becomes one that no value exceeds. It is not set to NULL: with the next rows that DuckLake inserts, their
-values would become the bounds, and queries would leave out the older rows.
+DuckLake's statistics, the smallest and largest value of each column, outlive the rows with these values. DuckDB skips
+values beyond these bounds when it plans a query, so bounds must never be too narrow. A bound that is not known for
+certain becomes one that no value exceeds. It is not set to NULL: with the next rows that DuckLake inserts, their values
+would become the bounds, and queries would leave out the older rows.
 """
 
 import subprocess
@@ -71,7 +71,7 @@ _CERTAIN, _KEY = "CASE WHEN NOT is_inlined THEN", "c.table_id, c.column_id"
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """Bytes of the catalog before and after, both 0 if nothing was done; ``why`` says what hindered it."""
+    """Bytes of the catalog before and after, both 0 if nothing was done; ``why`` names the hindrance, or ''."""
 
     before: int = 0
     after: int = 0
@@ -79,7 +79,7 @@ class Vacuumed:
 
 
 def vacuum(writer: Writer, even_if_few: bool = False) -> Vacuumed:
-    """Rewrite the catalog if FREE_SHARE of its pages are free, or ``even_if_few``.
+    """Rewrite the catalog's database if FREE_SHARE of its pages are free, or in any case if ``even_if_few``.
 
     Postgres reuses free pages itself, so it rewrites the tables only ``even_if_few``.
 
@@ -122,11 +122,11 @@ def _rewrite_postgres(url: str) -> str:
 
 
 def refresh_statistics(writer: Writer) -> None:
-    """Recompute the bounds of text columns from those of their files; give columns of numbers their type's widest.
+    """Recompute the bounds of text columns from those of their files; set bounds of numbers to their type's range.
 
-    A text column gets LEAST and MOST if its files do not tell: in tables that may have rows in the metadata database,
-    and where `thin` has deleted what they told. In such tables known bounds of numbers stay: one of them is the
-    schema version. Call this last: a connection of DuckLake keeps the bounds that it has read. Raises LeaseLost.
+    A text column gets LEAST and MOST if the bounds of its files are unknown: in tables that may have rows in the
+    metadata database, and after `thin` has deleted them. In such tables known bounds of numbers stay: one of them is
+    the schema version. Call this last: a connection of DuckLake keeps the bounds that it has read. Raises LeaseLost.
     """
     metadata = writer.lake.metadata
 

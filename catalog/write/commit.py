@@ -18,10 +18,10 @@ UNBELIEVED = ("unbelieved_prompt_tokens", "unbelieved_tokens")
 
 @dataclass(frozen=True)
 class Usage:
-    """Token usage of a generative model: tokens read and generated, tokens of discarded responses, retries, cost.
+    """Token usage of a generative model: tokens of prompts, of answers and of discarded answers, retries, cost.
 
-    ``cost`` is in the currency of the user's prices. The unbelieved tokens are not included in the other counts: the
-    server reported more tokens than its response can contain.
+    ``cost`` is in the currency of the user's prices. ``unbelieved_…`` tokens are implausible, more than the response
+    can contain, and not included in the other counts.
     """
 
     prompt_tokens: int = 0
@@ -41,7 +41,7 @@ class Usage:
         return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     def of_rows(self, first: int, end: int, rows: int) -> "Usage":
-        """Return the share of rows ``first`` to ``end`` of ``rows``, in whole tokens; the shares of all rows add up."""
+        """Return the part of the usage for rows ``first`` to ``end`` - 1 of ``rows`` rows; all parts add up exactly."""
         cost = self.cost * (end - first) / rows
         counts = {name: n * end // rows - n * first // rows for name, n in asdict(self).items() if name != "cost"}
         return Usage(**counts, cost=cost)
@@ -49,12 +49,12 @@ class Usage:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One finished partition: the file that a worker wrote for one table and shard, and its row counts.
+    """A worker's description of one finished partition: the file written for one table and shard, and its rows.
 
-    ``path`` is absolute or relative to the lake's data path, '' for a partition without rows. ``seconds`` is the time
-    that the work took. ``commit`` is the number from Writer.begin, which the rows contain too. ``sha256`` is of the
+    ``path`` is absolute or relative to the lake's data path, '' for a partition without rows. ``seconds`` is the
+    worker's time for it. ``commit`` is the number from Writer.begin, which the rows contain too. ``sha256`` is of the
     file's bytes as written, '' if the file must be read to compute it. ``usage`` is the token usage of a generative
-    model. ``notes`` are what the worker has to tell the run's user, such as a slow fall-back.
+    model. ``notes`` are messages to the run's user, such as about a slow fall-back.
     """
 
     table: str
@@ -73,10 +73,10 @@ class Manifest:
 
 
 class Committed:
-    """In-memory index of committed partitions, for the lease holder, who alone commits. 64 bits per partition.
+    """In-memory index of committed partitions, for the lease holder, the only process that commits.
 
-    15 MB for 1.9M partitions. A commit queries the lake for its own partitions only if the index may contain one: 0.1 s
-    once instead of for each commit.
+    64 bits per partition: 15 MB for 1.9M. A commit queries the lake for its own partitions only if the index may
+    contain one: 0.1 s once instead of for each commit.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -152,7 +152,7 @@ def _relative_path(lake: Lake, manifest: Manifest) -> str:
 
 
 def known_partitions(lake: Lake, partition_ids: list[str]) -> set[tuple[str, str]]:
-    """Return the (table, partition_id) of those of these partitions that are committed.
+    """Return (table, partition_id) of the partitions among ``partition_ids`` that are committed.
 
     Uses a hash join: 0.10 s among 1.9 million, against 0.32 for comparing each with the list.
     """

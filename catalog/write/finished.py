@@ -1,7 +1,8 @@
-"""Cache completed runs: their request, inputs and result, and the lake state in which a rerun would find nothing to do.
+"""Cache completed runs by request, so that a repeated run of an unchanged lake returns at once.
 
-The cache is a table of the metadata database, like the lease: outside DuckLake's snapshots, on SQLite and Postgres
-alike, and part of every copy of the catalog. Its rows may be deleted at any time, which costs one run.
+A row has a run's request, inputs and result, and the state of the lake. The cache is a table of the metadata database,
+like the lease: outside DuckLake's snapshots, on SQLite and Postgres alike, and part of every copy of the catalog. Its
+rows may be deleted at any time, which costs one run.
 """
 
 import json
@@ -32,10 +33,7 @@ _ROWS = ("inlined_insert", "inlined_delete", "inserted_into_table", "deleted_fro
 
 @dataclass(frozen=True)
 class Finished:
-    """A completed run: its request and inputs as digests, its dataset version, and its notes.
-
-    ``inputs`` is the digest of the inputs read besides the lake. The notes are valid until something changes.
-    """
+    """A completed run: digests of its ``request`` and of its ``inputs`` outside the lake, its version, its notes."""
 
     request: str
     inputs: str
@@ -45,7 +43,7 @@ class Finished:
 
 
 def save(writer: "Writer", *finished: Finished) -> None:
-    """Cache a completed run under each of its requests with the state of the lake; replace equal requests.
+    """Cache completed runs, one row per request, with the lake's current state; replace rows with the same request.
 
     Call this last, under the lease. The newest KEPT requests stay. Raises LeaseLost, and Damaged for a damaged file of
     the lake, which a cached result would hide.
@@ -108,7 +106,7 @@ def is_cached(uri: str, request: str) -> bool:
 
 
 def state(lake: Lake) -> str:
-    """Return the number of the last snapshot that changed a table which a run reads, as text.
+    """Return the lake's state as text: the number of the last snapshot that changed a table which a run reads.
 
     If `sweep` has expired that snapshot, return "N or before" for the newest snapshot N. Equal states mean
     equal rows in every other table.

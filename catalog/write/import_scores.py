@@ -30,16 +30,16 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 @dataclass(frozen=True)
 class ImportedScores:
-    """What an import of scores did.
+    """Result of importing a file of scores.
 
     Attributes:
-        name: The column that rules read.
+        name: Name of the score, the column that rules read.
         scorer: Digest of the import.
         rows: Rows of the file with a value.
         unmatched: Rows that name no picture of the lake.
         added: Pictures that got a value by this import.
         scored: Pictures that have a value of this file, by this import or an earlier one.
-        without: Pictures of the lake that have none.
+        without: Pictures of the lake without a value of this file.
         median: Median of the scored pictures' values; None without one.
     """
 
@@ -56,11 +56,10 @@ class ImportedScores:
 def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) -> ImportedScores:
     """Import ``column`` of a Parquet file as the score ``name``; its rows name pictures by their column ``key``.
 
-    A second import of the same file adds the pictures that are new in the lake. Another file under the same name takes
-    the place of the former: later runs and cuts read the newest import. Rows of the former stay for older versions.
+    A second import of the same file adds values for pictures that are new in the lake. Another file under the same name
+    replaces the former: later runs and cuts read the newest import. Rows of the former stay for older versions.
 
-    Works by SQL in one transaction. Of 30M rows the file's keys and values stand in a temporary table, which DuckDB
-    spills.
+    Works by SQL in one transaction; the file's keys and values are copied to a temporary table, which DuckDB spills.
 
     Raises LeaseLost, and PairmillError if the file, a column or a value is not fit, two values name one picture, or the
     name is taken.
@@ -197,7 +196,7 @@ def _escaped(column: str) -> str:
 
 
 def with_imported(lake: Lake, plan: Plan) -> Plan:
-    """Return the plan with the scorers of the newest imports. Raise BadRecipe for a score that was never imported."""
+    """Return the plan with the newest imports as scorers of imported scores. Raise BadRecipe if a score has none."""
     for table in [score.table for score in plan.scores if score.table.startswith(IMPORTED)]:
         scorer = newest_import(lake, table)
         if not scorer:

@@ -39,10 +39,10 @@ class _Line(BaseModel):
 
 
 class DrawnSample(_Line):
-    """A simple random sample of images to judge, with the frame that it is drawn from.
+    """A simple random sample of images to judge, and the frame (population) that it is drawn from.
 
-    The frame is the images of ``dataset@version`` (its ``content_digest`` at that time) that the version keeps, or
-    drops by ``rule``, and whose ``quantity``, an SQL expression over score columns, is at least ``threshold``. The
+    The frame are the images of ``dataset@version`` (with its ``content_digest`` at that time) that the version keeps,
+    or drops by ``rule``, and whose ``quantity``, an SQL expression over score columns, is at least ``threshold``. The
     sample is the frame in the order of sha256(image_id || seed): its first n images are a simple random sample of n.
     """
 
@@ -89,7 +89,7 @@ class LogContent:
 
 
 class JudgementLog:
-    """The log of one process, which its threads may share. Other processes write files of their own."""
+    """Append-only log of the judgements of one process, thread-safe. Other processes write files of their own."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -99,7 +99,7 @@ class JudgementLog:
         self._lock = threading.Lock()
 
     def append(self, line: DrawnSample | Judgement) -> None:
-        """Write a line; it is on disk when this returns. Raise PairmillError if the folder is not writable."""
+        """Append a line; it is synced to disk when this returns. Raise PairmillError if the folder is not writable."""
         data = line.model_dump_json() + "\n"
         try:
             with self._lock:  # objects on S3 are numbered
@@ -129,7 +129,7 @@ class JudgementLog:
 
 
 def read_log(lake: Lake) -> LogContent:
-    """Read all logs beside a lake. An incomplete last line, of a process that was killed, is left out."""
+    """Read all logs beside a lake, oldest line first; leave out an incomplete last line of a killed process."""
     samples, judgements, faults = [], [], []
     for path, text in _texts(lake):
         whole, _, _ = text.rpartition("\n")
@@ -148,9 +148,9 @@ def read_log(lake: Lake) -> LogContent:
 
 
 def forget_lines(lake: Lake, taken: Callable[[Judgement], bool]) -> int:
-    """Remove the judgements that ``taken`` selects from all logs, and return their number; lines that are not valid go.
+    """Remove the judgements for which ``taken`` is true from all logs, and invalid lines; return their number.
 
-    A page that judges at the same moment may write a line into the former file, so nobody should.
+    Nobody should judge meanwhile: a line written at the same moment may be lost.
     """
     forgotten = 0
     for path, text in _texts(lake):
@@ -199,8 +199,8 @@ def _texts(lake: Lake) -> list[tuple[str, str]]:
 def register_judgements(lake: Lake) -> int:
     """Insert every logged sample and judgement that the tables lack, in one transaction; return their number.
 
-    The logs stay as they are. Lines that are not valid are left out: the browser's page names them. The caller holds
-    the lease; raises LeaseLost.
+    The logs stay unchanged. Invalid lines are left out: the browser's page names them. The caller holds the lease;
+    raises LeaseLost.
     """
     logged = read_log(lake)
     if not logged.samples and not logged.judgements:

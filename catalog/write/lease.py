@@ -65,9 +65,9 @@ class Writer:
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
-        """Commit finished partitions and return the number of new ones; see catalog.write.commit.
+        """Commit finished partitions in one transaction, and return the number of new ones; see `catalog.write.commit`.
 
-        ``committed(manifests, seconds)`` is called after each commit.
+        The writer's callback ``committed(manifests, seconds)`` is called after each commit.
         """
         began = time.monotonic()
         new = commit(self.lake, manifests, self._committed)
@@ -79,7 +79,7 @@ class Writer:
         return new
 
     def thin(self) -> None:
-        """Delete unused column bounds of files if any were committed since the last call (see `thin`).
+        """Delete unused column bounds of files by `thin` if any files were committed since the last call.
 
         On a full disk, or with a busy catalog, they stay until the next call.
         """
@@ -89,14 +89,14 @@ class Writer:
                 thin(self.lake)
 
     def show_waiting(self, text: str) -> None:
-        """Store in the lease row what this run waits for, '' once it works again. Like a heartbeat, no snapshot."""
+        """Store in the lease row what this run waits for, '' once it works again. Makes no snapshot."""
         show_waiting(self.lake.metadata, self._token, text)
 
     def end_transaction(self) -> None:
-        """Record new commit numbers and scorers, and check the lease last. This is the lake's ``guard``.
+        """Write new commit numbers and scorers, then check the lease, at a transaction's end: the lake's ``guard``.
 
-        The body may have taken minutes, or the machine may have been suspended. A COMMIT that runs during a takeover
-        conflicts with it (see `writing`). Raises LeaseLost.
+        The transaction may have taken minutes, or the machine may have been suspended. A COMMIT that runs during a
+        takeover conflicts with it (see `writing`). Raises LeaseLost.
         """
         begun, scorers = sorted(self._begun), list(self._scorers.values())
         if begun:
@@ -111,10 +111,7 @@ class Writer:
         self.check()
 
     def settle(self) -> None:
-        """Clear the commit numbers and scorers that the last committed transaction wrote.
-
-        This is the lake's ``settled``.
-        """
+        """Forget the commit numbers and scorers that the last committed transaction wrote: the lake's ``settled``."""
         for number in self._written[0]:
             del self._begun[number]
         for digest in self._written[1]:
@@ -162,13 +159,13 @@ _NEVER_QUERIED = "vector_index"
 
 
 def thin(lake: Lake) -> None:
-    """Delete the column bounds of workers' files, except for PRUNED_BY, and all bounds of files of older snapshots.
+    """Delete the column bounds of data files that no query uses: all but those of columns PRUNED_BY.
 
-    DuckLake keeps the smallest and largest value of each column of each data file. For each column that a statement
-    compares with a constant, it reads these rows of all tables, 1.7 µs each on SQLite: 5,600 of them made 9 of the 12
-    CPU ms of a statement on a small table, and each night adds some. Few columns have values that differ from file to
-    file. For the others, a query without the row reads the same files. Rows of a file may be missing: files that are
-    older than a column have none for it either.
+    Bounds of files of older snapshots go too. DuckLake stores the smallest and largest value of each column of each
+    data file. For each column that a statement compares with a constant, it reads these rows of all tables, 1.7 µs each
+    on SQLite: 5,600 of them made 9 of the 12 CPU ms of a statement on a small table, and each night adds some. Few
+    columns have values that differ from file to file. For the others, a query without the row reads the same files.
+    Rows of a file may be missing: files that are older than a column have none for it either.
 
     Reads all bounds: 5 ms for 3,000, 2 s for 1M. The rows, the snapshots and the bounds of whole tables stay as they
     are. Safe at any time; the holder of the lease does it after commits.
@@ -187,7 +184,7 @@ def thin(lake: Lake) -> None:
 def commit_stream(
     writer: Writer, results: Iterable[Manifest | Sequence[Manifest]], max_files: int = 200, max_seconds: float = 5.0
 ) -> int:
-    """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them.
+    """Commit results as they arrive: when ``max_files`` wait, or ``max_seconds`` after the first of them.
 
     Returns the number of new partitions. A result may be a sequence of manifests (the tables that one shard wrote),
     which share a transaction. Finished results are committed even if the iterator raises, and on time if it stalls.

@@ -16,9 +16,9 @@ def record_export(
     rows: int,
     n_bytes: int,
 ) -> None:
-    """Insert the row of an export of ``version`` (dataset, number), which replaces an earlier one at ``uri``.
+    """Insert a row into ``exports`` for an export of ``version`` (dataset, number); replace an earlier row of ``uri``.
 
-    ``check`` runs in the same transaction, and refuses by raising. The caller holds the lease.
+    ``check`` runs in the same transaction, which it aborts by raising. The caller holds the lease.
     """
 
     def body() -> None:

@@ -1,4 +1,4 @@
-"""Record removals in ``takedowns``, and find those whose bytes are not erased yet."""
+"""Record removals in table ``takedowns``, and find removals whose bytes are not erased yet."""
 
 import json
 from collections.abc import Sequence
@@ -10,26 +10,29 @@ from pairmill.catalog.lake.lake import Lake
 
 
 def record_removal(lake: Lake, takedown_id: str, commit: int, report: dict[str, Any]) -> None:
-    """Record a removal within its transaction; ``report["erased"]["why"]`` says that its bytes are not erased yet."""
+    """Insert a removal into ``takedowns`` within its transaction; its bytes are not erased yet.
+
+    ``report["erased"]["why"]`` says why not.
+    """
     text = json.dumps(report, sort_keys=True)
     lake.execute("INSERT INTO takedowns VALUES (?, ?, ?, ?, now())", (takedown_id, report["reason"], text, commit))
 
 
 def record_report(lake: Lake, takedown_id: str, report: dict[str, Any]) -> None:
-    """Record the report of a removal. It is done unless ``report["erased"]["why"]`` says what hindered it."""
+    """Update the report of a removal. The removal is complete unless ``report["erased"]["why"]`` names a hindrance."""
     text = json.dumps(report, sort_keys=True)
     lake.retrying(lambda: lake.execute("UPDATE takedowns SET report = ? WHERE takedown_id = ?", (text, takedown_id)))
 
 
 def unfinished_removals(lake: Lake) -> dict[str, dict[str, Any]]:
-    """Return removal -> its report so far, of those that were killed or hindered before all bytes were erased."""
+    """Return takedown id -> report so far of the removals that were killed or hindered before all bytes were erased."""
     hindered = "coalesce(json_extract_string(nullif(report, ''), '$.erased.why'), 'no report') <> ''"
     found = lake.query(f"SELECT takedown_id, report FROM takedowns WHERE {hindered}")
     return {takedown_id: json.loads(report or "{}") for takedown_id, report in found}
 
 
 def unfinished_notice(lake: Lake) -> str:
-    """Return a line that names the command which finishes the unfinished removals, '' if there are none."""
+    """Return a line for users that names the command to finish unfinished removals; '' if there are none."""
     if not (n := len(unfinished_removals(lake))):
         return ""
     are = "1 removal is" if n == 1 else f"{n:,} removals are"
@@ -40,13 +43,13 @@ def unfinished_notice(lake: Lake) -> str:
 
 
 def last_removal(lake: Lake) -> int:
-    """Return the commit number of the newest removal, 0 without one: copies that are older may hold what it removed."""
+    """Return the commit number of the newest removal, 0 without one. Older copies may hold removed rows."""
     return lake.query('SELECT coalesce(max("commit"), 0) FROM takedowns')[0][0]
 
 
 @dataclass(frozen=True)
 class Removed:
-    """The newest removal of what ``name`` names: when (in UTC), why, and its id, '' for a ban without a removal."""
+    """The newest removal of a named item: time in UTC, reason, and id; id '' for a ban without a removal."""
 
     name: str
     at: datetime
@@ -55,9 +58,9 @@ class Removed:
 
 
 def removed_before(lake: Lake, names: Sequence[str]) -> list[Removed]:
-    """Return, for each of ``names`` that an earlier removal took or banned, when and why.
+    """Return the newest removal or ban of each of ``names``; names that were never removed are left out.
 
-    A name is an id, an address, a host, or an item as somebody gave it to `takedown`.
+    A name is an id, an address, a host, or an item as a user gave it to `takedown`.
     """
     asked = "from_json(coalesce(json_extract(nullif(report, ''), '$.asked.items'), '[]'), '[\"VARCHAR\"]')"
     found = lake.query(
@@ -80,6 +83,6 @@ def recorded_report(lake: Lake, takedown_id: str) -> dict[str, Any]:
 
 
 def removed_at(lake: Lake, name: str, value: str) -> list[datetime]:
-    """Return when the newest removal was recorded whose report has ``value`` at ``name``, [] if there is none."""
+    """Return [time] of the newest removal whose report has ``value`` at the JSON path ``name``; [] if there is none."""
     where = "json_extract_string(nullif(report, ''), ?) = ?"
     return [at for (at,) in lake.query(f'SELECT max("at") FROM takedowns WHERE {where}', (f"$.{name}", value)) if at]

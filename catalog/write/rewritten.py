@@ -1,4 +1,4 @@
-"""Write data files anew without their deleted rows.
+"""Rewrite data files without their deleted rows.
 
 A row that is replaced is deleted first, and DuckLake never merges a file that has deleted rows. Tables whose rows are
 replaced often would keep the files of each night for good: `synthetic` had 113 after 20 nights, each with a second file
@@ -27,7 +27,7 @@ _BY_PATH = ", ".join(map(quoted, READ_BY_PATH))
 
 
 def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
-    """Move the rows that are left in some files of ``table`` into new files, in one transaction.
+    """Move the remaining rows of some files of ``table`` into new files, in one transaction.
 
     ``paths`` are relative to the data path. The rows keep their order. Readers of older snapshots still find the old
     files, until `sweep` has expired these. Raises LeaseLost.
@@ -49,7 +49,7 @@ def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
 
 
 def drop_emptied(writer: "Writer") -> None:
-    """End the data files whose rows are all deleted: snapshots since the last deletion no longer name them.
+    """Drop data files whose rows are all deleted from the current snapshot.
 
     DuckLake itself does so only if one statement deletes all rows of a file. Tables whose files workers open by path
     are left out. Raises LeaseLost.
@@ -80,7 +80,7 @@ def drop_emptied(writer: "Writer") -> None:
 def with_deleted_rows(
     lake: Lake, tables: Collection[str], smaller_than: int = 2**62
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (table, paths) of files under ``smaller_than`` bytes that have deleted rows, some AT_ONCE bytes at a time.
+    """Yield (table, paths) of files with deleted rows and less than ``smaller_than`` bytes, in groups of AT_ONCE bytes.
 
     Paths are relative to the data path; tables come by name, and their files by age.
     """

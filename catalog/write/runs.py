@@ -1,4 +1,4 @@
-"""Record runs: flow, recipe, times, and how each run ended."""
+"""Record runs in table ``runs``: flow, recipe, times, and how each run ended."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def error(self) -> str:
-        """The first line on why the run ended early, '' if it runs or is completed."""
+        """The first line of the reason why the run ended early; '' if it runs or is completed."""
         return next((line for line in self.detail.splitlines() if not line.startswith(_NOTE)), "")
 
     @property
@@ -50,9 +50,9 @@ class Run:
 
 @contextmanager
 def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
-    """Insert a row into ``runs`` and complete it when the body ends. The caller holds the lease.
+    """Insert a row into ``runs`` for the `with` block, and record its end and outcome. The caller holds the lease.
 
-    Runs still recorded as running are set to 'killed': they held the lease before and died without recording their end.
+    Other runs recorded as running are set to 'killed': they held the lease before and ended without recording it.
     """
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
     recorded = (run_id, json.dumps(recipe.record(), ensure_ascii=False), list(sources))
@@ -87,14 +87,14 @@ def _state(error: BaseException) -> str:
 
 
 def add_note(lake: Lake, run_id: str, text: str) -> None:
-    """Add a line to the notes of a run that is going on. The caller holds the lease."""
+    """Append a note to a running run's row. The caller holds the lease."""
     line = _NOTE + " ".join(text.split())[:1000]
     sql = "UPDATE runs SET detail = concat_ws(chr(10), nullif(detail, ''), ?) WHERE run_id = ?"
     lake.retrying(lambda: lake.execute(sql, (line, run_id)))
 
 
 def noted(lake: Lake, until: datetime) -> list[Run]:
-    """Return the runs with notes that began before ``until``, oldest first."""
+    """Return the runs that have notes and began before ``until``, oldest first."""
     sql = f"{_RUNS} WHERE detail LIKE '%{_NOTE}%' AND started_at <= ? ORDER BY started_at"
     return [run for run in (Run(*row) for row in lake.query(sql, (until,))) if run.notes]
 
@@ -105,7 +105,7 @@ def latest(lake: Lake, n: int) -> list[Run]:
 
 
 def latest_recipe(lake: Lake) -> "Recipe":
-    """Return the recipe of the newest run, with its settings and models. Raise PairmillError if there is no run."""
+    """Return the recipe of the newest run, with its models. Raise PairmillError if none is on record."""
     from pairmill.catalog.recipe.recipe import validated
 
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
@@ -115,7 +115,7 @@ def latest_recipe(lake: Lake) -> "Recipe":
 
 
 def recipe_of(lake: Lake, run_id: str) -> "Recipe | None":
-    """Return the recipe of a run, with its settings and models; None if it is not on record."""
+    """Return the recipe of a run, with its models; None if it is not on record."""
     from pairmill.catalog.recipe.recipe import validated
 
     rows = lake.query("SELECT recipe FROM run_recipes WHERE run_id = ?", (run_id,))
@@ -131,7 +131,7 @@ def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
 
 
 def last_commit(lake: Lake, run_id: str = "") -> int:
-    """Return the newest commit number of a run, or of the lake without one; 0 before the first commit."""
+    """Return the newest commit number of a run, or of the lake if ``run_id`` is ''; 0 before the first commit."""
     where, values = (" WHERE run_id = ?", (run_id,)) if run_id else ("", ())
     return lake.query(f'SELECT coalesce(max("commit"), 0) FROM commits{where}', values)[0][0]
 
@@ -143,7 +143,7 @@ def partitions_since(lake: Lake, run_id: str, commit: int) -> list[tuple[str, st
 
 
 def record_wave(lake: Lake, run_id: str, wave: int, counts: Sequence[int], commit: int) -> None:
-    """Write a row of ``waves``: ``counts`` are the images requested, passed and kept. A retried step replaces it."""
+    """Insert a row into ``waves``; ``counts`` are the images requested, passed and kept. A retried step replaces it."""
 
     def body() -> None:
         lake.execute("DELETE FROM waves WHERE run_id = ? AND wave = ?", (run_id, wave))
@@ -153,7 +153,7 @@ def record_wave(lake: Lake, run_id: str, wave: int, counts: Sequence[int], commi
 
 
 def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
-    """Return a model's answers to its first probe, by the model's digest; () if it was never probed."""
+    """Return the answers to the first probe of the model with digest ``model``; () if it was never probed."""
     found = lake.query('SELECT answers FROM probes WHERE model = ? ORDER BY "at" LIMIT 1', (model,))
     return tuple(found[0][0]) if found else ()
 
@@ -161,7 +161,7 @@ def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
 def record_probe(
     lake: Lake, run_id: str, model: str, endpoint: str, server: str, answers: tuple[str, ...], agreement: float
 ) -> None:
-    """Store one endpoint's answers, their agreement (0 to 1) with the first answers, and the ``server`` software."""
+    """Store an endpoint's answers to a probe, the share (0 to 1) equal to the first answers, and its software."""
     lake.retrying(
         lambda: lake.execute(
             "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, now())",

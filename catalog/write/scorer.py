@@ -23,11 +23,11 @@ _OWN_FIELDS = {"version", "model", "batch_size", "benchmark_folders"}
 class Scorer:
     """Identity of the computation behind one table's scores.
 
-    ``version``: of the op; it rises when a score's values change as a whole, since all rows are then made anew.
+    ``version``: of the op; it rises when the score's values change as a whole, so that all rows are computed again.
     ``settings``: all settings that change values (precision, decoder, resize, prompt, token limit ...) as plain JSON,
     without placement. ``model``: the content digest of the weights, '' without a model. ``made_from``: the digests of
     the scorers whose scores it reads. ``at_default``: the settings that equal their defaults. The digest leaves them
-    out, so that a setting which a later version adds keeps the digests of today.
+    out, so that a setting which a later version adds does not change existing digests.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Scorer:
 
     @property
     def digest(self) -> str:
-        """The identity, 32 hex digits. ``table`` and library versions are not hashed: they change no value."""
+        """The scorer's identity, 32 hex digits. ``table`` and library versions are not hashed: they change no value."""
         settings = _json({name: value for name, value in self.settings.items() if name not in self.at_default})
         identity = [self.name, self.version, settings, self.model, sorted(self.made_from)]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
@@ -55,11 +55,11 @@ def _json(settings: Mapping[str, Any]) -> str:
 
 
 def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, scorers: Mapping[str, str]) -> Scorer:
-    """Return the scorer of a score that ``op`` computes, a dataclass of settings with the field ``version``.
+    """Return the scorer (identity) of ``score`` as computed by ``op``, a dataclass of settings with field ``version``.
 
     ``decoding`` are settings of the image decoder, empty if the op reads no decoded image. ``weights`` is the content
-    digest of the op's model, '' without one. ``scorers`` are the digests of the current scorers by table, among them
-    that of the vectors which the op reads.
+    digest of the op's model, '' without one. ``scorers`` are the digests of the current scorers by table, including the
+    table of vectors that the op reads.
     """
     settings = {each.name: getattr(op, each.name) for each in fields(op) if each.name not in _OWN_FIELDS}
     at_default = frozenset(each.name for each in fields(op) if settings.get(each.name, MISSING) == each.default)
@@ -69,7 +69,7 @@ def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, 
 
 
 def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
-    """Insert the scorers that the lake lacks, each with its commit number, and this process's library versions.
+    """Insert the missing scorers into ``scorers``, each with its commit number and this process's library versions.
 
     Returns the number of new scorers.
     """
@@ -87,13 +87,13 @@ def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
 
 
 def settings_of(lake: Lake, name: str, made_from: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the settings of the scorers called ``name`` with these inputs (sorted digests), newest first."""
+    """Return the settings of the scorers with this name and these inputs (sorted digests), newest first."""
     sql = """SELECT settings FROM scorers WHERE name = ? AND made_from = ?::VARCHAR[] ORDER BY "commit" DESC"""
     return [json.loads(settings) for (settings,) in lake.query(sql, (name, list(made_from)))]
 
 
 def model_of(lake: Lake, digest: str) -> str | None:
-    """Return the content digest of a scorer's model ('' without a model), None for an unknown scorer."""
+    """Return the content digest of a scorer's model, '' without a model; None for an unknown scorer."""
     rows = lake.query("SELECT model FROM scorers WHERE digest = ?", (digest,))
     return rows[0][0] if rows else None
 

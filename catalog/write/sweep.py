@@ -1,4 +1,4 @@
-"""Remove unreferenced files, expire old snapshots, and compact small files and inlined rows, under the lease."""
+"""Remove unreferenced files, expire old snapshots, and compact small files and inlined rows. Requires the lease."""
 
 import os
 import time
@@ -20,7 +20,7 @@ ANY_AGE = -3600
 
 @dataclass(frozen=True)
 class Swept:
-    """The number of expired snapshots, and the removed files (paths or S3 URLs)."""
+    """Result of `sweep`: number of expired snapshots, and the removed files (paths or S3 URLs)."""
 
     snapshots: int
     files: tuple[str, ...]
@@ -35,8 +35,8 @@ def sweep(
     """Expire snapshots older than ``snapshot_seconds``, then remove unreferenced files older than the other ages.
 
     Killed runs, compaction and takedowns leave unreferenced files. The lease excludes other writers; the minimum age
-    protects files that a worker of a former lease holder may still write. No worker writes a file that an expired
-    snapshot named: ``replaced_seconds`` is the age of these, by default the same. Raises LeaseLost.
+    protects files that a worker of a former lease holder may still write. ``replaced_seconds`` is the minimum age of
+    files that an expired snapshot named, by default the same; no worker writes such files. Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
@@ -52,10 +52,10 @@ def sweep(
 
 
 def checkpoint(writer: Writer) -> None:
-    """Flush bookkeeping rows from the metadata database to Parquet, and compact small files.
+    """Move bookkeeping rows from the metadata database to Parquet, and compact small files.
 
     Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
-    path, so that neither grows with the number of commits. Such files with deleted rows are written anew before, since
+    path, so that neither grows with the number of commits. Such files with deleted rows are rewritten first, since
     DuckLake does not merge them; a larger file keeps its deleted rows until a removal (`tasks.upkeep.removal`). `sweep`
     later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
     """
@@ -71,7 +71,7 @@ def checkpoint(writer: Writer) -> None:
 
 
 def flush_inlined(writer: Writer, tables: Iterable[str]) -> None:
-    """Write the rows of ``tables`` that the metadata database holds to Parquet. Raises LeaseLost."""
+    """Move the rows of ``tables`` that are in the metadata database to Parquet files. Raises LeaseLost."""
     for table in tables:
         writer.check()
         writer.lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")

@@ -1,6 +1,6 @@
-"""Name dataset versions, and drop them.
+"""Store names (tags) of dataset versions, and drop versions.
 
-With `release-1` for version 3, NAME@release-1 means it wherever NAME@3 does. The names are a table of the metadata
+If version 3 is named `release-1`, NAME@release-1 means NAME@3 everywhere. The names are a table of the metadata
 database, like the lease: a version can be named while a run holds the lease, and the names are part of every copy of
 the catalog.
 """
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 
 
 def version_names(lake: Lake) -> dict[tuple[str, int], list[str]]:
-    """Return the names by dataset and version, sorted."""
+    """Return (dataset, version) -> sorted names (tags) of the version."""
     found: dict[tuple[str, int], list[str]] = defaultdict(list)
     if lake.metadata.has(VERSION_NAMES):
         for dataset, version, name in lake.metadata.read(f"SELECT dataset, version, name FROM {VERSION_NAMES}"):
@@ -27,7 +27,7 @@ def version_names(lake: Lake) -> dict[tuple[str, int], list[str]]:
 
 
 def name_version(lake: Lake, dataset: str, version: int, name: str) -> None:
-    """Name a version, unless it has the name. Raise PairmillError if it is not valid, or names another version."""
+    """Give a version the name (tag) ``name``. Raise PairmillError if it is invalid or names another version."""
     if not _NAME.fullmatch(name):
         raise PairmillError(
             f"'{name}' cannot name a version: write a letter, then letters, digits, '.', '_' or '-', 63 at most, "
@@ -52,7 +52,7 @@ def name_version(lake: Lake, dataset: str, version: int, name: str) -> None:
 
 
 def remove_name(lake: Lake, dataset: str, version: int, name: str) -> None:
-    """Remove a name of a version. Raise PairmillError if the version does not have it."""
+    """Remove a name (tag) from a version. Raise PairmillError if the version does not have it."""
     names = version_names(lake).get((dataset, version), [])
     if name not in names:
         raise PairmillError(f"{dataset}@{version} has no name '{name}'; it has {', '.join(names) or 'none'}.")
@@ -64,9 +64,9 @@ _OF_VERSIONS = ("pairs", "decisions", "funnel", "dataset_captioners", "datasets"
 
 
 def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
-    """Delete a version's rows in one transaction; return the number of rows by table. The caller holds the lease.
+    """Delete a dataset version in one transaction; return table -> number of deleted rows. Requires the lease.
 
-    Scores, documents and exports stay. DuckLake's snapshots of before keep the rows until they expire.
+    Scores, documents and exports stay. Earlier snapshots of DuckLake keep the rows until they expire.
     """
 
     def body() -> dict[str, int]:
@@ -87,13 +87,13 @@ def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
 
 
 def dropped_at(lake: Lake, name: str, version: int) -> str:
-    """Return the day on which a version was dropped, '' if it was not."""
+    """Return the day on which a version was dropped as YYYY-MM-DD; '' if it was not dropped."""
     sql = "SELECT dropped_at FROM dropped_versions WHERE name = ? AND version = ?"
     rows = lake.query(sql, (name, version))
     return f"{rows[0][0]:%Y-%m-%d}" if rows else ""
 
 
 def highest_version(lake: Lake, name: str) -> int:
-    """Return the highest number that a version of the dataset has or had, 0 if none."""
+    """Return the highest version number that the dataset has or ever had, 0 if none."""
     numbers = " UNION ALL ".join(f"SELECT version FROM {t} WHERE name = ?" for t in ("datasets", "dropped_versions"))
     return lake.query(f"SELECT coalesce(max(version), 0) FROM ({numbers})", (name, name))[0][0]

@@ -1,4 +1,4 @@
-"""Read the plan of a version and the models behind it; cut by it and by a changed one, and count the scores that lack.
+"""Cut by a version's plan and by a changed one without publishing; count missing scores; find a rule's models.
 
 Nothing is published.
 """
@@ -19,10 +19,10 @@ from pairmill.catalog.terms.score import RUN_AT
 
 @dataclass(frozen=True)
 class MissingScore:
-    """``n`` items of ``kind`` that pass the rules so far and lack ``score``.
+    """Number ``n`` of items that pass the rules so far and lack ``score``, and the work that computing it takes.
 
-    ``kind`` is 'image', 'sentence' or 'pair', of which the images are counted.
-    ``seconds`` is the work of all of them, at the mean of the lake's rows of this score; None if it has none.
+    ``kind`` is 'image', 'sentence' or 'pair'; of pairs the images are counted. ``seconds`` is the time for all ``n``,
+    at the mean time of the lake's rows of this score; None if the lake has no row.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class MissingScore:
 
 
 def cut_plan(lake: Lake, dataset: Dataset) -> Plan:
-    """Compile the plan that published the version, with its own digests for tables that several scorers share."""
+    """Compile the plan by which the version was published, with the scorer digests of that time."""
     plan, stored = plan_of(lake, dataset), dataset.scorers_by_name(lake)
     return replace(plan, scorers={**plan.scorers, **{name: stored[name] for name in SCORERS if name in stored}})
 
@@ -59,10 +59,10 @@ def fates_by_both(lake: Lake, plan: Plan, changed: Plan) -> list[tuple[str, str,
 
 
 def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:
-    """Return the digests, by name, of the scorers that have a model and from which the rule's scores were made.
+    """Return name -> digest of the scorers with a model that the rule's scores depend on.
 
     Scorers without a model, such as clusters, differ between lakes and say nothing of the scores' scale. A name that
-    several of them have is left out: of several captioners, none is named.
+    several such scorers share is left out, as of several captioners.
     """
     plan = plan_of(lake, dataset)
     asked = {digest for table in check.tables for digest in plan.made_by(table) if digest}
@@ -78,7 +78,7 @@ def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:
 
 
 def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
-    """Return the declared scores that items let through by the rules lack, in the order of the plan."""
+    """Count, for each declared score in the order of the plan, the items that pass the rules so far and lack it."""
     found = []
     with lake.one_snapshot_if_small():
         for score in plan.scores:
@@ -95,7 +95,7 @@ def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
 
 
 def missing_texts(lake: Lake, plan: Plan) -> list[MissingScore]:
-    """Count the images that the last cut may keep and that lack generated texts; return [] if there are none."""
+    """Count the images that the last cut may keep and that lack generated texts, as one element; [] if none does."""
     n = late_cut.count_unknown(lake)
     tables = ["captions"] * bool(plan.recipe.captioners) + ["synthetic"] * (plan.recipe.fuse is not None)
     seconds = [_seconds(lake, table, n) for table in tables]

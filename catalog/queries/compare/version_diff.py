@@ -36,14 +36,14 @@ class Difference:
 
     Attributes:
         kind: 'gained', 'lost' or 'changed'.
-        cause: Of gained pairs the rule by which the earlier version dropped the image, 'new' if it did not have the
-            image; of lost pairs the rule by which the later version drops it, 'gone' if it no longer has it; of
-            changed pairs the columns whose values differ, as in 'text1, text2'.
-        why: 'rule' if the recipes have other predicates under the cause's name; 'score' if they have the same one, so
-            that a value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for
-            these steps; 'values' for pairs in both versions.
+        cause: For gained pairs, the rule by which the earlier version dropped the image, or 'new' if it lacked the
+            image. For lost pairs, the rule by which the later version drops it, or 'gone' if it lacks the image. For
+            changed pairs, the columns with other values, as in 'text1, text2'.
+        why: 'rule' if the predicate of the rule ``cause`` differs between the recipes; 'score' if it is the same, so a
+            value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for these
+            steps; 'values' for pairs in both versions.
         n: Number of pairs.
-        images: Those with the smallest ids, as many as asked for: image_id, sha256 and shard.
+        images: Examples, those with the smallest ids: image_id, sha256 and shard.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class GroupCount:
 
 @dataclass(frozen=True)
 class Spread:
-    """Spread of a value over the pairs that have it: their number, mean and quantiles; None where no pair has it."""
+    """Number, mean and quantiles of a value over the pairs that have it; None for the statistics if no pair has it."""
 
     n: int
     mean: float | None
@@ -76,7 +76,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drift:
-    """Distribution of one measure (a similarity, a length in words) over the pairs of each version."""
+    """Distribution of one measure (a similarity, a length in words) over the pairs of either version."""
 
     measure: str
     before: Spread
@@ -96,7 +96,7 @@ class VersionDiff:
         lost: Pairs that only the earlier one has.
         changed: Pairs of both whose texts, scores or other columns differ.
         causes: Counts by kind and cause, largest first within a kind.
-        groups: The LARGEST groups of each kind by gained and lost pairs.
+        groups: For each kind of group, the LARGEST values by gained and lost pairs.
         drift: Spreads of lengths and similarities; measures without a value in both versions are left out.
     """
 
@@ -113,13 +113,13 @@ class VersionDiff:
 
 
 def version_before(lake: Lake, dataset: Dataset) -> Dataset | None:
-    """Return the newest older version of the dataset that is still there."""
+    """Return the newest version of the same dataset that is older and still published; None if there is none."""
     older = [each for each in published(lake) if each.name == dataset.name and each.version < dataset.version]
     return older[-1] if older else None
 
 
 def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
-    """Compare the pairs of two versions, which may have other names. 1M pairs each take some 4 s."""
+    """Compare the pairs of two versions, of one dataset or of two. 1M pairs each take some 4 s."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_changed(before, after)}")
     causes = differences(lake, before, after, 0, pairs="diff_pairs")
     of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in ("gained", "lost", "changed")}
@@ -134,10 +134,11 @@ def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
 def differences(
     lake: Lake, before: Dataset, after: Dataset, images: int, most: int = 2**31, pairs: str = ""
 ) -> tuple[Difference, ...]:
-    """Count pairs that differ, by kind and cause: the ``most`` largest counts, each with up to ``images`` images.
+    """Count the pairs that differ between two versions by kind and cause, each with up to ``images`` example images.
 
-    Sorted by kind (gained, lost, changed), then by count, largest first. ``pairs``: a table of them, else the pairs of
-    both versions are joined once. At 30M pairs that spills some 20 GB to disk.
+    Returns the ``most`` largest counts, sorted by kind (gained, lost, changed), then by count, largest first. ``pairs``
+    names a table of the differing pairs; without it the pairs of both versions are joined. At 30M pairs that spills
+    some 20 GB to disk.
     """
     rows, ids = pairs or f"({_changed(before, after)})", f"min(item_id, {images})" if images else "[]"
     found = lake.query(

@@ -1,4 +1,4 @@
-"""Explain what an item refers to: images, sentences, documents, linked addresses, quarantined items."""
+"""Explain the objects that an item names: images, sentences, documents, linked addresses, quarantined items."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ _UNDECIDED = {"dropped_by": None, "value": ""}
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a lake knows of the things that one item refers to; a list is empty if it refers to none.
+    """What a lake knows of the objects that one item (id, address, text) names; a list without such objects is empty.
 
     Attributes:
         dataset: The version whose rules and decisions are shown, as NAME@VERSION; '' without one.
@@ -57,7 +57,7 @@ class PicturePage:
 
 
 def explain(lake: Lake, found: Resolved, scope: Scope) -> Explanation:
-    """Explain the first image and sentence that ``found`` names, and all its documents."""
+    """Explain the first image and the first sentence of ``found``, and all its documents."""
     others = found.images[1:NAMED]
     decided = decisions(lake, others) if others else {}
     return Explanation(
@@ -86,7 +86,7 @@ def _document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
 
 
 def picture_page(lake: Lake, image_id: str, scope: Scope) -> PicturePage | None:
-    """Explain an image with its document; None if the lake does not have it."""
+    """Explain an image together with its document; None if the lake does not have the image."""
     with lake.one_snapshot():
         if not homes_of_images(lake, [image_id]):
             return None
@@ -95,10 +95,10 @@ def picture_page(lake: Lake, image_id: str, scope: Scope) -> PicturePage | None:
 
 
 def document_items(lake: Lake, document_id: str, scope: Scope) -> Facts:
-    """Return ``pictures``, ``sentences`` and, if MOST are exceeded, ``more``: how many of both are left out.
+    """Return a document's ``pictures`` and ``sentences`` in reading order, at most MOST of each, with their decisions.
 
-    ``dropped_by`` is None without a decision, '' for what is kept. A sentence's is that of the rules: which sentence of
-    a group of duplicates stands for it is not looked up.
+    ``dropped_by`` is None without a decision, '' for a kept item. For a sentence it is the rules' decision, which
+    ignores duplicates. ``more`` is the number of items left out, absent if there are none.
     """
     of_document = f"SELECT DISTINCT position, content, text FROM sentences WHERE document_id = {quoted(document_id)}"
     sentences = lake.rows(f"{of_document} ORDER BY position, content")  # each position once

@@ -1,4 +1,4 @@
-"""Look up what an id, an address or a text refers to, and the rows that explain why an item was kept or dropped.
+"""Find the objects that an id, an address or a text names, and the rows that explain why an item was kept or dropped.
 
 Queries filter by one key with ``=``, so row-group ranges and bloom filters skip the other row groups unread; scores by
 content are read only in the content's home shard: one file instead of hundreds. Queries filter and sort by little else,
@@ -27,10 +27,10 @@ _PLACED = re.compile(r"(.+)[#&]image=(\d{1,9})", re.DOTALL)
 
 @dataclass(frozen=True)
 class Resolved:
-    """The objects that an item refers to; false if there are none.
+    """The objects that an item (id, address, text) names; false if it names none.
 
-    ``images``: image ids. ``sentences``: content ids. The others are rows of ``documents``, of ``quarantine``, and of
-    linked addresses.
+    ``images``: image ids. ``sentences``: content ids. The other fields are rows of the tables ``documents`` and
+    ``quarantine``, and linked addresses with their fetches.
     """
 
     images: list[str] = field(default_factory=list)
@@ -45,9 +45,10 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Scope:
-    """The rows to consider: those of a dataset's commit and scorers (digests by name), or the newest without a dataset.
+    """The rows to explain from: those of a dataset version's commit and scorers, or without a dataset the newest.
 
-    ``filled`` are the tables with rows in files: querying an empty table takes longer (0.05 s) than a full one.
+    ``scorers`` are digests by name. ``filled`` are the tables with rows in files: querying an empty table takes longer
+    (0.05 s) than a full one.
     """
 
     filled: frozenset[str]
@@ -57,23 +58,23 @@ class Scope:
 
     @property
     def upto(self) -> int:
-        """The highest commit number to consider."""
+        """The highest commit number in scope: the dataset's, or without one a number above all."""
         return self.dataset.commit if self.dataset else 2**62
 
     def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
-        """Return the columns that may be scored for ``kind`` ('image', 'sentence'): the dataset's, or all declared."""
+        """Return the score columns of ``kind`` ('image', 'sentence') in scope: the dataset's, or all declared ones."""
         scores = self.plan.scores if self.plan else (*declared(), *imported_in(self.filled))
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
-        """Return the newest of ``rows`` in scope (with a dataset, by ``scorer``) without scorer and commit, or {}."""
+        """Return the newest row in scope (with a dataset, by ``scorer``), without columns scorer and commit, or {}."""
         by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
         last = max(by, key=lambda row: row["commit"], default={})
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
 
 
 def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
-    """Return the scope of a dataset version, or of the lake's newest rows if ``dataset`` is None."""
+    """Return the scope of a dataset version, or the scope of the lake's newest rows if ``dataset`` is None."""
     held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
     filled = frozenset(name for (name,) in held)
     if dataset is None:
@@ -82,10 +83,10 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
 
 
 def resolve(lake: Lake, item: str, content: str) -> Resolved:
-    """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, an address, or a sentence's text.
+    """Find the objects that ``item`` names: an id, a sha256 of 32 or 64 hex digits, an address, or a sentence's text.
 
-    An address may be of an image or a page, or the end of it, or the address under which an image was released.
-    ``content`` is the content id of ``item`` taken as a sentence.
+    An address is that of an image or a page, its end, or the released address of an image. ``content`` is the content
+    id of ``item`` taken as a sentence.
     """
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
         found = _by_id(lake, item[:32])
@@ -158,14 +159,14 @@ _ADDRESSES = f"""
 
 
 def superseded_at(lake: Lake, document_id: str) -> int | None:
-    """Return the commit since which the document is no longer current, else None."""
+    """Return the commit since which the document is gone from its source; None if it is current."""
     said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
     commit, gone = max(said, default=(0, False))
     return commit if gone else None
 
 
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
-    """Select at most MOST rows of ``quarantine`` by an SQL condition."""
+    """Return at most MOST rows of ``quarantine`` that meet the SQL condition ``where`` with parameters ``values``."""
     columns = "item, source, stage, reason, detail, run_id"
     sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
     return lake.rows(sql, values)
@@ -174,14 +175,17 @@ def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
 def rows_of_key(
     lake: Lake, scope: Scope, table: str, columns: str, key: str, value: str, where: str = ""
 ) -> list[Facts]:
-    """Select the rows of one key in a table; [] without a query if the table is empty. ``where`` is SQL to append."""
+    """Return the rows of ``table`` with ``key`` = ``value``; [] without a query if the table is empty.
+
+    ``where`` is further SQL to append to the condition.
+    """
     if table not in scope.filled:
         return []
     return lake.rows(f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
 def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
-    """Return SQL to append to a WHERE, selecting the home shard of ``value``; '' if ``table`` does not have it yet."""
+    """Return SQL (`` AND shard = '…'``) for the home shard of content ``value``; '' if ``table`` lacks the content."""
     found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
@@ -189,7 +193,7 @@ def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
 def scores(
     lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
 ) -> Facts:
-    """Return column -> score value, from each table the row of the dataset's scorer; without a dataset the newest."""
+    """Return score column -> value for one content: from the dataset's scorers, without a dataset the newest."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())

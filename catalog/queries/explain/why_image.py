@@ -32,9 +32,10 @@ _TEXTS = {
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """Return what the lake knows of an image, by the keys of its parts; a part is empty if unknown.
+    """Return everything that the lake knows of an image occurrence, as a dictionary of its parts.
 
-    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``.
+    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``. A part without rows
+    is empty.
     """
     return lake.retrying(lambda: _explain(lake, image_id, scope))
 
@@ -206,7 +207,7 @@ def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> d
 
 
 def decisions(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """Return by image the decisions of all dataset versions on it, by name and version.
+    """Return image id -> decisions of all dataset versions on the image, sorted by dataset and version.
 
     One query for two images at 10M images and five versions takes 0.07 s, two queries take 0.10.
     """

@@ -9,9 +9,9 @@ from pairmill.catalog.terms import text_columns
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return what the lake knows of a sentence, by the keys of its parts; a part is empty if unknown.
+    """Return everything that the lake knows of a distinct sentence, as a dictionary of its parts.
 
-    Keys: ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``.
+    Keys: ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``. A part without rows is empty.
     """
     origin = _origin(lake, content)
     in_home_shard = home_filter(lake, "sentence_content", "content", content)
@@ -114,7 +114,7 @@ def _versions(lake: Lake, text: str) -> list[Facts]:
 
 
 def members(lake: Lake, scope: Scope, content: str) -> list[str]:
-    """Return the sorted contents of the sentence's group, including its own; [] if it is in no group."""
+    """Return the contents of all sentences in the duplicate group of ``content``, sorted; [] if it is in no group."""
     grouping = _newest(lake, scope)
     rows = rows_of_key(lake, scope, "sentence_groups", "group_id", "content", content, grouping) if grouping else []
     found = [
@@ -126,7 +126,7 @@ def members(lake: Lake, scope: Scope, content: str) -> list[str]:
 
 
 def representative_texts(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
-    """Return candidate -> the text among ``texts`` that is a member of the candidate's group.
+    """Return candidate -> the member of ``texts`` that is in the candidate's duplicate group.
 
     The ids of the few groups are constants in the query: a join would read every sentence of the lake.
     """

@@ -1,4 +1,4 @@
-"""Read a version's pairs in the order of an export, and what describes them."""
+"""Read a version's pairs in the order of an export, with their sizes, hosts and licences."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ SHARDS_OF_ITEMS = "SELECT DISTINCT shard FROM (SELECT unnest(items).shard AS sha
 
 @dataclass(frozen=True)
 class RowOrder:
-    """The rows of an export and their order.
+    """Selection and order of an export's rows.
 
     Attributes:
         by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
-        typical_first: Begin with `_typical_pairs`.
+        typical_first: Begin with the most typical pairs, for previews.
         seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
         grows: Order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a
             later version adds come last. The column `version` is that first version.
@@ -50,24 +50,24 @@ class RowOrder:
 
 
 def pair_columns(n_texts: int) -> dict[str, str]:
-    """Return column -> DuckDB type of a version's pairs, in the order of `pairs`; ``n_texts``: its number of texts."""
+    """Return column -> DuckDB type of a version's pairs with ``n_texts`` real texts each, in the order of ``pairs``."""
     beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
 def lake_id(lake: Lake) -> str:
-    """Return a unique id of the lake that survives moving it: DuckLake's UUID of the schema."""
+    """Return the lake's unique id, which stays when the lake moves: the UUID of its DuckLake schema."""
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
 def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
-    """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
+    """Copy the version's pairs into the temporary table ``export_rows``, numbered from 0 in ``order``.
 
     The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The
-    copy spills to disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes,
-    texts, three headers with padding.
+    copy spills to disk, about 1.5 KB per pair. Column ``sample_bytes`` is an upper bound of the size of a pair's tar
+    sample: bytes, texts, three headers with padding.
 
-    ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
+    ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none.
     """
     own = text_columns.of_version(dataset.n_texts)
     pairs = f"(SELECT {own} FROM pairs WHERE {dataset.where}{_ON_THE_WEB if order.on_the_web else ''})"
@@ -126,21 +126,21 @@ def _typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, ke
 
 
 def sizes(lake: Lake) -> np.ndarray:
-    """Return ``sample_bytes`` of the gathered pairs in order: int64, 8 bytes per pair."""
+    """Return the column ``sample_bytes`` of the rows of `gather`, in order: (n,) int64."""
     return lake.table("SELECT sample_bytes FROM export_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
 
 
 def portion(lake: Lake, first: int, last: int) -> pa.Table:
-    """Return the gathered pairs number ``first`` to ``last`` - 1.
+    """Return the rows ``first`` to ``last`` - 1 of `gather`.
 
-    They have the columns of ``pairs``, the added captions if any, ``shard`` and ``format``.
+    The columns are those of ``pairs``, ``captions`` if added, ``shard`` and ``format``.
     """
     sql = "SELECT * EXCLUDE (n, sample_bytes) FROM export_rows WHERE n >= ? AND n < ? ORDER BY n"
     return lake.table(sql, (first, last))
 
 
 def digest(lake: Lake, first: int, last: int) -> str:
-    """Hash the gathered pairs number ``first`` to ``last`` - 1."""
+    """Hash the rows ``first`` to ``last`` - 1 of `gather` to a decimal number as text."""
     rows = "SELECT * EXCLUDE (sample_bytes) FROM export_rows WHERE n >= ? AND n < ?"
     sql = f"SELECT bit_xor(md5_number(CAST(to_json(r) AS VARCHAR))) FROM ({rows}) r"
     return str(lake.query(sql, (first, last))[0][0] or 0)
@@ -152,18 +152,18 @@ def picture_paths(lake: Lake, shards: str = PICTURE_SHARDS) -> dict[str, tuple[s
 
 
 def release(lake: Lake) -> None:
-    """Drop the table that `gather` created."""
+    """Drop the temporary table ``export_rows`` that `gather` created."""
     lake.execute("DROP TABLE IF EXISTS temp.export_rows")
 
 
 def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
-    """Return the place, format and number of pairs of each recorded export of a version."""
+    """Return (place, format, number of pairs) of each recorded export of a version."""
     sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
     return lake.query(sql, (dataset.name, dataset.version))
 
 
 def check_unamended(lake: Lake, dataset: Dataset) -> None:
-    """Raise PairmillError if the version was amended since ``dataset`` was read: its export may hold what went."""
+    """Raise PairmillError if rows were removed from the version since ``dataset`` was read: an export may hold them."""
     now = find(lake, str(dataset))
     if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
         raise PairmillError(
@@ -180,7 +180,7 @@ def web_hosts(lake: Lake, dataset: Dataset) -> list[str]:
 
 
 def licences(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the MOST licences with most pairs, as `documents.metadata` names them; the lake does not judge them."""
+    """Return the MOST most frequent licences of a version's pairs, as `documents.metadata` names them."""
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
     pairs = f"SELECT document_id FROM pairs WHERE {dataset.where}"
     documents = "SELECT document_id, min(metadata) AS metadata FROM documents GROUP BY document_id"
@@ -190,7 +190,7 @@ def licences(lake: Lake, dataset: Dataset) -> list[str]:
 
 
 def shuffled(seed: int, key: str) -> str:
-    """Return SQL of the order by the sha256 of ``seed`` and the column ``key``, then by the key.
+    """Return the terms of an SQL ORDER BY that shuffles rows: by sha256 of ``seed`` and column ``key``, then by key.
 
     Hex digits compare as bytes. So the order is the same on every machine, whatever its locale, its threads or the
     order in which it lists files.
@@ -199,9 +199,9 @@ def shuffled(seed: int, key: str) -> str:
 
 
 def by_shard(lake: Lake, first: int, last: int) -> Iterator[tuple[str, list[int], list[str]]]:
-    """Yield, shard by shard, the gathered rows number ``first`` to ``last`` - 1: (shard, numbers, sha256s).
+    """Yield (shard, row numbers, sha256s) for each shard of the rows ``first`` to ``last`` - 1 of `gather`.
 
-    Memory is the rows of one shard. DuckDB sorts the rows once, and spills if necessary.
+    Memory holds the rows of one shard. DuckDB sorts the rows once, and spills if necessary.
     """
     wanted = f"SELECT coalesce(shard, '') AS shard, n, sha256 FROM export_rows WHERE n >= {first} AND n < {last}"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE export_pass AS {wanted} ORDER BY shard, n")

@@ -1,7 +1,7 @@
-"""Measure how well sentences were given to pictures: reuse of a sentence, share from the own page, similarities.
+"""Measure how sentences are assigned to pictures: reuse of a sentence, share from the own page, similarities.
 
-Counts over pairs are exact. Similarities to sentences of the picture's own page, and what depends on vectors, are of
-bounded samples.
+Counts over pairs are exact. Similarities to sentences of the picture's own page, and figures from vectors, use bounded
+samples.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ VECTORS = 5_000
 
 @dataclass(frozen=True)
 class Reuse:
-    """Use of sentences: ``given`` texts are ``distinct`` sentences, and the HUBS most used have a ``hub_share``.
+    """Reuse of sentences: ``given`` texts of pairs are ``distinct`` sentences.
 
-    ``hubs``: (text, number of pairs), most used first.
+    ``hubs``: (text, number of pairs) of the HUBS most used sentences, most used first; ``hub_share``: their share of
+    all texts.
     """
 
     given: int
@@ -49,7 +50,7 @@ class Gap:
 
 
 def reuse(lake: Lake, dataset: Dataset) -> Reuse:
-    """Count how often each sentence is given.
+    """Count how often each sentence is the text of a pair of the version.
 
     Grouped by a hash of 16 bytes: a group takes some 40 bytes, so that 90M sentences spill to disk at a memory limit
     below 4 GB.
@@ -71,7 +72,7 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
 
 
 def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Return ``rank, n, mean, lowest, highest`` of the similarities of the first sentence, the second, and so on."""
+    """Return the similarities of first texts, second texts, and so on: rows of ``rank, n, mean, lowest, highest``."""
     n = dataset.n_texts
     known = ", ".join(text_columns.similarities(n))
     ranked = (
@@ -85,7 +86,7 @@ def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def own_document(lake: Lake, dataset: Dataset) -> tuple[int, int]:
-    """Return (texts, texts that the picture's own document contains), over the SAMPLE pairs with the smallest ids."""
+    """Return (texts, texts that the picture's own document contains) of the SAMPLE pairs with the smallest ids."""
     drawn = f"SELECT * FROM pairs WHERE {dataset.where} ORDER BY image_id LIMIT {SAMPLE}"
     texts = f"SELECT document_id, unnest([{_texts(dataset)}]) AS text FROM ({drawn})"
     return lake.query(
@@ -103,7 +104,7 @@ def _texts(dataset: Dataset) -> str:
 
 
 def modality_gap(lake: Lake, dataset: Dataset, plan: Plan) -> Gap | None:
-    """Compute the gap from at most VECTORS pictures and sentences in SHARDS shards; None without vectors of both."""
+    """Measure the modality gap on up to VECTORS pictures and sentences of SHARDS shards; None if either is missing."""
     means, counts = [], []
     for table, key, column in (
         ("image_embedding", "sha256", "image_vector"),

@@ -1,4 +1,4 @@
-"""Read how many wrong texts the rules on pairs of a version accept, with exact intervals (Clopper and Pearson 1934)."""
+"""Return the share of wrong texts that a version's rules on pairs accept, with exact intervals (Clopper-Pearson)."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST, LEAST = 0.2, 30
 
 @dataclass(frozen=True)
 class CanaryRate:
-    """How many of ``canaries`` wrong texts a rule on pairs accepted.
+    """Count of deliberately wrong texts (canaries) that a rule on pairs accepted, of all that it was tried on.
 
     ``low`` and ``high`` are the ends of the exact interval of the share at CONFIDENCE (Clopper and Pearson).
     """
@@ -33,7 +33,7 @@ class CanaryRate:
 
     @property
     def is_high(self) -> bool:
-        """Whether the rule accepts more than MOST, of enough canaries to say so."""
+        """Whether the rule accepts a share above MOST, on at least LEAST canaries."""
         return self.canaries >= LEAST and self.share > MOST
 
     def __str__(self) -> str:
@@ -44,14 +44,17 @@ class CanaryRate:
 
 
 def canary_rate(rule: str, canaries: int, accepted: int) -> CanaryRate:
-    """Return the rate with its interval; each end is exceeded with a chance of at most (1 - CONFIDENCE) / 2."""
+    """Return the rate of ``accepted`` of ``canaries`` with its exact interval at CONFIDENCE.
+
+    The true share is beyond either end with a chance of at most (1 - CONFIDENCE) / 2.
+    """
     each_end = (1 + CONFIDENCE) / 2
     low = 1 - upper_bound(canaries - accepted, canaries, each_end)
     return CanaryRate(rule, canaries, accepted, low, upper_bound(accepted, canaries, each_end))
 
 
 def canary_rates(lake: Lake, dataset: Dataset) -> list[CanaryRate]:
-    """Return the rate of each rule on pairs; [] for a version without canaries."""
+    """Return the share of canaries that each rule on pairs of a version accepts; [] for a version without canaries."""
     of_version = "dataset = ? AND version = ? AND kind = ?"
     sql = f"SELECT rule, n_in, n_in - n_dropped FROM funnel WHERE {of_version} ORDER BY position"
     return [canary_rate(*row) for row in lake.query(sql, (dataset.name, dataset.version, CANARY))]
@@ -62,9 +65,10 @@ _STEPS = 60  # of the bisection: 2**-60 is below the resolution of a double near
 
 
 def upper_bound(wrong: int, labels: int, confidence: float) -> float:
-    """Return the largest share p for which at most ``wrong`` of ``labels`` has a chance of 1 - ``confidence``.
+    """Return the upper confidence bound (Clopper and Pearson) of the true share of wrong items, 0 to 1.
 
-    The true share is at or below it with a chance of ``confidence`` or more. 1 without labels.
+    ``wrong`` of ``labels`` were found wrong. The bound is the largest share for which so few have a chance of 1 -
+    ``confidence``; the true share is at or below it with a chance of ``confidence`` or more. 1 without labels.
     """
     if wrong >= labels:
         return 1.0
@@ -76,7 +80,7 @@ def upper_bound(wrong: int, labels: int, confidence: float) -> float:
 
 
 def labels_needed(wrong: int, share: float, confidence: float) -> int:
-    """Return the fewest labels, ``wrong`` of them wrong, whose `upper_bound` is at most ``share``.
+    """Return how many labels are needed, if ``wrong`` of them are wrong, for an `upper_bound` of at most ``share``.
 
     For 5 % at 90 %: 45 without a wrong one, 77 with one, 105 with two. MOST_LABELS if even that many are too few.
     """

@@ -14,13 +14,13 @@ SHOWN = 6  # of each set
 
 @dataclass(frozen=True)
 class SetHits:
-    """The hits of one benchmark.
+    """Pictures dropped for being near to pictures of one benchmark set.
 
     Attributes:
         folder: The benchmark's folder.
         n: Distinct pictures that are near to one of its pictures.
-        hits: SHOWN of them, the nearest first: image_id, sha256, shard, bits, cosine (None without), and ``file``, the
-            benchmark's picture.
+        hits: SHOWN of these, nearest first: image_id, sha256, shard, bits (differing hash bits), cosine (None without
+            vectors), and ``file``, the benchmark's picture.
     """
 
     folder: str
@@ -29,7 +29,7 @@ class SetHits:
 
 
 def contamination_hits(lake: Lake, dataset: Dataset, plan: Plan) -> list[SetHits]:
-    """Return the hits of each set of the version's recipe, in its order; [] without the section.
+    """Return the hits of each benchmark set of the version's recipe, in its order; [] if the recipe names no sets.
 
     A hit is counted with the set of its nearest copy by hash if the hash dropped it, else of its nearest vector.
     """

@@ -27,16 +27,16 @@ class Histogram:
     """Histogram of one quantity: ``counts[i]`` values are in [low + i * width, low + (i + 1) * width).
 
     Attributes:
-        quantity: What is counted, with the thresholds of its rule.
+        quantity: The measured quantity, with the thresholds of its rule.
         kind: 'image', 'sentence' or 'pair'.
         low: Start of the axis; the first bin also counts the values below.
         width: Width of a bin.
         counts: Values by bin; the last bin also counts the values beyond.
-        lowest: The smallest value.
-        highest: The largest value.
+        lowest: Smallest value.
+        highest: Largest value.
         missing: Scored items without a finite value.
         is_whole: Whether all values are integers.
-        n_near: Values of a model within REPEAT of a threshold, which a repeat may decide the other way.
+        n_near: Values from a model that lie within REPEAT of a threshold, so another run may decide otherwise.
     """
 
     quantity: Quantity
@@ -52,7 +52,7 @@ class Histogram:
 
     @property
     def high(self) -> float:
-        """End of the axis."""
+        """End of the axis: ``low`` + ``width`` times the number of bins."""
         return self.low + self.width * len(self.counts)
 
 
@@ -128,7 +128,7 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
 
 
 def histograms_of(lake: Lake, sql: str, columns: Sequence[str], kind: str) -> list[Histogram]:
-    """Return the histogram of each of the numeric ``columns`` of a query that has a value."""
+    """Return the histograms of the numeric ``columns`` of query ``sql``; leave out columns without a finite value."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE drawn_values AS {sql}")
     drawn = (
         histogram(lake.rows, f'SELECT CAST("{name}" AS DOUBLE) AS v FROM drawn_values', Quantity(name, (name,)), kind)
@@ -215,13 +215,13 @@ TEXTS = {"text1": "first sentence", "caption": "caption", "syn_text": "fused tex
 
 
 def similarity_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:
-    """Return the histogram of each similarity of the pairs that has a value."""
+    """Return the histogram of each similarity of a version's pairs; similarities without a value are left out."""
     names = (*text_columns.similarities(dataset.n_texts), "caption_similarity", "synthetic_similarity")
     return histograms_of(lake, f"SELECT {', '.join(names)} FROM pairs WHERE {dataset.where}", names, "pair")
 
 
 def length_histograms(lake: Lake, dataset: Dataset) -> list[Histogram]:
-    """Return the histogram of the words of each kind of text, over the SAMPLE pairs with the smallest ids.
+    """Return, for each kind of text, the histogram of its number of words in the SAMPLE pairs with the smallest ids.
 
     Words are counted by spaces: a text in a script without spaces is one word.
     """

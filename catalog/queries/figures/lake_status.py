@@ -1,4 +1,4 @@
-"""Describe a lake at one moment: its rows, datasets, writer, and last runs with the tokens of their steps."""
+"""Describe a lake at one moment: its rows, datasets, writer, and last runs with the token usage of their steps."""
 
 from dataclasses import dataclass, replace
 
@@ -40,16 +40,16 @@ class StepUsage:
 
 @dataclass(frozen=True)
 class LakeStatus:
-    """One snapshot of a lake.
+    """State of a lake at one moment.
 
     Attributes:
-        lake: Its address.
+        lake: The lake's address.
         format: The format of its tables.
         rows: Table -> number of rows.
         datasets: The newest version of each dataset.
         canaries: NAME@VERSION -> how many wrong texts the rules on pairs of this version accept.
-        writer: The process that writes to it; None if nobody does.
-        left_by: A writer that was killed, whose lease the next run takes over.
+        writer: The process that holds the lease; None if nobody does.
+        left_by: A killed writer, whose lease the next run takes over; else None.
         runs: The last runs, the newest first; the state of a run whose process is gone is 'killed'.
         usage: Tokens of these runs by step.
         unfinished: A line on removals whose bytes are still to be erased, '' if there are none.
@@ -68,7 +68,7 @@ class LakeStatus:
 
 
 def lake_status(lake: Lake) -> LakeStatus:
-    """Read the lease, and the rest at one snapshot.
+    """Read the state of a lake: the lease, and everything else at one snapshot.
 
     Reads again if a run begins or ends meanwhile: a run that has just begun would seem killed.
     """
@@ -105,12 +105,12 @@ def _without_writer(lake: Lake) -> LakeStatus:
 
 
 def counts(lake: Lake) -> dict[str, int]:
-    """Return table -> number of rows, for the tables COUNTED."""
+    """Return table -> number of rows for the tables COUNTED of a lake."""
     return {table: lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in COUNTED}
 
 
 def by_step(lake: Lake, upto: int | None = None, run_ids: tuple[str, ...] = ()) -> list[StepUsage]:
-    """Sum usage by run and step, in the order of their first commit.
+    """Return token usage by run and step, in the order of the steps' first commits.
 
     Restricted to commits up to ``upto``, and to ``run_ids`` if any are given.
     """

@@ -1,4 +1,4 @@
-"""Read pairs of a dataset version to look at: a random sample, and the best and worst by each similarity."""
+"""Read pairs of a dataset version for display: a random sample, and the best and worst by each similarity."""
 
 from itertools import chain
 from typing import Any
@@ -18,9 +18,9 @@ SIMILARITIES = {
 
 
 def sample(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
-    """Sample the ``n`` pairs with the smallest sha256(image_id || seed), with shortened texts and the image's shard.
+    """Return the ``n`` pairs with the smallest sha256(image_id || seed), texts shortened, each with its image's shard.
 
-    Ids first: one pass over one column, then only the wide rows of the sample.
+    It reads the ids first, one pass over one column, then only the wide rows of the sample.
     """
     order = "ORDER BY sha256(image_id || ?), image_id LIMIT ?"
     drawn = lake.query(f"SELECT image_id FROM pairs WHERE {dataset.where} {order}", (str(seed), n))
@@ -28,7 +28,7 @@ def sample(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, An
 
 
 def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return by similarity the ``n`` 'worst' and 'best' pairs, most extreme first; no similarity without a value.
+    """Return similarity -> 'worst' and 'best' -> ``n`` pairs, most extreme first; similarities without values left out.
 
     Each similarity's column is read once for each end. All pairs of a version are compared, not a sample.
     """
@@ -46,7 +46,7 @@ def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[d
 
 
 def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[str, Any]]:
-    """Read the pairs of these images, in the given order, each with its shard; texts longer than LONGEST are cut."""
+    """Return the pairs of these images, in the given order, each with its shard; cut texts to LONGEST characters."""
     texts = (*text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"

@@ -33,7 +33,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Return the scorers of the version, with everything needed to compute the same values again."""
+    """Return the scorers of the version as dictionaries: digest, name, version, settings, model, libraries."""
     return lake.rows(
         "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
         'FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest',
@@ -42,16 +42,16 @@ def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
-    """Count the documents and quarantine rows in the lake when the version was cut."""
+    """Return the numbers of ``documents`` and of ``quarantine`` rows in the lake when the version was cut."""
     parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
     return lake.rows(f"SELECT {parts}", (dataset.commit,) * 2)[0]
 
 
 def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return (number of clusters, [(rank, images before balance, images after)]), largest first.
+    """Return (number of clusters, [(rank, images before balance, images after)]), largest cluster first.
 
-    At most CLUSTERS_SHOWN clusters, evenly over the ranks. The images before balance are those that only balance or a
-    later step drops.
+    At most CLUSTERS_SHOWN clusters, evenly over the ranks. Images before balance are the kept ones and those that
+    balance or a later step drops.
     """
     from_balance_on = lake.query(
         "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
@@ -76,7 +76,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Count duplicate ``edges`` and their images by kind, and the ``groups``, ``members`` and ``largest`` group."""
+    """Return duplicate ``edges`` with their counts by kind, and the numbers ``groups``, ``members`` and ``largest``."""
     edges = lake.rows(
         "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
         f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {KNOWN}) GROUP BY kind ORDER BY kind",
@@ -86,7 +86,7 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest`` group."""
+    """Return the numbers of ``groups`` of duplicate sentences, of their ``members``, and of the ``largest`` group's."""
     return _groups(lake, dataset, "sentence_groups")
 
 
@@ -100,7 +100,7 @@ def _groups(lake: Lake, dataset: Dataset, table: str) -> dict[str, Any]:
 
 
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Count the captions and fused texts of the pairs by status, with their total tokens and seconds.
+    """Count captions and fused texts of the version's pairs by status, with their total tokens and seconds.
 
     Captions are counted by captioner if there are several.
     """
@@ -121,7 +121,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
 
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Count quarantine rows by reason and stage, most frequent first, with EXAMPLES of each."""
+    """Count the quarantine rows when the version was cut, by reason and stage, most frequent first, with EXAMPLES."""
     return lake.rows(
         "SELECT reason, stage, count(*) AS n, "
         f"min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples "
@@ -131,7 +131,7 @@ def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Sum the output of each step up to this version, over all runs: worker seconds, bytes, rows by table.
+    """Return the output of each step up to this version, summed over all runs: worker seconds, bytes, rows by table.
 
     A job that fills several tables records its seconds in each partition, so each (shard, seconds) is counted once.
     """

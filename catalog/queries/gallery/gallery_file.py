@@ -39,7 +39,7 @@ _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^
 
 
 def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
-    """Return the gallery file of ``dataset``, or of the whole lake if None; build it if missing."""
+    """Return the path of the gallery file of ``dataset``, or of the whole lake if None; build the file if missing."""
     folder = cache_folder(lake, "browse")
     path = folder / f"gallery-{_digest(lake, dataset)}.duckdb"
     if path.exists() and _opens(path):
@@ -60,9 +60,10 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
 
 @contextmanager
 def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[Path]:
-    """Build a gallery file of the dataset's images with the ``most`` smallest ids; remove it afterwards.
+    """Build a gallery file of at most ``most`` images of the dataset for the `with` block, then remove it.
 
-    Ids are hashes, so that this is a random sample. 200,000 images take some 100 MB below the temporary folder.
+    The images are those with the smallest ids, which are hashes, so this is a random sample. 200,000 images take some
+    100 MB below the temporary folder.
     """
     with scratch_folder() as folder:
         path, n = folder / "gallery.duckdb", lake.query(f"SELECT count(*) FROM ({_decisions(dataset)})")[0][0]

@@ -33,11 +33,12 @@ _DULL = ("about", "also", "been", "from", "have", "here", "into", "more", "other
 
 @dataclass(frozen=True)
 class Choice:
-    """Which images a gallery shows; a default restricts nothing.
+    """Filter of a gallery's images; fields at their defaults restrict nothing.
 
     ``fate``: 'kept', 'dropped', or the name of the rule that drops. ``where``: a predicate as in a recipe's rule.
-    ``score`` with ``low`` and ``high``: a numeric column and its range. ``among``: sha256s in order of preference.
-    ``sets``: images of an area of the map, images that differ between two versions; an image must be in each.
+    ``score`` with ``low`` and ``high``: a numeric column and its range, both ends included or None. ``among``: sha256s
+    in order of preference. ``sets``: images of an area of the map, images that differ between two versions; an image
+    must be in each.
     """
 
     fate: str = ""
@@ -59,7 +60,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Some images: maybe a million, so a table with the column ``key``, 'sha256' or 'image_id', instead of a list."""
+    """A set of images, possibly a million, as an Arrow table with the column ``key``: 'sha256' or 'image_id'."""
 
     members: "pa.Table" = field(compare=False)
     key: str = "sha256"
@@ -67,7 +68,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class SortOrder:
-    """Order of a gallery: by a numeric column, ascending or descending, images without a value last; '' by id."""
+    """Order of a gallery: by the numeric ``column``, images without a value last; by image id if it is ''."""
 
     column: str = ""
     descending: bool = False
@@ -83,18 +84,19 @@ class GalleryPage:
 
 @dataclass(frozen=True)
 class Concept:
-    """What a version has of one concept: of a given name, or of a cluster. A field that is not counted is None.
+    """Counts of a version's pictures and texts for one concept, a name or a cluster; None for a field not counted.
 
     Attributes:
-        name: The name, as it was given; of a cluster, terms that its pictures have more often than others, '' without.
-        pictures: Kept pictures that show it, by CLIP, or are in the cluster.
-        dropped: Dropped pictures of the same; those dropped before CLIP have no vector and do not count.
-        rule: The rule that dropped most of these; '' without one.
+        name: The name as the user gave it; for a cluster, terms that its pictures have more often than others, ''
+            without.
+        pictures: Kept pictures that show the concept, by CLIP, or are in the cluster.
+        dropped: Dropped pictures that do; pictures dropped before CLIP have no vector and do not count.
+        rule: The rule that dropped most of ``dropped``; '' without one.
         dropped_by_rule: Pictures that this rule dropped.
-        texts: Pairs whose real texts name it, in singular or plural.
-        alone: Pictures of ``dropped_by_rule`` that fail no other rule, where the lake knows it.
+        texts: Pairs whose real texts contain the name, in singular or plural.
+        alone: Pictures of ``dropped_by_rule`` that are known to fail no other rule.
         looser: The threshold that half of ``alone`` reach; None for a rule without a threshold.
-        back: Pictures of ``alone`` that reach ``looser``.
+        back: Pictures of ``alone`` whose value reaches ``looser``.
         cluster: Number of the cluster, as in ``pairs.cluster``.
         before: Pictures of the cluster that reach the cap.
         example: The kept picture of the cluster with the smallest id; '' without one.
@@ -115,7 +117,7 @@ class Concept:
 
 
 class Gallery:
-    """An open gallery file. Threads may share it: every query has a cursor of its own."""
+    """An open gallery file of images and sampled sentences. Thread-safe: every query has a cursor of its own."""
 
     def __init__(self, path: Path) -> None:
         self._connection = duckdb.connect(str(path), read_only=True, config={"enable_external_access": False})
@@ -142,7 +144,10 @@ class Gallery:
         return dict(self._connection.execute(sql).fetchall())
 
     def page(self, choice: Choice, order: SortOrder = SortOrder(), after: str = "", rows: int = PAGE) -> GalleryPage:
-        """Return the images after the key ``after``. Raise PairmillError for a column, predicate or key unknown."""
+        """Return at most ``rows`` images of ``choice`` in ``order``, after the key ``after`` ('' for the first page).
+
+        Raises PairmillError for an unknown column, predicate or key.
+        """
         keys = f"SELECT _place AS place, {self._key(order, choice)} AS key FROM images WHERE {self._condition(choice)}"
         beyond = f" WHERE {self._beyond(after)}" if after else ""
         found = self.rows(f"SELECT * FROM ({keys}){beyond} ORDER BY key, place LIMIT {rows + 1}", *choice.sets)
@@ -163,33 +168,33 @@ class Gallery:
         return [found[place] for place in places]
 
     def count(self, choice: Choice) -> int:
-        """Count the images of a choice."""
+        """Count the images that pass the filter ``choice``."""
         return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}", *choice.sets)[0]["n"]
 
     def fates(self, choice: Choice) -> list[tuple[str, int]]:
-        """Count the images of a choice, whatever their fate, by the rule that drops them ('' for kept ones)."""
+        """Count the images that pass ``choice``, except its ``fate``, by the rule that drops them ('' for kept)."""
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
         return [(row["fate"], row["n"]) for row in self.rows(sql, *choice.sets) if row["fate"] is not None]
 
     def facet(self, column: str) -> list[tuple[Any, int]]:
-        """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
+        """Return (value, number of images) of a column's FACET_VALUES most frequent values other than NULL and ''."""
         counted = f"SELECT {column} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
         sql = f"SELECT * FROM ({counted}) WHERE CAST(value AS VARCHAR) <> '' ORDER BY n DESC, value"
         return [(row["value"], row["n"]) for row in self.rows(f"{sql} LIMIT {FACET_VALUES}")]
 
     def tags(self) -> list[tuple[str, int]]:
-        """Return the FACET_VALUES most frequent tags, each with its number of images."""
+        """Return (tag, number of images) of the FACET_VALUES most frequent tags."""
         each = "SELECT unnest(_tags) AS value FROM images"
         sql = f"SELECT value, count(*) AS n FROM ({each}) GROUP BY ALL ORDER BY n DESC, value LIMIT {FACET_VALUES}"
         return [(row["value"], row["n"]) for row in self.rows(sql)]
 
     def cluster_names(self, clusters: Sequence[int]) -> dict[int, str]:
-        """Return a name of each cluster, such as 'lighthouse, sea': its TERMS most telling terms; '' without texts.
+        """Return cluster -> name, such as 'lighthouse, sea': its TERMS most telling terms; '' without texts.
 
-        A term is a tag, or where a picture has no tags a word of four letters or more of its first text. It tells
-        p * ln(p / q) of its cluster, where p is its share of the cluster's pictures and q of all pictures: the terms of
-        Kullback and Leibler's divergence.
+        A term is a tag, or if a picture has no tags a word of four letters or more of its first text. It is weighted by
+        p * ln(p / q), where p is its share of the cluster's pictures and q of all pictures: the terms of Kullback and
+        Leibler's divergence.
         """
         if not clusters:
             return {}
@@ -213,7 +218,7 @@ class Gallery:
         return {each: "" for each in clusters} | {row["cluster"]: row["name"] for row in self.rows(sql)}
 
     def named_clusters(self, most: int) -> list[Concept]:
-        """Return the ``most`` largest clusters, by the images that reach the cap."""
+        """Return the ``most`` largest clusters as concepts with names, by the number of images that reach the cap."""
         kept, lost = "dropped_by = ''", "dropped_by <> ''"
         rows = self.rows(
             "WITH fates AS (SELECT cluster, dropped_by, count(*) AS n, min(image_id) AS id FROM images "
@@ -230,12 +235,12 @@ class Gallery:
         return [Concept(names[row["cluster"]], **row) for row in rows]
 
     def image(self, image_id: str) -> dict[str, Any] | None:
-        """Return all columns of one image, None if the gallery does not have it."""
+        """Return all columns of one image as a dictionary; None if the gallery does not have the image."""
         found = self.rows(f"SELECT * FROM images WHERE image_id = {quoted(image_id)}")
         return found[0] if found else None
 
     def image_with_bytes(self, sha256: str, nth: int) -> dict[str, Any]:
-        """Return the ``nth`` image (from 0, by id) with these bytes: its ids, its fate, and a text of 160 letters."""
+        """Return the ``nth`` image (from 0, by id) of picture ``sha256``: ids, dropped_by, and 160 letters of text."""
         shown = "image_id, sha256, dropped_by, left(coalesce(_text1, alt_text), 160) AS text"
         of = f"WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1 OFFSET {nth}"
         return self.rows(f"SELECT {shown} FROM images {of}")[0]
@@ -243,7 +248,7 @@ class Gallery:
     def value_codes(self, column: str, n: int, none: int) -> tuple[list[str], "np.ndarray"]:
         """Return a column's ``n`` most frequent values, and each image's code (uint8) in the order of ``image_id``.
 
-        The code is the place among these values, ``n`` for any other value, ``none`` for NULL.
+        The code is the value's index among these, ``n`` for any other value, ``none`` for NULL.
         """
         text = f"CAST({column} AS VARCHAR)"
         counted = f"SELECT {text} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
@@ -253,7 +258,7 @@ class Gallery:
         return top, self.column(f"CAST({code} AS UTINYINT)").to_numpy()
 
     def shards(self, sha256s: Sequence[str]) -> dict[str, str]:
-        """Return the home shard of each picture of the gallery among ``sha256s``."""
+        """Return sha256 -> home shard of the pictures among ``sha256s`` that the gallery has."""
         if not sha256s:
             return {}
         among = ", ".join(map(quoted, sha256s))
@@ -261,16 +266,16 @@ class Gallery:
         return {row["sha256"]: row["shard"] for row in rows}
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the gallery file."""
         self._connection.close()
 
     def column(self, value: str) -> "pa.ChunkedArray":
-        """Return an SQL expression over the columns of every image, in the order of ``image_id``."""
+        """Return the values of an SQL expression over the columns of every image, in the order of ``image_id``."""
         with self._connection.cursor() as cursor:
             return cursor.execute(f"SELECT {value} AS value FROM images ORDER BY _place").to_arrow_table()["value"]
 
     def pictures(self) -> "np.ndarray":
-        """Return the sha256 of every image (n,) S32, in the order of ``image_id``; b'' where there is none.
+        """Return the sha256 of every image, (n,) S32, in the order of ``image_id``; b'' for an image without one.
 
         A million as Python's texts would take 80 MB, and twice that while they are converted.
         """

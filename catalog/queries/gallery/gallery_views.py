@@ -1,4 +1,4 @@
-"""Show a gallery: its rules with items beside their thresholds, and pictures by fate, duplicate group and cluster.
+"""Read the views of a gallery: rules with items beside their thresholds; pictures by fate, duplicate group and cluster.
 
 Samples are the items with the smallest ids, which are hashes. A threshold that moves is judged on such a sample:
 histograms of single columns cannot tell how many items pass all rules, because rules drop the same items.
@@ -30,12 +30,12 @@ _SHOWN = (
 
 @dataclass(frozen=True)
 class RuleView:
-    """One rule on images or sentences, with the distribution of what it compares, and items beside its edges.
+    """One rule on images or sentences, with the distribution of the values it compares, and items near its thresholds.
 
-    ``quantity``: what the rule compares, if the rule is a lower or upper threshold and nothing else; only such a
-    threshold can be moved. ``kind``: 'image' or 'sentence'. ``histograms``: of each quantity that has values, the
-    movable one alone if there is one. ``sample``: of each sampled item its value, whether it passes all other rules
-    that judge it, and whether it is kept. ``near``: see `beside`.
+    ``quantity``: the compared quantity, if the rule is a lower or upper threshold and nothing else, else None; only
+    such a threshold can be moved. ``kind``: 'image' or 'sentence'. ``histograms``: one per quantity with values; of
+    ``quantity`` alone if it is set. ``sample``: (value, passes all other rules, is kept) of each sampled item.
+    ``near``: see `beside`.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class RuleView:
 
 
 def rule_views(gallery: Gallery, plan: Plan) -> list[RuleView]:
-    """Return a view of each rule of which the gallery has the columns: those on images, then those on sentences.
+    """Return a view of each rule whose columns the gallery has: rules on images, then rules on sentences.
 
-    A kind's rules stand in the order of the cut.
+    The rules of each kind are in the order of the cut.
     """
     views = []
     for kind in _TABLES:
@@ -59,7 +59,7 @@ def rule_views(gallery: Gallery, plan: Plan) -> list[RuleView]:
 
 
 def keep_of(quantity: Quantity) -> str:
-    """Write the predicate of a quantity's bounds, as a recipe has it."""
+    """Write the bounds of a quantity as a rule's predicate, such as ``width BETWEEN 100 AND 900``."""
     factor = f" * {quantity.under}" if quantity.under else ""
     is_open = None in (quantity.low, quantity.high) or quantity.strict_low or quantity.strict_high
     if not is_open and not factor:
@@ -72,7 +72,10 @@ def keep_of(quantity: Quantity) -> str:
 
 
 def beside(gallery: Gallery, quantity: Quantity, kind: str = "image") -> dict[str, list[dict[str, Any]]]:
-    """Return NEAR distinct items just below and just above each threshold, nearest first; ``shown`` is the value."""
+    """Return the NEAR distinct items just below and just above each threshold of ``quantity``, nearest first.
+
+    Keys name the side and the threshold. Column ``shown`` is the item's value.
+    """
     table, key = _TABLES[kind]
     columns, distinct = ("image_id, sha256", "sha256") if kind == "image" else ("content, text", "content")
     found = {}
@@ -88,7 +91,7 @@ def beside(gallery: Gallery, quantity: Quantity, kind: str = "image") -> dict[st
 
 
 def beside_predicate(gallery: Gallery, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the items beside every threshold of a predicate; see `beside`. Raise BadPredicate if it is none."""
+    """Return the items beside every threshold of predicate ``keep``, as `beside`. Raise BadPredicate if it is wrong."""
     known = bounds(rule, predicate.normal_form(rule, keep)).values()
     return {side: rows for each in known for side, rows in beside(gallery, each, kind).items()}
 
@@ -117,7 +120,7 @@ def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:
 
 
 def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
-    """Return STRIP distinct pictures of each rule that drops some, and of the kept ones under ''."""
+    """Return rule -> STRIP distinct pictures that it drops; '' -> STRIP kept pictures."""
     once = (
         f"SELECT {_SHOWN} FROM images WHERE dropped_by IS NOT NULL QUALIFY row_number() OVER "
         "(PARTITION BY dropped_by, sha256 ORDER BY image_id) = 1"
@@ -130,7 +133,7 @@ def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
 
 
 def distinct_pictures(gallery: Gallery) -> dict[str, int]:
-    """Count the distinct pictures that each rule drops: an icon on a thousand pages is one."""
+    """Return rule -> number of distinct pictures that it drops: an icon on a thousand pages counts once."""
     rows = gallery.rows(
         "SELECT dropped_by, count(DISTINCT sha256) AS n FROM images WHERE dropped_by <> '' GROUP BY ALL"
     )
@@ -138,10 +141,10 @@ def distinct_pictures(gallery: Gallery) -> dict[str, int]:
 
 
 def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:
-    """Return the GROUPS largest groups of which the rule 'duplicate' dropped an image, the keeper first.
+    """Return the GROUPS largest duplicate groups from which the rule 'duplicate' dropped an image, the keeper first.
 
-    Of each at most MEMBERS distinct pictures. ``is_keeper`` marks the one for which the others were dropped; a sample
-    may lack it.
+    Each group has at most MEMBERS distinct pictures. ``is_keeper`` marks the picture for which the others were dropped;
+    a sampled gallery may lack it.
     """
     groups = (
         "SELECT group_id, count(DISTINCT sha256) AS n FROM images WHERE group_id IN (SELECT group_id FROM images "
@@ -162,7 +165,7 @@ def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:
 
 
 def clusters(gallery: Gallery) -> list[dict[str, Any]]:
-    """Return the largest clusters by kept images, at most CLUSTERS, as dictionaries of ``cluster, kept, images``.
+    """Return the CLUSTERS clusters with most kept images, as dictionaries of ``cluster, kept, images``.
 
     ``images`` are at most OF_CLUSTER of the cluster's kept images.
     """
@@ -180,9 +183,10 @@ def clusters(gallery: Gallery) -> list[dict[str, Any]]:
 
 
 def breakdown(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
-    """Count images by source, domain, language and format: ``value, images, kept, worst_rule, n_worst``.
+    """Count images by source, domain, language and format: rows of ``value, images, kept, worst_rule, n_worst``.
 
-    The VALUES most frequent values of each; the others are summed under None.
+    Each has its VALUES most frequent values; the others are summed under None. ``worst_rule`` drops most, ``n_worst``
+    images.
     """
     return {name: _values(gallery, column) for name, column in FACETS.items()}
 

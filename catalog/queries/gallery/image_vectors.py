@@ -1,4 +1,4 @@
-"""Read the CLIP vectors of a lake's pictures: all from one file that a search maps, of some ids, or with decisions."""
+"""Read the CLIP vectors of a lake's pictures: all in one memory-mapped file, those of some ids, or with decisions."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ Decided = tuple[str, str, bool]
 
 @dataclass(frozen=True)
 class ImageVectors:
-    """Vectors (n, d) float16 in the order of ``sha256s`` (n,), which is sorted; ``path`` is the file that is mapped.
+    """CLIP vectors of pictures, (n, d) float16, memory-mapped from ``path``; row i belongs to ``sha256s[i]``, sorted.
 
     ``scorer`` is the digest of the scorer, ``model`` of its CLIP model.
     """
@@ -48,15 +48,15 @@ class ImageVectors:
         return at if at < len(self.sha256s) and self.sha256s[at] == key else None
 
     def names(self, rows: np.ndarray) -> tuple[str, ...]:
-        """Return the sha256s of rows."""
+        """Return the sha256s of the pictures with these row numbers."""
         return tuple(name.decode() for name in self.sha256s[rows])
 
 
 def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
-    """Map all image vectors of one CLIP scorer into memory from their file, which is written if it is missing.
+    """Memory-map all image vectors of one CLIP scorer from their file; write the file if it is missing or outdated.
 
-    The scorer is the version's, or without a version the newest. Return None if it has made no vector. The file is
-    written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
+    The scorer is the version's, or without a version the newest. None if the lake has no vector of it. Writing the file
+    takes 10 s and 1 GB for a million vectors of 512 numbers.
     """
     known = lake.query("SELECT digest, model FROM scorers WHERE name = 'image_embedding' ORDER BY commit DESC")
     found = [(digest, model) for digest, model in known if dataset is None or digest in dataset.scorers]
@@ -95,7 +95,7 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
 
 
 def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:
-    """Return the images' vectors of unit length in the order of ``image_ids``: float32 (n, d), stored as float16.
+    """Return the vectors of these images, of unit length, in their order: float32 (n, d), from stored float16.
 
     Reads the ids' shards alone, so a call costs about as many files as the ids have shards. Raises PairmillError if
     there are over MOST ids, an id is unknown, or an image has no vector by the version's CLIP.
@@ -127,7 +127,7 @@ def sample_vectors(lake: Lake, dataset: Dataset) -> np.ndarray:
 
 
 def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, list[Decided]]]:
-    """Yield batches: vectors (n, d) float32 and for each image (dropped by, value, whether it fails that rule alone).
+    """Yield batches of (vectors (n, d) float32, [(dropped by, value, whether the image fails that rule alone)]).
 
     Images without a vector, which a rule dropped before CLIP, are left out.
     """
@@ -144,7 +144,7 @@ def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, 
 
 
 def texts_of_pairs(lake: Lake, dataset: Dataset) -> Iterator[str]:
-    """Yield for each pair its real texts in one, on a line each."""
+    """Yield for each pair of the version its real texts as one string, one text per line."""
     texts = ", ".join(text_columns.texts(dataset.n_texts))
     sql = f"SELECT concat_ws(chr(10), {texts}) AS said FROM pairs WHERE {dataset.where}"
     for block in lake.blocks(sql, rows=AT_ONCE):

@@ -1,4 +1,4 @@
-"""Find the images nearest each threshold: those whose fate a small change of one number decides."""
+"""Find the images nearest to each threshold, whose fate a small change of the threshold decides."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class MarginalItem:
         rule: Name of the rule.
         label: The quantity that the rule compares, such as ``width / height``.
         edge: The threshold.
-        value: The image's quantity.
+        value: The image's value of the quantity.
         image_id: Its id.
         url: Its address, '' without one.
         dropped_by: The step that drops it; '' if it is kept.
@@ -51,7 +51,7 @@ class _Threshold:
 
     @property
     def is_early(self) -> bool:
-        """Whether the facts have every column that the rule reads."""
+        """Whether the facts have every column that the rule reads, so it needs no generated text."""
         return self.check.stage < Stage.CAPTION
 
 
@@ -60,10 +60,10 @@ _Beside = tuple[float, str, str, str]
 
 
 def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) -> list[MarginalItem]:
-    """Return up to NEAREST images on each side of each threshold of the plan, by the last cut of this connection.
+    """Return the NEAREST images on each side of each threshold of the plan, by the last cut of this connection.
 
-    Images that another rule drops are left out: no threshold of this rule changes their fate. The nearest comes first
-    on each side, those below the threshold before those above it. ``rules`` restricts the rules; None means all.
+    Images that another rule drops are left out: no threshold of this rule changes their fate. Images below a threshold
+    come before those above it, the nearest of each side first. ``rules`` restricts the rules; None means all.
     """
     types = {name: kind for table in plan.image_tables for name, kind in table.columns.items()}
     thresholds = [

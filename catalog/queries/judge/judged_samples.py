@@ -1,6 +1,6 @@
-"""Draw simple random samples of a version's images for people to judge, and choose a threshold by their judgements.
+"""Draw random samples of a version's images for people to judge, and choose a threshold by their judgements.
 
-Images near a threshold alone cannot tell how many of all kept ones are wrong; a simple random sample can.
+Images near a threshold cannot tell how many of all kept images are wrong; a simple random sample can.
 
 Candidates for the threshold are tested from strict to loose, and the first that fails ends the test (learn then test:
 Angelopoulos et al., 2021, by fixed-sequence testing). So the chance that the chosen threshold lets through a larger
@@ -38,30 +38,30 @@ SHARES = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)  # of the sample's frame, that the ca
 
 @dataclass(frozen=True)
 class JudgedSample:
-    """A sample, and the judgement that counts of each image and judge, in the order of the sample."""
+    """A drawn sample, and the newest judgement by each judge of each image, in the order of the sample."""
 
     sample: DrawnSample
     judgements: tuple[Judgement, ...]
 
     @property
     def verdicts(self) -> Counter[str]:
-        """The number of judgements by verdict."""
+        """Verdict -> number of judgements."""
         return Counter(each.verdict for each in self.judgements)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One threshold of a test.
+    """One tested threshold of a rule, and the test's outcome.
 
     Attributes:
         threshold: Items with at least this value are kept.
-        population: Items of the sample's frame that it keeps.
-        labels: Judged items of the sample that it keeps.
-        wrong: Those among them that some judge did not call a match.
+        population: Items of the sample's frame that the threshold keeps.
+        labels: Judged items of the sample that the threshold keeps.
+        wrong: Items among ``labels`` that some judge did not call a match.
         bound: Upper bound of the share of wrong items.
-        outcome: 'holds', 'fails', 'untested' for a looser one than the first that fails, or 'too strict' for one that
-            the sample is too small for.
-        lacking: How many more labels, all of matches, it needs; 0 if its bound is low enough.
+        outcome: 'holds', 'fails', 'untested' (looser than the first threshold that fails), or 'too strict' (the sample
+            is too small for it).
+        lacking: Number of further labels, all of them matches, for the bound to be low enough; 0 if it is.
     """
 
     threshold: float
@@ -75,9 +75,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class JudgedThreshold:
-    """The candidates from strict to loose, and the ``threshold`` chosen among them; None if the strictest fails.
+    """Result of testing candidate thresholds, strict to loose: the chosen ``threshold``, None if the strictest fails.
 
-    ``judged``: items of the sample, from its first on without a gap, that have a judgement. ``quantity``: SQL of what
+    ``judged``: number of judged items from the sample's first on, without a gap. ``quantity``: SQL of the value that
     ``rule`` compares. ``scorers``: digests, by name, of the models that the threshold is valid for.
     """
 
@@ -93,9 +93,9 @@ class JudgedThreshold:
 def drawn_sample(
     gallery: Gallery, dataset: Dataset, check: Check, threshold: float | None, seed: str = ""
 ) -> DrawnSample:
-    """Return a new sample of the images that ``check`` keeps at ``threshold``, None for its own; see `DrawnSample`.
+    """Draw a sample of the images that ``check`` keeps at ``threshold`` (None: its own threshold). Nothing is stored.
 
-    Raises PairmillError if the rule has no lower bound, or no image is in the frame.
+    Raises PairmillError if the rule has no lower bound, or keeps no image at the threshold.
     """
     quantity = lower_bound(check, gallery)
     if quantity is None or quantity.low is None:
@@ -112,7 +112,7 @@ def drawn_sample(
 
 
 def images_of(gallery: Gallery, sample: DrawnSample, most: int = MOST_JUDGED) -> list[dict[str, Any]]:
-    """Return the first ``most`` images of a sample (image_id, sha256, value, dropped_by), in its order.
+    """Return the first ``most`` images of a sample, in its order, as rows of image_id, sha256, value, dropped_by.
 
     At 1M images this takes 0.6 s, most of it for the hashes.
     """
@@ -122,16 +122,16 @@ def images_of(gallery: Gallery, sample: DrawnSample, most: int = MOST_JUDGED) ->
 
 
 def lower_bound(check: Check, gallery: Gallery) -> Quantity | None:
-    """Return the quantity of a rule that has a lower bound, None for a rule without one."""
+    """Return the quantity that a rule bounds from below; None for a rule without a lower bound."""
     if not set(check.columns) <= gallery.types.keys():
         return None
     return next((each for each in quantities(check, gallery.types) if each.low is not None), None)
 
 
 def judged_text(facts: Facts, columns: tuple[str, ...]) -> tuple[str, str]:
-    """Return (kind, text) of the text that a rule on these columns compares with the picture; '' if it has none.
+    """Return (kind, text) of the text that a rule on ``columns`` compares with the picture; text '' if it has none.
 
-    ``facts`` are of `explain_image`.
+    ``facts`` is the result of `explain_image`.
     """
     kind = next((_TEXTS[name] for name in columns if name in _TEXTS), "sentence")
     if kind == "alt text":
@@ -145,7 +145,7 @@ def judged_text(facts: Facts, columns: tuple[str, ...]) -> tuple[str, str]:
 
 
 def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[str, str]:
-    """Return by image id, for the version's pairs, the text that `judged_text` finds; one query, no explanation."""
+    """Return image id -> the text of `judged_text`, for all pairs of the version in one query."""
     kind = next((_TEXTS[name] for name in columns if name in _TEXTS), "sentence")
     column = {"alt text": "alt_text", "caption": "caption", "synthetic": "syn_text"}.get(kind, "text1")
     sql = f"SELECT image_id, {column} FROM pairs WHERE dataset = ? AND version = ? AND {column} IS NOT NULL"
@@ -153,13 +153,13 @@ def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[s
 
 
 def frame_of(sample: DrawnSample) -> str:
-    """Return SQL for whether an image is in the sample's frame. NULL is below every threshold."""
+    """Return an SQL condition: is an image in the sample's frame? An image without a value is not."""
     value = f"CAST({sample.quantity} AS DOUBLE)"
     return f"dropped_by IN ('', {quoted(sample.rule)}) AND {value} >= {sample.threshold!r}::DOUBLE"
 
 
 def judged_samples(lake: Lake) -> tuple[JudgedSample, ...]:
-    """Return every sample with its judgements, the newest sample first; registered or not makes no difference."""
+    """Return every sample, registered in the lake or only logged, with its judgements; the newest sample first."""
     logged = read_log(lake)
     samples = {each.sample_id: each for each in (*_registered(lake, DrawnSample), *logged.samples)}
     every = {each.judgement_id: each for each in (*_registered(lake, Judgement), *logged.judgements)}
@@ -184,10 +184,10 @@ def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
 def fixed_sequence(
     labels: Sequence[tuple[float, bool]], populations: Sequence[tuple[float, int]], share: float, confidence: float
 ) -> tuple[Candidate, ...]:
-    """Test candidates from strict to loose; the first failure stops the test.
+    """Test candidate thresholds from strict to loose by labels of a sample; stop at the first that fails.
 
-    A candidate is 'too strict', and not tested, if the sample is expected to have too few labels above it. That follows
-    from the size of the sample and the populations alone, which no label decides, so the guarantee holds.
+    A candidate is 'too strict', and not tested, if the sample is expected to have too few labels above it. This depends
+    on the sizes of sample and populations alone, not on any label, so the guarantee holds.
 
     Args:
         labels: (value, is wrong) of each judged item of a simple random sample above the loosest candidate.
@@ -214,10 +214,11 @@ def fixed_sequence(
 def judged_threshold(
     gallery: Gallery, judged: JudgedSample, share: float, confidence: float, candidates: Sequence[float] = ()
 ) -> JudgedThreshold:
-    """Choose a threshold by the judgements of a sample. A pair is wrong unless every judge called it a match.
+    """Choose a rule's threshold by the judgements of a sample: the loosest at which at most ``share`` are wrong.
 
-    ``candidates`` are thresholds at or above the sample's; by default those that keep SHARES of its frame, which no
-    label decides. Raises PairmillError for a looser one: the sample says nothing about items below its threshold.
+    A pair is wrong unless every judge called it a match. ``confidence`` (0 to 1) is the chance that the bound holds.
+    ``candidates`` are thresholds at or above the sample's; by default those that keep SHARES of its frame, independent
+    of labels. Raises PairmillError for a looser one: the sample says nothing about items below its threshold.
     """
     loosest = judged.sample.threshold
     if below := [each for each in candidates if each < loosest]:
@@ -232,7 +233,7 @@ def judged_threshold(
 
 
 def sample_of(judged: Sequence[JudgedSample], dataset: Dataset, rule: str) -> JudgedSample | None:
-    """Return the sample of this very version and rule with the most judged items, the newest of several; or None."""
+    """Return this version's sample for ``rule`` with the most judged items, the newest of several; None without one."""
     wanted = (dataset.name, dataset.version, dataset.content_digest, rule)
     named = attrgetter("sample.dataset", "sample.version", "sample.content_digest", "sample.rule")
     own = [each for each in judged if named(each) == wanted]

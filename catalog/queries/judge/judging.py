@@ -35,7 +35,7 @@ COLUMNS = ("sample_id", "position", "image_id", "url", "text", "verdict")  # of 
 
 
 class JudgedLine(BaseModel):
-    """One line of a judged file; an empty ``verdict`` is not judged yet, and columns besides these are ignored."""
+    """One line of a CSV of judgements; ``verdict`` is '' if not judged yet. Further columns are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -48,9 +48,9 @@ class JudgedLine(BaseModel):
 
 @dataclass(frozen=True)
 class VersionJudging:
-    """Samples of one version's rules on images, and people's judgements of them; ``gallery`` is the version's.
+    """Samples and people's judgements of one version's rules on images; ``gallery`` is the version's gallery file.
 
-    Methods raise PairmillError if the version has no such rule on images.
+    Methods raise PairmillError for an unknown rule.
     """
 
     lake: Lake
@@ -59,29 +59,29 @@ class VersionJudging:
     gallery: Gallery
 
     def rules(self) -> list[tuple[str, Quantity]]:
-        """Return the rules with a lower threshold, and what they compare; those on similarities come first."""
+        """Return (rule, compared quantity) of the rules with a lower threshold; rules on similarities come first."""
         bounds = [(check.name, lower_bound(check, self.gallery)) for check in self._checks()]
         rules = [(name, bound) for name, bound in bounds if bound]
         return sorted(rules, key=lambda rule: not any("similarity" in column for column in rule[1].columns))
 
     def draw(self, rule: str, threshold: float | None = None) -> DrawnSample:
-        """Draw a sample of the images that a rule keeps at ``threshold``, by default its own; the caller logs it.
+        """Draw a sample of the images that a rule keeps at ``threshold`` (None: its own threshold); the caller logs it.
 
-        Raises PairmillError if it has no lower bound, or no image is above it.
+        Raises PairmillError if the rule has no lower bound, or keeps no image at the threshold.
         """
         return drawn_sample(self.gallery, self.dataset, self._rule(rule), threshold)
 
     def images(self, sample: DrawnSample) -> list[dict[str, Any]]:
-        """Return the images of a sample (image_id, sha256, value, dropped_by) in its order, MOST_JUDGED at most."""
+        """Return (image_id, sha256, value, dropped_by) rows of a sample's first MOST_JUDGED images, in its order."""
         return images_of(self.gallery, sample)
 
     def text(self, sample: DrawnSample, image_id: str) -> tuple[str, str]:
-        """Return kind and text of what the sample's rule compares with a picture; '' if it has none."""
+        """Return (kind, text) of the text that the sample's rule compares with the picture; text '' if it has none."""
         columns = self._rule(sample.rule).columns
         return judged_text(explain_image(self.lake, image_id, self.scope), columns)
 
     def write(self, sample: DrawnSample, n: int, to: Path) -> int:
-        """Write ``n`` pairs of a sample as CSV with an empty verdict each, and log the sample; return their number.
+        """Write ``n`` pairs of a sample to the new CSV file ``to`` with empty verdicts; log the sample; return ``n``.
 
         Raises PairmillError if the file exists, because it may hold verdicts, or cannot be written.
         """
@@ -129,7 +129,10 @@ class VersionJudging:
             log.append(each)
 
     def calibrate(self, rule: str, wrong: float, confidence: float, candidates: Sequence[float]) -> JudgedThreshold:
-        """Test thresholds of a rule by the judgements. Raises PairmillError if nobody has judged a sample."""
+        """Choose the rule's threshold at which at most the share ``wrong`` is wrong, by the judgements of its sample.
+
+        Arguments as in `judged_threshold`. Raises PairmillError if nobody has judged a sample of the rule.
+        """
         check, dataset = self._rule(rule), self.dataset
         sample = sample_of(judged_samples(self.lake), dataset, rule)
         if sample is None:

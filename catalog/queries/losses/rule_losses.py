@@ -1,8 +1,9 @@
-"""Tell what the rules of a version drop: each of them, alone and with others, nothing, nearly all, or too much.
+"""Count the images that each rule of a version drops or would drop, and find rules that drop nothing, all, or too much.
 
 `decisions.dropped_by` names the first rule that an image fails; `decisions.failed` holds all of them as bits. An early
 rule has a bit wherever its scores exist, even behind a rule that has dropped the image. Duplicates, missing texts,
-rules on generated texts and the cap are decided only for what is left, so they have a bit only where they dropped it.
+rules on generated texts and the cap are decided only for the remaining images, so they have a bit only if they dropped
+the image.
 """
 
 import shlex
@@ -23,9 +24,10 @@ SMALL, MOST_BY_CAP = 100_000, 0.3
 
 @dataclass(frozen=True)
 class IdleRule:
-    """A suspicious rule: how many of ``n_in`` items of ``kind`` it dropped, and the quantiles of the compared values.
+    """A rule that drops suspiciously few or many: ``n_dropped`` of ``n_in`` items of ``kind``.
 
-    ``values``: the displayed quantity -> its values at the shares SHOWN; empty for a rule without a threshold.
+    ``values``: label of the compared quantity -> its quantiles at the shares SHOWN; empty for a rule without a
+    threshold.
     """
 
     kind: str
@@ -49,13 +51,13 @@ class IdleRule:
 
 @dataclass(frozen=True)
 class RuleFailures:
-    """Count the images that fail one step of the funnel.
+    """Counts of the images that fail one step of a version's funnel.
 
     Attributes:
         rule: The step's name in the funnel.
         first: Images that the step dropped, as the funnel counts them.
         failed: Images that fail it, whether or not an earlier step dropped them.
-        alone: Images that fail it and nothing else. They would reach the later steps without it.
+        alone: Images that fail this step only: without it, they would reach the later steps.
         shared: Rule -> images that fail both, for each other rule.
     """
 
@@ -69,9 +71,9 @@ class RuleFailures:
 def idle_rules(lake: Lake, plan: Plan, dataset: Dataset) -> list[IdleRule]:
     """Return the rules of a version whose threshold does not suit the data: they drop all, nothing, or more than MOST.
 
-    Rules that drop all are returned however few items there are. The other rules are returned only if they have a
-    threshold and at least LEAST items, or LEAST_KEPT where they drop nothing: that is no fault of a rule without a
-    number (`not has_url`).
+    A rule that drops all is returned for any number of items. The other rules are returned only if they have a
+    threshold and at least LEAST items, or LEAST_KEPT if they drop nothing, which is no fault of a rule without a number
+    (`not has_url`).
     """
     found = []
     for step in funnel(lake, dataset):
@@ -97,9 +99,10 @@ def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[
 
 
 def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) -> list[str]:
-    """Return notes on balance that drops more than MOST_BY_CAP of a small lake, and on sentences of which none is left.
+    """Return notes for users if balance drops more than MOST_BY_CAP of a small lake, or no sentence passes the rules.
 
-    ``steps`` are the funnel of the connection's last cut, whose tables are read, and ``n_pairs`` its pairs.
+    Reads the tables of the connection's last cut; ``steps`` is its funnel, ``n_pairs`` its number of pairs. [] without
+    a note.
     """
     is_lost = not n_pairs and plan.recipe.association.at_least
     found = [_lost_to_cap(lake, plan, steps), _no_sentence(lake, plan, steps) if is_lost else ""]
@@ -144,7 +147,7 @@ def _no_sentence(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
 
 
 def failed_rules(lake: Lake, dataset: Dataset) -> list[RuleFailures]:
-    """Return the failures of each image step of a version in funnel order.
+    """Return, for each step on images in funnel order, how many images of a version fail it, alone and with others.
 
     One GROUP BY over the version's decisions, which yields at most some hundred distinct sets of rules.
     """

@@ -15,15 +15,15 @@ _BLOCK = 2_000_000  # hash comparisons at once, 16 MB
 
 @dataclass(frozen=True)
 class UnitOutcomes:
-    """The pictures of a version, one entry each.
+    """Outcome (kept, or the rule that dropped it) of each of a version's n pictures, with its source unit.
 
     Attributes:
-        units: The names of the units that have pictures.
-        unit: Place of the picture's unit in ``units``, int (n,).
+        units: Names of the units that have pictures.
+        unit: Index of the picture's unit in ``units``, int (n,).
         dropped_by: The rule that dropped it, '' for a kept one, str (n,).
-        content: Its content, str (n,).
-        group: Its duplicate group; a picture in no group is its own, str (n,).
-        n_bytes: Its bytes, int64 (n,).
+        content: The picture's content id, str (n,).
+        group: Id of its duplicate group, or its content id if it is in no group, str (n,).
+        n_bytes: Size of its file in bytes, int64 (n,).
     """
 
     units: tuple[str, ...]
@@ -35,10 +35,10 @@ class UnitOutcomes:
 
 
 def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) -> UnitOutcomes:
-    """Read the outcomes of a version's pictures.
+    """Read which pictures of a version were kept and which rule dropped the others, with their source units.
 
-    ``groups`` is the digest of the scorer of its duplicate groups, '' for none. With ``by_document`` documents stand
-    for units.
+    ``groups`` is the digest of the scorer of its duplicate groups, '' for none. With ``by_document``, each document
+    counts as a unit.
     """
     found = lake.table(
         f"SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "
@@ -54,7 +54,7 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
 
 
 def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
-    """Count for each cluster the pictures that reach the cap and those that it drops, float64 (clusters, 2).
+    """Return how many pictures of each cluster reach the cap, and how many it drops: float64 (clusters, 2).
 
     ``clusters`` is the digest of the scorer of the clusters.
     """
@@ -68,9 +68,9 @@ def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
 
 
 def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by_document: bool) -> np.ndarray:
-    """Count for each picture the units with a retrieved sentence of at least this similarity, float64 (n,).
+    """Return, for each picture, the number of units with a retrieved sentence of similarity >= ``least``: float64 (n,).
 
-    It is inf if the picture's own unit has one. ``scorer`` is the digest of the matches.
+    It is inf if the picture's own unit has such a sentence. ``scorer`` is the digest of the matches.
     """
     rows = lake.query(
         f"SELECT DISTINCT m.sha256, {_unit(by_document)} FROM match_candidates m JOIN sentences s USING (content) "
@@ -90,7 +90,7 @@ def _unit(by_document: bool) -> str:
 
 
 def pictures_by_source(lake: Lake) -> dict[str, int]:
-    """Count the pictures of each source, and the addresses of pictures that its documents link to."""
+    """Return source -> number of its pictures and of the addresses of pictures that its documents link to."""
     places = "SELECT d.source FROM images JOIN documents d USING (document_id) UNION ALL SELECT source FROM links"
     return dict(lake.query(f"SELECT source, count(*) FROM ({places}) GROUP BY ALL"))
 
@@ -101,7 +101,7 @@ def n_documents(lake: Lake) -> int:
 
 
 def written_bytes(lake: Lake) -> tuple[int, int]:
-    """Return the bytes of a lake's pictures, and of all its other data files."""
+    """Return (bytes of a lake's picture files, bytes of all its other data files)."""
     of_pictures = "\"table\" = 'payloads'"
     sums = ", ".join(
         f"coalesce(sum(bytes) FILTER ({where}), 0)::BIGINT" for where in (of_pictures, f"NOT {of_pictures}")
@@ -110,9 +110,10 @@ def written_bytes(lake: Lake) -> tuple[int, int]:
 
 
 def known_contents(lake: Lake, sampled: Lake, bits: int | None) -> set[str]:
-    """Return the contents of ``sampled`` that ``lake`` has too: equal bytes, or hashes that differ in ``bits`` or less.
+    """Return the picture contents of ``sampled`` that ``lake`` has too: of equal bytes, or with a near hash.
 
-    ``bits`` None compares no hashes. All hashes are compared: 5,000 pictures with a million take 5 s.
+    Hashes are near if they differ in at most ``bits`` of 64; None compares no hashes. All hashes are compared: 5,000
+    pictures with a million take 5 s.
     """
     contents = [content for (content,) in sampled.query("SELECT sha256 FROM image_content")]
     equal = "SELECT sha256 FROM image_content WHERE sha256 IN (SELECT unnest(?::VARCHAR[]))"

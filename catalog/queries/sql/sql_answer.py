@@ -1,4 +1,4 @@
-"""Run a user's own SQL statement, and yield its rows one by one, because a result may be larger than memory.
+"""Run a user's own SQL statement and yield its rows one by one, because a result may be larger than memory.
 
 The SQL macros of `comments.py` and the view `sentence_decisions` are created for a statement that names them.
 """
@@ -47,7 +47,7 @@ def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """Run ``sql`` and return its column names ([] for a statement without a result) and an iterator over its rows.
 
-    Raises BadQuery if DuckDB refuses the statement, or there is none, and PairmillError if the lake cannot be read.
+    Raises BadQuery for an empty statement or one that DuckDB refuses, PairmillError if the lake cannot be read.
     """
     provide(lake, sql)
     return _answer(lake, sql)
@@ -56,9 +56,9 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 def relation(lake: Lake, sql: str) -> Relation:
     """Return the result of a SELECT as a DuckDB relation, which runs when its rows are fetched.
 
-    Unlike `answer_confined` it may read files beside the lake (``FROM 'mine.parquet'``): in Python a user may anyway.
-    Raises BadQuery if the statement is not a SELECT, or DuckDB refuses it, and PairmillError if the lake cannot be
-    read.
+    Unlike `answer_confined` it may read files beside the lake (``FROM 'mine.parquet'``): a Python user can read them
+    anyway. Raises BadQuery if the statement is not a SELECT, or DuckDB refuses it, and PairmillError if the lake cannot
+    be read.
     """
     check_reads_only(lake, sql)
     provide(lake, sql)
@@ -118,7 +118,7 @@ def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
 
 
 def provide(lake: Lake, sql: str) -> None:
-    """Create the macros and the view that ``sql`` names, as temporary ones of this connection.
+    """Create the macros and the view that statement ``sql`` names, as temporary ones of this connection.
 
     A macro that the lake stores is created too, because an older lake may store an older definition.
 
@@ -136,7 +136,10 @@ def provide(lake: Lake, sql: str) -> None:
 
 
 def provide_pictures_of_words(lake: Lake, scorer: str, embed: Callable[[str], bytes]) -> None:
-    """Create ``pictures_of_words(words, n := 10)`` over the vectors of ``scorer``; ``embed`` gives a text's vector."""
+    """Create the macro ``pictures_of_words(words, n := 10)``: the pictures nearest to a text by vectors of ``scorer``.
+
+    ``embed`` returns the vector of a text as the bytes that the lake stores.
+    """
     lake.connection.create_function("vector_of_words", embed, ["VARCHAR"], "BLOB")  # pyright: ignore[reportArgumentType]
     provide(lake, "nearest_pictures vector_values")
     query = f"SELECT {quoted(scorer)} AS scorer, '' AS sha256, vector_of_words(words) AS image_vector"
@@ -144,12 +147,12 @@ def provide_pictures_of_words(lake: Lake, scorer: str, embed: Callable[[str], by
 
 
 def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
-    """Return a SELECT with the columns of ``decisions`` and the text, one row per version and distinct sentence.
+    """Return SQL for the decisions on sentences: the columns of ``decisions`` and the text, per version and sentence.
 
-    No table stores these decisions, but rules and scores give them. ``dropped_by`` is '' for a sentence that may be
-    assigned, the first rule that it fails, or 'duplicate' with the kept sentence's id as ``value``. A filter on dataset
-    and version leaves the other versions unread. Raises PairmillError if a version's recipe needs a package that is not
-    installed.
+    No table stores these decisions; they are computed from rules and scores. ``dropped_by`` is '' for a sentence that
+    may be assigned, the first rule that it fails, or 'duplicate' with the kept sentence's id as ``value``. A filter on
+    dataset and version leaves the other versions unread. Raises PairmillError if a version's recipe needs a package
+    that is not installed.
     """
     from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows  # reads recipes, 0.16 CPU s
     from pairmill.catalog.queries.figures.report import plan_of
