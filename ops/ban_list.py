@@ -1,4 +1,4 @@
-"""Keep out what was taken down: pictures by content or perceptual hash, documents, addresses and hosts."""
+"""Match items against a ban list: pictures by content or perceptual hash, documents, addresses and hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Banned:
         object.__setattr__(self, "_prefixes", tuple(sorted(e for e in entries if "/" in e)))
 
     def entry(self, url: str) -> str:
-        """Return the entry that bans ``url``, or ''."""
+        """Return the banned host or prefix that matches ``url``, '' if none does."""
         hosts: frozenset[str] = self._hosts  # type: ignore[attr-defined]
         prefixes: tuple[str, ...] = self._prefixes  # type: ignore[attr-defined]
         host = (urlsplit(url).hostname or "").strip(".")
@@ -43,7 +43,7 @@ class Banned:
 
 @dataclass(frozen=True)
 class BanList:
-    """What must not enter a lake."""
+    """Items that must not enter a lake, because they were taken down or banned."""
 
     pictures: frozenset[str] = frozenset()  # ids: 32 hex digits of the sha256
     documents: frozenset[str] = frozenset()  # ids
@@ -53,7 +53,7 @@ class BanList:
 
     @staticmethod
     def of_entries(entries: Mapping[str, Collection[str]], hosts: Collection[str] = ()) -> BanList:
-        """Make a ban list of a lake's ``entries`` by kind, and of more ``hosts`` or beginnings of addresses."""
+        """Return the ban list of a lake's ``entries`` (kind -> values) and of more ``hosts`` or address prefixes."""
         urls = frozenset(each for each in entries["address"] if "/" in each and not each.endswith("/"))
         addresses = Banned((*hosts, *(each for each in entries["address"] if each not in urls)))
         hashes = tuple(sorted(map(int, entries["phash"])))
@@ -61,18 +61,21 @@ class BanList:
         return BanList(frozenset(entries["picture"]), frozenset(entries["document"]), whole, addresses, hashes)
 
     def of_document(self, document_id: str, uri: str) -> Fault | None:
-        """Return a Fault for a banned document."""
+        """Return a Fault if the document is banned by id, address or host, else None."""
         if document_id in self.documents:
             return Fault(uri, "banned", "this document was taken down")
         return self.of_address(uri)
 
     def of_address(self, url: str) -> Fault | None:
-        """Return a Fault for a banned address."""
+        """Return a Fault if the address is banned, itself or by host or prefix, else None."""
         entry = url if url in self.urls else self.addresses.entry(url)
         return Fault(url, "banned", f"the lake's ban list holds '{entry}'") if entry else None
 
     def of_picture(self, data: bytes, digest: str) -> Fault | None:
-        """Return a Fault for banned bytes. Decodes the picture only if there are banned hashes (2 ms)."""
+        """Return a Fault if the picture is banned by sha256 or near a banned perceptual hash, else None.
+
+        ``digest`` is the picture's content id. The picture is decoded (2 ms) only if there are banned hashes.
+        """
         if digest in self.pictures:
             return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
         if self.hashes and (found := perceptual_hash(data)) is not None:
@@ -83,7 +86,7 @@ class BanList:
 
 
 def perceptual_hash(data: bytes) -> int | None:
-    """Return the perceptual hash of an encoded image, None if it does not decode."""
+    """Return the 64-bit perceptual hash of an encoded image; None if the image does not decode."""
     from pairmill.ops.image.decode import Decode
     from pairmill.ops.image.phash import PerceptualHash  # torch, 2 s: only where hashes are banned
 

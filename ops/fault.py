@@ -49,7 +49,7 @@ class Fault:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an exception of a library in one line of words, equal in every run."""
+    """Describe an exception of a library in one line of plain words, the same in every run (no object addresses)."""
     said = _CALLED.sub("", " ".join(_OBJECT.sub("the data", str(error)).split()))
     if isinstance(error, KeyError):
         return f"it has no entry {said}"

@@ -15,7 +15,7 @@ def whole_number(text: str) -> int | None:
 
 
 def seconds_until(text: str) -> float:
-    """Parse ``Retry-After`` (RFC 9110, 10.2.3) as seconds from now.
+    """Parse a ``Retry-After`` header (RFC 9110, 10.2.3) as seconds from now.
 
     The header holds either seconds or a date; any other text gives 0, and a date in the past gives a negative number.
     """

@@ -12,7 +12,7 @@ WORD = re.compile(r"([^\s,;:]+)(\s*:)?")
 
 
 def opted_out(tags: Iterable[str]) -> str:
-    """Return the directive that forbids the use, among values of ``X-Robots-Tag`` or ``<meta name="robots">``, or ''.
+    """Return the first directive that forbids use, among values of ``X-Robots-Tag`` or ``<meta name="robots">``, or ''.
 
     ``none`` means noindex and nofollow. Directives after another robot's name ("otherbot: noindex") do not count.
     """

@@ -1,4 +1,4 @@
-"""Read web addresses as a browser does (WHATWG URL), by the library ada: what to request, and which are the same.
+"""Resolve and compare web addresses as a browser does (WHATWG URL), by the library ada.
 
 Of 40 spellings resolved or requested as the standard says: ada-url 4.0 40, can-ada 3.0 and url-py 39, yarl 24 (it
 writes %3A as ':' and %2C as ',', which breaks signatures), urllib 17.
@@ -25,8 +25,8 @@ MOST_LETTERS = 2048
 def request_address(written: str, base: str = "") -> str:
     """Return the address, without its fragment, that a browser requests for ``written`` on a page at ``base``.
 
-    Percent-encoded letters stay as they are written, which signatures of addresses rely on. Raises ValueError for what
-    is no address.
+    Percent-encoded letters stay as they are written, which signatures of addresses rely on. Raises ValueError if
+    ``written`` is not an address.
     """
     parse = _parsed if len(written) + len(base) <= MOST_LETTERS else _parsed.__wrapped__
     return parse(written, base)
@@ -43,9 +43,9 @@ def _parsed(written: str, base: str) -> str:
 
 
 def absolute_address(written: str, base: str = "") -> str:
-    """Return ``written`` as an absolute address without fragment, in its own spelling where a browser reads it so.
+    """Return ``written`` as an absolute address without fragment, '' if it is not an address.
 
-    Return '' for what is no address.
+    Its spelling is kept if a browser reads it as the same address.
     """
     try:
         plain = urldefrag(urljoin(base, written.strip())).url.encode("utf-8", "replace").decode()
@@ -56,10 +56,10 @@ def absolute_address(written: str, base: str = "") -> str:
 
 
 def address_key(written: str) -> str:
-    """Return one form for all spellings of an address, to compare addresses by; ``written`` itself if it is none.
+    """Return one canonical form for all spellings of an address, to compare by; ``written`` itself if it is no address.
 
-    It is what a browser requests, with each percent-encoded letter that divides no part decoded, in Unicode's form NFC
-    up to MOST_LETTERS letters.
+    It is the address that a browser requests, with each percent-encoded letter that separates no parts decoded, in
+    Unicode's form NFC up to MOST_LETTERS letters.
     """
     try:
         asked = request_address(written)

@@ -35,14 +35,14 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """An address that must not be contacted; an OSError, since a refused connection would raise one here."""
+    """A network address that must not be contacted; an OSError, as a refused connection is."""
 
 
 @dataclass(frozen=True)
 class AllowedAddresses:
-    """Check whether an address may be contacted.
+    """Check whether a network address may be contacted: public ones, and those in ``allowed``.
 
-    ``allowed`` lists networks in CIDR text (else ValueError) that may be contacted although they are not public.
+    ``allowed`` lists networks in CIDR notation (else ValueError) that may be contacted although they are not public.
     """
 
     allowed: tuple[str, ...] = ()
@@ -68,7 +68,10 @@ class AllowedAddresses:
 
 
 def numeric(host: str) -> str:
-    """Return the host of a `request_address`, which writes "127.1" and "0x7f.1" in full, if it is numeric, else ''."""
+    """Return the host of a `request_address` if it is a numeric address, else ''.
+
+    `request_address` has written short forms such as "127.1" and "0x7f.1" in full.
+    """
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

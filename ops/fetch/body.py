@@ -17,11 +17,11 @@ PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None]) -> bytes | Fault:
-    """Read a response body of at most ``max_bytes`` that begins like an image; otherwise return a Fault without item.
+    """Read a response body of at most ``max_bytes`` that begins like an image, or return a Fault without item.
 
     A compressed body that was not asked for is decompressed chunk by chunk, so that a few bytes cannot expand beyond
-    the limit. ``take`` is called with the size of each chunk in bytes, and may raise to stop the read. Errors of the
-    connection are raised as they come.
+    the limit. ``take`` is called with the size of each chunk in bytes, and may raise to stop the read. Raises aiohttp's
+    errors of the connection.
     """
     length = response.headers.get("Content-Length", "")
     if (announced := whole_number(length)) is not None and announced > max_bytes:

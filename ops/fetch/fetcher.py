@@ -1,6 +1,6 @@
 """Fetch images by URL: many in parallel, few from one host, none from a blocked address.
 
-aiohttp does not retry requests. tenacity would save no line: an answer, not an exception, decides about a retry.
+aiohttp does not retry requests. tenacity would save no line: responses, not exceptions, decide about a retry.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ FIRST_PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Fetch a batch of URLs; return the answers in the order of the URLs, and raise for none.
+    """Fetch a batch of URLs; return one `FetchResult` per fetched URL, in the order of the URLs; never raise for a URL.
 
-    The answers of one batch hold at most about ``most_held`` bytes, so that a batch of hostile images cannot fill the
-    memory, nor can 64 images of 50 MB that are still being read. At the limit no further URL is requested, and bodies
-    in progress are dropped; only while there is no answer yet does the oldest body go on. The URLs without an answer
-    are left out of the result; the caller requests them again. The first URL is always requested.
+    The results of one batch hold at most about ``most_held`` bytes, including bodies still being read, so that hostile
+    images cannot fill the memory. At the limit no further URL is requested, and bodies in progress are dropped; only if
+    there is no result yet, the oldest body is read on. URLs without a result are left out; the caller requests them
+    again. The first URL is always requested.
     """
 
     connections: int = 64  # parallel connections of this process
@@ -249,7 +249,7 @@ class _AttemptTimer:
             self._left -= time.monotonic() - started
 
     def so_far(self) -> float:
-        """Return the counted time in seconds, rounded to 4 decimals."""
+        """Return the time counted so far in seconds, rounded to 4 decimals."""
         return round(self._total - self._left, 4)
 
 

@@ -48,7 +48,7 @@ class CachingResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Resolve ``host``. Raises BlockedAddress, or the OSError of the lookup."""
+        """Resolve ``host`` to its addresses. Raises BlockedAddress, or the OSError of the lookup."""
         key = (host, port, family)
         found = self._known.get(key)
         if found is None or found[0] < time.monotonic():

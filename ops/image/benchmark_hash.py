@@ -1,4 +1,4 @@
-"""Read the pictures of benchmarks, cache what was computed from them, and compare hashes of pictures with theirs.
+"""Read benchmark pictures, cache their hashes and vectors, and compare the hashes of pictures with theirs.
 
 A benchmark is a folder of pictures that a training set must not have, such as a test set's. All pictures of a recipe's
 benchmarks are read by the first process that needs them: 5 ms each for hashes, one forward pass of CLIP for vectors.
@@ -41,7 +41,7 @@ def pictures(folders: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def content_of(folders: tuple[str, ...]) -> str:
-    """Return a digest of the pictures' bytes, 32 hex digits; their names and places do not matter.
+    """Return a digest of the pictures' bytes, 32 hex digits; file names and folders do not matter.
 
     Reads all bytes, once a process unless a file's size or time has changed: 1 GB takes some 2 s.
     """
@@ -71,21 +71,21 @@ class BenchmarkSets:
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
-        """The pictures' files."""
+        """The files of all benchmark pictures, in order of folders and paths."""
         return pictures(self.benchmark_folders)
 
     @property
     def decode(self) -> Decode:
-        """The decoder that all pictures share."""
+        """The decoder for benchmark pictures and for the pictures compared with them."""
         return Decode(self.side, self.mode)
 
     def computed(self, by: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return what ``compute`` gives for all files, from the cache if it was computed before; ``by`` names it."""
+        """Return the array of ``compute`` for all files, from the cache if it is there; ``by`` is its cache key."""
         return _cached((*map(str, self.files), self.content, repr(self.decode), by), compute)
 
 
 def decoded(file: Path, decode: Decode) -> np.ndarray:
-    """Decode one picture to uint8 (h, w, 3). Raises BadRecipe if it fails: a copy of the picture would pass unseen."""
+    """Decode one benchmark picture to uint8 (h, w, 3). Raises BadRecipe if that fails: its copies would pass unseen."""
     found = decode(file.read_bytes())
     if isinstance(found, Fault):
         raise BadRecipe(f"contamination.sets: '{file}' cannot be decoded ({found.detail}); take it out of the set.")

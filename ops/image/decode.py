@@ -18,7 +18,7 @@ from pairmill.ops.image.pixels import stored_pixels, upright
 class Decode:
     """Decode an image to uint8 (h, w, 3) RGB whose shorter side is ``side``, or return a Fault; never raises.
 
-    `pixels` has the rules of colour, transparency and orientation. An image with an aspect ratio above ``max_aspect``
+    `ops.image.pixels` defines colour, transparency and orientation. An image with an aspect ratio above ``max_aspect``
     : 1 is first centre-cropped to that ratio. The resize is antialiased bicubic with 16-bit weights, where Pillow's
     have 22 bits: 99.8 % of the values are equal, the others differ by 1 or 2 levels. A small image is enlarged.
 
@@ -38,14 +38,14 @@ class Decode:
         return self._decoded(data, self._resize)
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
-        """Return the (height, width) that an encoded image will have, by its header; a square for a faulty header."""
+        """Return the (height, width) of the decoded image, by its header alone; (side, side) for a faulty header."""
         header = inspect(data, self.max_pixels, self.max_bytes)
         if isinstance(header, Fault):
             return self.side, self.side
         return target(*inner(header.height, header.width, self.max_aspect), self.side)
 
     def preview(self, data: bytes) -> np.ndarray | Fault:
-        """Decode one image for display: resized by Pillow, because torch takes 3 CPU s to import."""
+        """Decode one image for display, like `__call__`, but resize by Pillow: importing torch takes 3 CPU s."""
         return self._decoded(data, self._resize_by_pillow)
 
     def _decoded(self, data: bytes, resize: Callable[[np.ndarray, tuple[int, int]], np.ndarray]) -> np.ndarray | Fault:
@@ -90,7 +90,7 @@ def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list
 
 
 def target(height: int, width: int, side: int) -> tuple[int, int]:
-    """Return (h, w) with the shorter side at ``side``; round the longer side down as CLIP's own preprocessing does."""
+    """Return (h, w) scaled so that the shorter side is ``side``; the longer side is rounded down, as CLIP does."""
     if height <= width:
         return side, side * width // height
     return side * height // width, side

@@ -1,7 +1,7 @@
 """Compute a 64-bit perceptual hash: near copies differ in few bits, whatever their size, format or quality.
 
-A hash does not see colour. Where that is all by which pictures differ, logos and drawings of few gray levels, the mean
-colours of 8 x 8 cells stand beside it.
+A hash ignores colour. For pictures that may differ in colour only (logos and drawings of few gray levels), the mean
+colours of 8 x 8 cells are stored too.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) -> Answering:
-    """Return the backend of vision-language model ``spec``, 'hf:…' or 'http:…', or of another declared prefix.
+    """Return the vision-language model of ``spec``: 'hf:…', 'http:…', or of another declared prefix.
 
     ``precision`` ('fp32', 'bf16') and ``batch_size`` are read by models in this process only, ``encoding`` of images in
     requests ('png', 'jpeg-QUALITY') by models behind a server only.
@@ -25,7 +25,7 @@ def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) ->
 
 
 def fusion_backend(spec: str, precision: str, batch_size: int) -> Answering:
-    """Return the backend of the model ``spec`` that fuses texts.
+    """Return the model of ``spec`` that fuses texts. Raises ModelError if its backend has no such models.
 
     The config of an 'hf:' model decides whether its prompts include the image. An 'http:' model gets text only.
     """
@@ -46,21 +46,21 @@ def require_images(captioner: str, spec: str) -> None:
 
 
 def hf_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel:
-    """Return a vision-language model; it needs no ``encoding``, because its images are not sent to a server."""
+    """Return a transformers vision-language model; ``encoding`` is ignored, since images are not sent to a server."""
     return VisionLanguageModel(spec, precision, batch_size)
 
 
 def hf_fuser(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel:
-    """Return a model that fuses texts, and sees the image too if its config says that it accepts images."""
+    """Return a transformers model that fuses texts; it sees the image too if its config says that it accepts images."""
     return (VisionLanguageModel if is_vision_language(spec) else LanguageModel)(spec, precision, batch_size)
 
 
 @cache
 def content_digest(spec: str) -> str:
-    """Return the 32 hex digits that stand for the content of any model; a process computes them once.
+    """Return the identity of any model's content, 32 hex digits; computed once per process.
 
-    They are the digest that the model's backend declares, such as that of the name of a model behind endpoints, else
-    that of the model's files. Raises ModelError if the model is not found.
+    It is the digest that the model's backend declares, such as a hash of the name of a model behind endpoints, else the
+    digest of the model's files. Raises ModelError if the model is not found.
     """
     if (backend := backend_of(spec)) and backend.digest:
         return str(_function(backend, "digest")(spec))

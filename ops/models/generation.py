@@ -15,7 +15,7 @@ _FINISHES = {
 
 
 def finish_name(said: str) -> str:
-    """Return 'stop' or 'length' for a server's other name of it ('eos_token', 'MAX_TOKENS'), else its own reason."""
+    """Return 'stop' or 'length' for a server's synonym ('eos_token', 'MAX_TOKENS'), any other reason unchanged."""
     return next((name for name, others in _FINISHES.items() if said.lower() in others), said)
 
 
@@ -42,21 +42,21 @@ class Generation:
 
     @property
     def finished(self) -> bool:
-        """Whether the answer ends by itself."""
+        """Whether the answer ended at an end token, not cut or refused."""
         return self.finish == "stop"
 
 
 @runtime_checkable
 class Stepwise(Protocol):
-    """A batch whose device work goes on only while somebody calls it: many such batches are decoded at once."""
+    """A batch whose device work proceeds only while it is called, so that many such batches are decoded at once."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the batch needs no more of the device's work. Reading it runs none."""
+        """Whether the batch needs no more device work. Reading it runs none."""
         ...
 
     def advance(self) -> None:
-        """Run some of the device's work, unless the batch has ended."""
+        """Run some of the batch's device work, unless it has ended."""
 
 
 class Answering(Protocol):
@@ -74,7 +74,7 @@ class Answering(Protocol):
 
     @property
     def spec(self) -> str:
-        """The spec that the recipe names."""
+        """The model's spec, as the recipe names it."""
         ...
 
     @property
@@ -93,12 +93,12 @@ class Answering(Protocol):
     def fitted(self, prompt: str, side: int, max_tokens: int) -> Answering:
         """Return this model with the batch size that is fastest for prompts like ``prompt``.
 
-        Images have a shorter ``side`` in pixels, answers at most ``max_tokens`` tokens.
+        Images have a shorter side of ``side`` pixels, answers at most ``max_tokens`` tokens.
         """
         ...
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches; ``sizes`` are the images' (height, width)."""
+        """Group row numbers into batches; ``sizes`` are the images' (height, width), None for a row without image."""
         ...
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
@@ -106,7 +106,7 @@ class Answering(Protocol):
         ...
 
     def infer(self, prepared: Any, max_tokens: int) -> Any:
-        """Start generating for a prepared batch. What it returns may be `Stepwise`."""
+        """Start generating for a prepared batch; return a handle for `fetch`, which may be `Stepwise`."""
         ...
 
     def fetch(self, running: Any) -> list[Generation]:

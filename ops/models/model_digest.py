@@ -1,4 +1,4 @@
-"""Find a model's files by its spec, digest their bytes, and read from its config what images it accepts.
+"""Find a model's files by its spec, hash their bytes, and read from its config which images it accepts.
 
 The digest is part of a scorer's identity. Two specs with the same bytes are the same model, so moving a folder, or
 replacing a hub name by a local copy, recomputes nothing.
@@ -66,7 +66,7 @@ def transformers_folder(spec: str, kind: str) -> str:
 
 
 def split_open_clip(spec: str) -> tuple[str, str]:
-    """Split 'open_clip:MODEL/PRETRAINED' in two; PRETRAINED is a tag of open_clip or a file path. Raises ModelError."""
+    """Split 'open_clip:MODEL/PRETRAINED' into (model, pretrained), a tag of open_clip or a file. Raises ModelError."""
     model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
     if not model or not pretrained:
         raise ModelError(f"model '{spec}': no pretrained tag or file after the model's name; write {FORMS}")
@@ -74,7 +74,7 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 
 
 def model_digest(spec: str) -> str:
-    """Hash the files of ``spec`` (relative names, sizes, bytes; sorted by name) to 32 hex digits.
+    """Hash the files of a model (relative names, sizes, bytes; sorted by name) to 32 hex digits.
 
     File hashes are cached in the process by (path, size, mtime). Raises ModelError if the model is not found.
     """
@@ -147,7 +147,7 @@ def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
 
 
 def on_s3(spec: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return (S3 prefix, patterns of file names) of a model that lies on S3; None for any other spec."""
+    """Return (S3 prefix, patterns of file names) of a model on S3; None for any other spec."""
     place = spec.partition(":")[2].removeprefix("local-dir:")
     return (place, _patterns(spec)) if place.startswith(S3) else None
 

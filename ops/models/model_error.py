@@ -6,7 +6,7 @@ class ModelError(Exception):
 
 
 class UnfitDevice(ModelError):
-    """A device that cannot run the model (too little memory, no kernels, no bfloat16); another machine's may."""
+    """A device that cannot run the model (too little memory, no kernels, no bfloat16); another machine's device may."""
 
 
 class NotDownloaded(ModelError):

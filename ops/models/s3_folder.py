@@ -1,7 +1,7 @@
 """Copy a model's folder from S3 to the cache that all processes of a machine share.
 
-A copy is whole or absent. Its name stands for the names, sizes and etags of the objects, so that a replaced model is
-copied anew, beside the former one. Copies stay until somebody deletes them, as the hub's do.
+A copy is complete or absent. Its folder name is a hash of the names, sizes and etags of the objects, so that a replaced
+model is copied again, beside the former one. Copies stay until a user deletes them, as the hub's do.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class S3Folder:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files together, in bytes."""
         return sum(size for _, size, _ in self.files)
 
     @property
     def copy(self) -> Path:
-        """The folder of this machine's copy; it may not exist yet."""
+        """The path of this machine's copy of the folder; it may not exist yet."""
         name = hashlib.sha256(repr((self.uri, self.files)).encode()).hexdigest()[:32]
         return cache_home() / "models" / name
 
 
 @cache
 def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
-    """Copy the files below ``uri`` whose names match ``patterns`` to the cache, unless it has them; return the folder.
+    """Copy the files below ``uri`` whose names match ``patterns`` to the cache, if they are missing; return the folder.
 
     A process lists the folder once. Of several processes one copies, and the others wait for it. Raises ModelError if
     the folder is missing or empty, S3 or the disk refuses, or the model changed during the copy.
@@ -59,7 +59,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
 
 
 def listed(spec: str, uri: str, patterns: tuple[str, ...]) -> S3Folder:
-    """List the files of a model, with one request for 1,000 of them. Raises ModelError as `s3_folder` does."""
+    """List a model's files below ``uri``, with one request per 1,000 files. Raises ModelError as `s3_folder` does."""
     # s3fs takes 0.5 s, which a model of this machine need not pay.
     from pairmill.ops.read.places.s3 import filesystem, told
     from pairmill.ops.read.places.tree import SourceError

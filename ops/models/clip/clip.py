@@ -57,7 +57,7 @@ class Clip:
         return self.fetch(self.prepare_texts(texts).launched(self.loaded.embed_tokens).complete())
 
     def load(self) -> None:
-        """Load the weights now."""
+        """Load the weights now, once per process."""
         _ = self.loaded
 
     def fitted_batch_size(self) -> int:
@@ -87,7 +87,7 @@ class Clip:
         measured_batch_size(self.spec, f"{self.precision} sentences", self.batch_size, run)
 
     def prepare_images(self, pixels: list[np.ndarray]) -> RowBatches:
-        """Resize and crop images into CPU batches (n, 3, s, s) uint8."""
+        """Resize and crop images (h, w, 3) uint8 into CPU batches (n, 3, s, s) uint8."""
         return self.loaded.prepare_pictures(pixels, self.fitted_batch_size())
 
     def prepare_texts(self, texts: list[str]) -> RowBatches:
@@ -96,7 +96,7 @@ class Clip:
         return self.loaded.prepare_sentences(texts, rows)
 
     def fetch(self, running: RowBatches) -> np.ndarray:
-        """Wait for the device; return vectors (n, d) float32, NaN for a row that does not fit the device on its own."""
+        """Wait for the device; return vectors (n, d) float32, NaN for rows that do not fit the device on their own."""
         return running.fetched(np.float32, self.loaded.dimension)
 
 

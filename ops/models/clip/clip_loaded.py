@@ -66,7 +66,7 @@ class TextTower:
         return projection(features) if isinstance(projection, torch.nn.Module) else features @ projection
 
     def ends(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the position (n,) at which each sentence's vector is read.
+        """Return the position (n,) of the token at which each sentence's vector is read.
 
         If the tower cannot be truncated, the position is only a sort key.
         """
@@ -164,21 +164,21 @@ class LoadedClip:
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
     def embed_examples(self) -> torch.Tensor:
-        """Embed two pictures of noise and two sentences as (4, d) float32, for a trial."""
+        """Embed two noise pictures and two sentences as (4, d) float32, to compare compiled and plain towers."""
         side, seed = self.image_size, torch.Generator().manual_seed(0)
         noise = torch.randint(0, 256, (2, 3, side, side), dtype=torch.uint8, generator=seed)
         return torch.cat([self.embed_images(noise), self.embed_tokens(self.tokenizer(["a dog", USUAL_SENTENCE]))])
 
 
 def compile_towers(model: Any, embed: Callable[[], torch.Tensor]) -> None:
-    """Compile the blocks of both towers; if that fails, or changes vectors by more than rounding, undo and note it.
+    """Compile the blocks of both towers; undo it, with a note, if it fails or changes vectors by more than rounding.
 
     Between its products, a block reads and writes its state some ten times: norms, biases, residuals, activations. By a
-    sum over its operations these are 35 % of ViT-L-14's time, quick GELU alone 24 %. What compiling gains is not yet
-    measured on a card. Only whole blocks are compiled: torch.compile skips a bare nn.Sequential, as which open_clip
-    builds its feed-forward parts. All blocks of a tower share one compiled graph.
+    sum over its operations these are 35 % of ViT-L-14's time, quick GELU alone 24 %. The gain of compiling is not yet
+    measured on a card. Only whole blocks are compiled: torch.compile skips a bare nn.Sequential, which open_clip uses
+    for its feed-forward parts. All blocks of a tower share one compiled graph.
 
-    ``embed`` makes vectors (n, d) of length 1 of the same pictures and sentences at each call.
+    ``embed`` returns vectors (n, d) of length 1 of the same pictures and sentences at each call.
     """
     blocks = [part for part in model.modules() if type(part).__name__ in BLOCKS]
     plain = embed()
@@ -199,7 +199,7 @@ def compile_towers(model: Any, embed: Callable[[], torch.Tensor]) -> None:
 
 @once
 def load(spec: str, precision: str) -> LoadedClip:
-    """Load the model once per process. Raises ModelError with the remedy if it is missing or damaged."""
+    """Load the CLIP model, once per process. Raises ModelError with the remedy if it is missing or damaged."""
     return _load(spec, precision)
 
 
@@ -222,7 +222,7 @@ def _load(spec: str, precision: str) -> LoadedClip:
 
 @once
 def load_tower(spec: str, precision: str, side: Literal["text", "image"]) -> LoadedClip:
-    """Load the model once per process and keep one tower of it. Raises ModelError as `load` does."""
+    """Load the CLIP model and keep only one of its towers, once per process. Raises ModelError as `load` does."""
     loaded = _load(spec, precision)
     model = loaded.model
     if side == "text":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClipEmbedding(BatchedScore):
-    """Embed rows as vectors float32 (n, d) of length 1."""
+    """Base of the scores that embed rows by CLIP as vectors float32 (n, d) of length 1."""
 
     name: ClassVar[str] = "clip"
 
@@ -32,7 +32,7 @@ class ClipEmbedding(BatchedScore):
         return Clip(self.model, self.precision, self.batch_size)
 
     def values(self, launched: RowBatches) -> np.ndarray:
-        """Wait for the device; return the vectors."""
+        """Wait for the device; return the vectors of all rows, float32 (n, d)."""
         return self._clip.fetch(launched)
 
 
@@ -44,16 +44,16 @@ class EmbedImages(ClipEmbedding):
     adds: ClassVar[str] = "image_vector"
 
     def load(self) -> None:
-        """Load the weights now, and find the batch size."""
+        """Load the weights now, and find the fastest batch size."""
         self._clip.load()
         self.fitted_batch_size()
 
     def inputs(self, batch: Batch) -> RowBatches:
-        """Resize and crop the images."""
+        """Resize and crop the images of ``batch`` into the model's inputs, on the CPU."""
         return self._clip.prepare_images(batch["pixels"])
 
     def run(self, rows: Any) -> torch.Tensor:
-        """Launch CLIP's image encoder on prepared images."""
+        """Launch CLIP's image encoder on prepared images; return vectors (n, d) on the device."""
         return self._clip.loaded.embed_images(rows)
 
     def fitted_batch_size(self) -> int:
@@ -69,22 +69,22 @@ class EmbedSentences(ClipEmbedding):
     adds: ClassVar[str] = "sentence_vector"
 
     def load(self) -> None:
-        """Load the weights now, and find the batch size."""
+        """Load the weights now, and find the fastest batch size."""
         self._clip.load()
         self._clip.fit_texts()
 
     def inputs(self, batch: Batch) -> RowBatches:
-        """Tokenize the sentences."""
+        """Tokenize the sentences of ``batch`` into the model's inputs, on the CPU."""
         return self._clip.prepare_texts(batch["text"])
 
     def run(self, rows: Any) -> torch.Tensor:
-        """Launch CLIP's text encoder on prepared sentences."""
+        """Launch CLIP's text encoder on tokenized sentences; return vectors (n, d) on the device."""
         return self._clip.loaded.embed_tokens(rows)
 
 
 @dataclass(frozen=True)
 class NearestVector(BenchmarkSets):
-    """Read ``image_vector``; add ``benchmark_cosine`` and ``benchmark_near``: cosine and file of the nearest picture.
+    """Read ``image_vector``; add ``benchmark_cosine`` and ``benchmark_near``, cosine and file of the nearest benchmark.
 
     Other crops and views of a picture are near by cosine. Every vector is compared with every vector of the benchmarks,
     by one matrix product a batch: with 50,000 of 768 dimensions 77 MFLOP a picture, so that 30M pictures take an hour

@@ -1,4 +1,4 @@
-"""Group rows into batches by what they cost: padding costs prefill, few rows cost decoding.
+"""Group prompts into batches by their cost: padding makes prefill expensive, few rows make decoding expensive.
 
 A step of decoding reads all weights, however many rows it has. That takes as long as the prefill of some 200 tokens: a
 weight is 2 bytes to read and 2 operations a token, and an H100 does 200 such operations (at half of its peak) while it
@@ -27,14 +27,14 @@ MOST_PADDING = 0.05
 
 @dataclass(frozen=True)
 class BatchPart:
-    """The model's inputs of some rows of a batch, on the CPU, padded to the longest of them."""
+    """Inputs of some rows of a batch for the model, on the CPU, padded to the longest of these rows."""
 
     rows: list[int]  # their numbers in the batch
     inputs: dict[str, Any]
 
 
 def n_tokens(parts: Sequence[BatchPart]) -> list[int]:
-    """Count the tokens of each row of a prepared batch, without padding."""
+    """Return the number of prompt tokens of each row of a prepared batch, without padding, in row order."""
     counts: dict[int, int] = {}
     for part in parts:
         counts.update(zip(part.rows, part.inputs["attention_mask"].sum(1).tolist(), strict=True))
@@ -42,7 +42,7 @@ def n_tokens(parts: Sequence[BatchPart]) -> list[int]:
 
 
 def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
-    """Group row numbers into batches of similar length, longest first, of at most ``batch_size`` rows.
+    """Group row numbers into batches of at most ``batch_size`` rows of similar length, longest first.
 
     At most 5 % of a batch's tokens are padding. Ties keep row order, so the batches depend on the lengths (in tokens)
     and the batch size alone. This is the grouping on CPUs, where results repeat exactly only if batches are equal.
@@ -60,7 +60,7 @@ def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int
 
 
 def padded_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
-    """Group row numbers into the cheapest batches whose rows are all padded to the longest, for a GPU.
+    """Group row numbers into the cheapest batches for a GPU, where all rows are padded to the longest, longest first.
 
     A batch has at most ``most`` rows and ``room`` prompt tokens with its padding (0: no limit); a longer row is a batch
     of its own.
@@ -69,16 +69,17 @@ def padded_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
 
 
 def refill_groups(lengths: list[int], slots: int) -> list[list[int]]:
-    """Group row numbers into the cheapest groups to prefill, longest first, which refill ``slots`` as answers end.
+    """Group prompts for prefill with least cost, longest first, to refill ``slots`` decoding slots as answers end.
 
-    A group has at most a tenth of the slots. While it waits, half of its slots are empty in the mean; smaller groups
-    read the weights more often: 200 tokens' time for 25 rows of 256, which take 25 x 47 to decode.
+    Returns groups of row numbers. A group has at most a tenth of the slots. While it waits, half of its slots are empty
+    in the mean; smaller groups read the weights more often: 200 tokens' time for 25 rows of 256, which take 25 x 47 to
+    decode.
     """
     return _cut(lengths, max(1, slots // GROUPS), PREFILL, WEIGHTS)
 
 
 def prefill_parts(lengths: list[int]) -> list[list[int]]:
-    """Group the rows of one decoding batch into the cheapest parts to prefill, longest first."""
+    """Group the row numbers of one decoding batch into the cheapest parts to prefill, longest first."""
     return _cut(lengths, len(lengths), PREFILL, WEIGHTS)
 
 

@@ -50,7 +50,7 @@ class FixedLayer(StaticLayer):
 
 @dataclass
 class Prefilled:
-    """Some rows after their prompts."""
+    """State of n rows after prefill: the model has read their prompts and chosen the first token of each answer."""
 
     mask: torch.Tensor  # which columns (n, length) hold a prompt's tokens: the last ones of each row
     positions: torch.Tensor  # ids (..., n, length)
@@ -61,9 +61,9 @@ class Prefilled:
 
 @dataclass
 class Window:
-    """The first ``length`` columns of the buffers, to which a step attends, with the captured step over them.
+    """The first ``length`` columns of the buffers, to which a decoding step attends, with its captured CUDA graph.
 
-    Steps over few columns read few keys: those behind them are not read, whether or not a mask hides them.
+    A step over few columns reads few keys; later columns are not read at all, instead of being masked.
     """
 
     length: int
@@ -79,26 +79,26 @@ def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> tor
 
 
 def window_of(columns: int) -> int:
-    """Round a number of columns up, by at most an eighth or 64, so that there are few steps to capture."""
+    """Round a number of columns up, by at most an eighth or 64, so that few window lengths must be captured."""
     grain = max(64, (1 << columns.bit_length()) // 16)
     return -(-columns // grain) * grain
 
 
 class Buffers:
-    """The decoding state of ``rows`` rows, each of which begins and ends on its own.
+    """Decoding state of ``rows`` slots; the answer in each begins and ends independently.
 
     A row has ``length`` columns for the keys and values of its prompt and answer. Column 0 is scratch: a row that has
     ended writes there.
 
     Attributes:
         last: The last token of each row (rows, 1).
-        said: The tokens of each answer (rows, answer + 1), ``pad`` behind its end; the last column is scratch.
+        said: Generated tokens of each answer (rows, answer + 1), ``pad`` after its end; the last column is scratch.
         count: Number of tokens of each answer (rows,).
         most: The most tokens of each answer (rows,).
         keep: Mask (rows, 1, 1, length) of the columns that are attended to.
         place: Column of each row's last token (rows,); 0 for a row that has ended.
         positions: Position ids (..., rows, 1) of the last tokens.
-        done: Whether each row has ended (rows,). At first all have.
+        done: Whether each row has ended (rows,); initially all True.
     """
 
     def __init__(self, decoder: Decoder, rows: int, length: int, answer: int, like: Prefilled) -> None:
@@ -123,14 +123,14 @@ class Buffers:
         self.begin()
 
     def begin(self) -> None:
-        """End all rows."""
+        """Reset the buffers: mark all rows as ended."""
         self.done.fill_(True)
         self.keep.fill_(False)
         self.place.zero_()
         self.positions.zero_()
 
     def fill(self, slots: torch.Tensor, new: Prefilled, most: int) -> None:
-        """Begin prefilled rows in the rows ``slots`` (n,), with answers of at most ``most`` tokens.
+        """Start answers of at most ``most`` tokens for prefilled prompts, in the rows ``slots`` (n,).
 
         The keys and values of ``new`` are freed.
         """
@@ -153,7 +153,7 @@ class Buffers:
     def step(self, columns: int) -> None:
         """Generate one token for each row that has not ended, without waiting for the device.
 
-        ``columns`` is the least number of columns that holds the tokens of all of them after the step.
+        ``columns`` is the number of columns that the longest of these rows needs after the step.
         """
         window = self._window(min(window_of(columns), self.length))
         if window.graph is None:
@@ -218,9 +218,9 @@ class Buffers:
 
 
 class Decoder:
-    """Generate greedily with ``model``: prefill the prompts in parts, then run one captured step per token of all.
+    """Generate greedily with ``model``: prefill prompts in parts, then run one captured step per token for all rows.
 
-    ``ends`` are the ids of the tokens that end an answer, ``pad`` the id that fills a row behind them.
+    ``ends`` are the ids of the tokens that end an answer, ``pad`` the id that fills a row after its end token.
     `why_not_capturable` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest
     batch so far and persist, as does the captured step of each shape. Call from one thread at a time.
     """
@@ -233,7 +233,7 @@ class Decoder:
 
     @contextmanager
     def endless(self) -> Iterator[None]:
-        """Let no token end an answer during the body. The captured steps read the same tensor."""
+        """Ignore end tokens during the `with` block, in captured steps too, so that all answers have full length."""
         ends = self.ends.clone()
         self.ends.fill_(-1)
         try:
@@ -249,7 +249,7 @@ class Decoder:
         self.pool: Any = None
 
     def generate(self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Place = dict) -> torch.Tensor:
-        """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
+        """Generate the likeliest tokens (n, max_tokens) int64 for left-padded prompts; ``pad`` follows an end token.
 
         Each part, the inputs of consecutive rows, is moved to the device by ``place`` and prefilled alone, so that only
         the decoding buffers hold the keys and values of all. Raises NotCapturable if the model caches more than the
@@ -277,7 +277,7 @@ class Decoder:
         return buffers.said[:n, :max_tokens].clone()
 
     def prefill(self, inputs: dict[str, Any]) -> Prefilled:
-        """Run the model on whole prompts, with transformers' own cache, and choose the first token of each answer."""
+        """Run the model on whole prompts with transformers' own cache, and choose the first token of each answer."""
         ids, cache = inputs["input_ids"], DynamicCache(config=self.model.config)
         positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
         given = {name: value for name, value in inputs.items() if name != "input_ids"}
@@ -327,7 +327,7 @@ class Decoder:
         return torch.zeros_like(keep, dtype=self.model.dtype).masked_fill(~keep, torch.finfo(self.model.dtype).min)
 
     def buffers(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> Buffers:
-        """Return the buffers of ``rows`` prompts and answers of these lengths; all buffers share the same memory."""
+        """Return decoding buffers for ``rows`` prompts and answers of these lengths; all buffers share one memory."""
         length, answer = window_of(prompt + max_tokens), window_of(max_tokens)
         if rows * length > self.room:
             self.release()
@@ -342,7 +342,7 @@ class Decoder:
         return self.shapes[shape]
 
     def rows_that_fit(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> int:
-        """Return how many rows of at most ``rows`` the device has memory for, beside that of later prefills."""
+        """Return how many rows, at most ``rows``, fit in the device's memory beside later prefills."""
         if self.model.device.type != "cuda":
             return rows
         device = self.model.device

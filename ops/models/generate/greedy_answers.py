@@ -39,9 +39,9 @@ Found = TypeVar("Found")
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Move the tensors to pinned memory, from which a GPU copies while it computes; do nothing without a GPU.
+    """Return inputs with their tensors in pinned memory, from which a GPU copies while it computes.
 
-    A host without memory to pin leaves them as they are, which is noted: copies then wait for the device.
+    Without a GPU, or without memory to pin (which is noted for the user), the inputs are returned unchanged.
     """
     if not torch.cuda.is_available():
         return inputs
@@ -57,7 +57,8 @@ def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
 class Answerer:
     """A generative model with its tokenizer and the ids of its end tokens.
 
-    ``name`` is the model's spec. ``example`` makes the inputs of a few unlike rows, for a trial of captured decoding.
+    ``name`` is the model's spec. ``example`` returns the inputs of a few different rows, for a trial of captured
+    decoding.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Answerer:
         self.slots = RefilledSlots(self)
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move the tensors to the model's device, and convert floats to the model's dtype."""
+        """Return inputs with their tensors moved to the model's device, and floats converted to the model's dtype."""
         found = dict(inputs)
         for name, value in inputs.items():
             if torch.is_tensor(value):
@@ -85,7 +86,7 @@ class Answerer:
     def decoder(self) -> Decoder | None:
         """The captured decoder, for a bf16 model on a GPU that passes a trial; None for transformers' ``generate``.
 
-        The trial runs on the device: first read this where nothing else uses the model.
+        The first access runs the trial on the device, so nothing else may use the model then.
         """
         if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
             return None
@@ -154,27 +155,27 @@ class Answerer:
             return None
 
     def give_up_capture(self, error: Exception) -> None:
-        """Use transformers' slower loop from now on, and note why."""
+        """Use transformers' slower loop from now on, and note the error for the user."""
         self._note_slow(first_line(error))
         self.decoder = None
 
     def batches(self, lengths: list[int], most: int, room: int) -> list[list[int]]:
         """Group rows of these prompt lengths into batches of at most ``most`` rows and ``room`` prompt tokens (0: any).
 
-        On a CPU by a rule that gives equal batches at each run, on a GPU by what they cost: with a captured decoder in
-        groups that refill its slots.
+        On a CPU by a rule that gives equal batches at each run, on a GPU by cost: with a captured decoder in groups
+        that refill its slots.
         """
         if self.model.device.type != "cuda":
             return similar_length_batches(lengths, most)
         return padded_batches(lengths, most, room) if self.decoder is None else refill_groups(lengths, most)
 
     def parts(self, lengths: list[int]) -> list[list[int]]:
-        """Group the rows of a batch into parts that are padded and prefilled alone: one, without a captured decoder."""
+        """Group the row numbers of a batch into parts to pad and prefill separately: one without a captured decoder."""
         return [list(range(len(lengths)))] if self.decoder is None else prefill_parts(lengths)
 
     @contextmanager
     def endless(self) -> Iterator[None]:
-        """Let no token end an answer during the body, so that a batch takes as long as one of long answers."""
+        """Ignore end tokens during the `with` block, so that a batch takes the time of the longest answers."""
         ends, self.ends = self.ends, [NO_TOKEN]
         try:
             with self.decoder.endless() if self.decoder else nullcontext():
@@ -204,9 +205,9 @@ class Answerer:
         return output[:, length:] if repeats else output
 
     def read(self, generated: torch.Tensor, tokenizer: Any, prompts: list[int], seconds: float) -> list[Generation]:
-        """Decode token ids (n, tokens) behind prompts of so many tokens, with the calling thread's own tokenizer.
+        """Convert generated token ids (n, tokens) to answers, with the calling thread's own ``tokenizer``.
 
-        Each answer gets its share of the batch's ``seconds``.
+        ``prompts`` are the numbers of prompt tokens. Each answer gets an equal share of the batch's ``seconds``.
         """
         rows = [self._cut(row) for row in generated.tolist()]
         texts = tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
@@ -223,7 +224,7 @@ class Answerer:
 
 @dataclass(frozen=True)
 class RunningAnswers:
-    """The answers of a batch that is decoded beside others."""
+    """The answers of a batch whose rows are decoded in slots beside other batches; see `RefilledSlots`."""
 
     slots: RefilledSlots
     batch: RefilledBatch
@@ -232,15 +233,15 @@ class RunningAnswers:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the answers have ended, or must be made anew."""
+        """Whether the answers have ended, or must be generated again because the decoder failed."""
         return self.batch.has_ended
 
     def advance(self) -> None:
-        """Run some steps unless the answers have ended."""
+        """Run some decoding steps unless the answers have ended."""
         self.slots.attempt(self.batch.advance)
 
     def result(self) -> list[Generation]:
-        """Wait for the answers."""
+        """Run the batch to its end and return its answers, in row order."""
         while not self.has_ended:
             self.advance()
         if not self.batch.is_lost:
@@ -250,10 +251,10 @@ class RunningAnswers:
 
 
 class RefilledSlots:
-    """The slots in which an answerer's captured decoder answers many batches at once.
+    """The decoding slots in which an answerer's captured decoder answers rows of many batches at once.
 
-    If the decoder fails, its running batches are answered anew, each in a batch of its own. If memory ran out, there
-    are half as many slots from then on; after any other failure there are none.
+    If the decoder fails, its running batches are answered again, each on its own. If memory ran out, there are half as
+    many slots from then on; after any other failure there are none.
     """
 
     def __init__(self, answerer: Answerer) -> None:
@@ -270,7 +271,10 @@ class RefilledSlots:
         read: Callable[[RefilledBatch], list[Generation]],
         alone: Callable[[], list[Generation]],
     ) -> RunningAnswers | list[Generation]:
-        """Begin a batch in one of ``rows`` slots a row; answer it ``alone`` if it cannot run beside others."""
+        """Begin a batch, one row a slot, in one of ``rows`` slots; call ``alone`` if it cannot run beside others.
+
+        Returns the running batch, or the answers of ``alone``. ``read`` converts a finished batch to answers.
+        """
         rows = min(rows, self._most or rows)
         n = max((len(part.rows) for part in parts), default=0)
         if not 0 < n <= rows or self._answerer.decoder is None:
@@ -284,13 +288,16 @@ class RefilledSlots:
         return alone() if batch is None else RunningAnswers(self, batch, read, alone)
 
     def settle(self) -> None:
-        """Run what is in the slots to its end, so that the decoder is free for a batch of its own."""
+        """Run all batches in the slots to their end, so that the decoder is free for a batch of its own."""
         if self._decoder is not None:
             self.attempt(self._decoder.close)
             self._decoder = None
 
     def attempt(self, work: Callable[[], Found]) -> Found | None:
-        """Run device work; if it fails, give up the running batches and return None. Raises if the device is lost."""
+        """Run device work and return its result; if it fails, give up the running batches and return None.
+
+        Raises the error if the device is lost.
+        """
         try:
             with exact_inference():
                 return work()

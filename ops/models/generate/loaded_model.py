@@ -1,4 +1,4 @@
-"""Answer the batches of a generative model of transformers that this process has loaded."""
+"""Prepare and answer batches with a generative transformers model that this process has loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Complete = Callable[[list[Generation]], list[Generation]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The inputs of one batch on the CPU, in pinned memory if there is a GPU."""
+    """Prepared inputs of one batch, on the CPU, in pinned memory if there is a GPU."""
 
     rows: list[Any]  # what the inputs were made from, to prepare parts of the batch again if memory runs out
     parts: list[BatchPart]
@@ -34,33 +34,33 @@ class Prepared:
 
 
 class LoadedModel(ABC):
-    """The weights of a generative model in this process, and the making of its inputs."""
+    """Base of loaded generative models: the weights in this process, and how rows become inputs."""
 
     model: Any
     answerer: Answerer
 
     @abstractmethod
     def lengths(self, prompts: list[str], sizes: Sequence[tuple[int, int] | None]) -> list[int]:
-        """Count the tokens of each row: of its prompt, and of its image of this size (height, width), if any."""
+        """Return the number of tokens of each row: of its prompt, and of its image of that (height, width), if any."""
 
     @abstractmethod
     def prompt_tokens(self, rows: list[Any]) -> list[int]:
-        """Count the tokens of rows as `Prepared` holds them."""
+        """Return the number of prompt tokens of each of these rows, as `Prepared` holds them."""
 
     @abstractmethod
     def padded(self, rows: list[Any]) -> dict[str, Any]:
-        """Build the inputs of rows, padded to the longest of them."""
+        """Build the model's inputs for these rows, padded to the longest row."""
 
     @abstractmethod
     def own_tokenizer(self) -> Any:
         """Return the calling thread's tokenizer."""
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move inputs to the device."""
+        """Return inputs moved to the model's device."""
         return self.answerer.placed(inputs)
 
     def prepare_rows(self, rows: list[Any]) -> Prepared:
-        """Build the inputs of one batch on the CPU."""
+        """Build the inputs of one batch of rows on the CPU, in parts of similar length for a captured decoder."""
         started = time.perf_counter()
         # Only with a captured decoder is a batch prefilled in parts of similar length.
         lengths = [0] * len(rows) if self.answerer.decoder is None else self.prompt_tokens(rows)
@@ -74,7 +74,8 @@ class LoadedModel(ABC):
     ) -> list[Generation] | RunningAnswers:
         """Generate one answer per row, in halves if the device runs out of memory; apply ``complete`` to the answers.
 
-        With a captured decoder and ``slots``, only begin: the rows are decoded in that many slots beside other batches.
+        With a captured decoder and ``slots`` > 0, the rows are only begun, and decoded in that many slots beside other
+        batches.
         """
         if not slots or self.answerer.decoder is None:
             return complete(self._answer_in_halves(prepared, max_tokens))
@@ -102,13 +103,13 @@ class LoadedModel(ABC):
         return [each for _, found in run_in_parts(answer, range(len(rows))) for each in found or nothing]
 
     def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch that fits the device."""
+        """Generate one answer per row, greedily, for a batch that fits the device."""
         started = time.perf_counter()
         generated = self.answerer.generate(prepared.parts, max_tokens, self.placed).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
         return self.answerer.read(generated, self.own_tokenizer(), n_tokens(prepared.parts), seconds)
 
     def answer_to_the_end(self, prepared: Prepared, max_tokens: int) -> None:
-        """Generate ``max_tokens`` tokens for each row, whatever end tokens it has, to measure how long that takes."""
+        """Generate exactly ``max_tokens`` tokens for each row, ignoring end tokens, to measure the time."""
         with self.answerer.endless():
             self.answer(prepared, max_tokens)

@@ -1,4 +1,4 @@
-"""Describe a generative model of transformers that runs on this process's device."""
+"""Define the base of generative transformers models that run on this process's device."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalModel(ABC):
 
     @abstractmethod
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
-        """Build the inputs of one batch on the CPU."""
+        """Build the inputs of one batch on the CPU. Images are (h, w, 3) uint8 RGB, None for a prompt without one."""
 
     @abstractmethod
     def _loaded(self) -> LoadedModel:
@@ -47,10 +47,10 @@ class LocalModel(ABC):
         return self.precision, None
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> Self:
-        """Return this model with the batch size that is fastest for ``prompt`` on this GPU; on a CPU, unchanged.
+        """Return this model with the batch size that is fastest for ``prompt`` on this GPU; unchanged on a CPU.
 
-        Images of a trial have a shorter ``side`` in pixels. The first call on a GPU generates: no other thread may use
-        the model meanwhile.
+        The trial's images have a shorter side of ``side`` pixels, its answers ``max_tokens`` tokens. The first call on
+        a GPU generates: no other thread may use the model meanwhile.
         """
         loaded = self._loaded()
         if loaded.model.device.type != "cuda":
@@ -68,9 +68,9 @@ class LocalModel(ABC):
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation] | RunningAnswers:
         """Generate one answer per prepared row.
 
-        A captured decoder decodes the rows in ``batch_size`` slots beside those of other batches: then this only begins
-        them. Any other batch is waited for. A batch that does not fit is halved; a single row that does not fit gets
-        the error 'out_of_memory'.
+        With a captured decoder this only begins the rows, which are decoded in ``batch_size`` slots beside other
+        batches; otherwise it waits for the answers. A batch that does not fit is halved; a single row that does not fit
+        gets the error 'out_of_memory'.
         """
         return self._loaded().infer(prepared, max_tokens, self.batch_size)
 

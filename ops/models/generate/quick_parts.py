@@ -47,11 +47,11 @@ def _plus_one(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def lay_out_patches(model: Any) -> None:
-    """Give a tower's layers patches whose channels lie side by side; results are bit-equal.
+    """Make the patches of a vision tower contiguous in memory for its layers; results are bit-equal.
 
-    A convolution makes the patches with channels first. Transformers only swaps the strides, and torch keeps them from
-    layer to layer: SmolVLM2's residual additions and the copies that its norms need took 16 of the 70 ms of a prefill
-    of 25 pictures on an H200, where contiguous ones read and write 2 ms' worth of memory.
+    The convolution that computes the patches puts channels first. Transformers only swaps the strides, and torch keeps
+    them from layer to layer: SmolVLM2's residual additions and the copies that its norms need took 16 of the 70 ms of a
+    prefill of 25 pictures on an H200, where contiguous ones read and write 2 ms' worth of memory.
     """
     for part in model.modules():
         if type(part).__name__.endswith("VisionEmbeddings"):
@@ -91,7 +91,7 @@ def grouped_attention(
 
 
 def pack_windows(model: Any) -> bool:
-    """Let the vision tower of a transformers model attend in one call; return whether it has bounds to attend within.
+    """Let a vision tower attend to all windows in one call; return whether the tower has windows to attend within.
 
     Towers of pictures of any size (Qwen-VL, GLM-4V, Pixtral) attend within windows or within pictures. For every
     attention function but flash kernels, transformers splits the patches at their bounds, or masks them: 25 pictures of
@@ -108,7 +108,7 @@ def pack_windows(model: Any) -> bool:
 
 @contextmanager
 def windows_apart(model: Any) -> Iterator[None]:
-    """Let the vision tower attend as transformers does during the body."""
+    """Use transformers' own attention, window by window, in the vision tower during the `with` block."""
     config = _vision_config(model)
     before = getattr(config, "_attn_implementation", None)
     if before == PACKED:
@@ -121,7 +121,7 @@ def windows_apart(model: Any) -> Iterator[None]:
 
 
 def unpack_windows(model: Any) -> None:
-    """Let the vision tower attend window by window, by torch's own function (sdpa)."""
+    """Use torch's own attention (sdpa), window by window, in the vision tower from now on."""
     if (config := _vision_config(model)) is not None:
         config._attn_implementation = "sdpa"
 

@@ -1,6 +1,6 @@
-"""Decode the prompts of many batches at once: a slot whose answer has ended takes a prompt of the next batch.
+"""Decode prompts of many batches at once: a slot whose answer has ended takes a prompt of the next batch.
 
-Answers have unlike lengths. In batches that end together, captions of 25 to 128 tokens use 47 % of the slots. Refilled
+Answers differ in length. In batches that end together, captions of 25 to 128 tokens use 47 % of the slots. Refilled
 slots are used to 94 % while prompts wait, and to 91 % of a run of 32 items of 512 rows, its end included: simulated
 through the engine by tests/ops/models/test_refill_on_a_card.py.
 """
@@ -24,7 +24,7 @@ LOOK = 4
 
 @dataclass
 class RefilledBatch:
-    """A batch whose rows are decoded beside those of other batches."""
+    """A running batch whose rows are decoded in slots beside rows of other batches."""
 
     decoder: RefilledDecoder
     left: int  # rows that have not ended
@@ -34,16 +34,16 @@ class RefilledBatch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all answers have ended, or none will come."""
+        """Whether all answers have ended, or the decoder has failed and none will come."""
         return not self.left or self.is_lost
 
     def advance(self) -> None:
-        """Run some steps if answers are missing."""
+        """Run some decoding steps unless all answers have ended."""
         if not self.has_ended:
             self.decoder.advance()
 
     def tokens(self) -> torch.Tensor:
-        """Return the tokens (n, most) of a batch that has ended."""
+        """Return the generated tokens (n, most) of a batch that has ended."""
         return torch.tensor([self.found[row] for row in range(len(self.found))])
 
 
@@ -59,7 +59,7 @@ class _Slot:
 
 
 class RefilledDecoder:
-    """Generate greedily in ``rows`` slots. Call from one thread at a time.
+    """Generate greedily in ``rows`` decoding slots, refilled as answers end. Call from one thread at a time.
 
     A part of a batch begins once as many slots are free as it has rows. `batching.refill_groups` cuts such batches. The
     buffers grow to the longest prompt and answer so far.
@@ -73,7 +73,7 @@ class RefilledDecoder:
         self._drop()
 
     def launch(self, parts: Sequence[BatchPart], max_tokens: int, place: Place) -> RefilledBatch | None:
-        """Begin a batch as soon as slots are free; steps of other batches run until then.
+        """Prefill a batch and begin its rows as soon as slots are free; steps of other batches run until then.
 
         Returns None if the device has no room to prefill it. No other batch runs then.
         """
@@ -89,7 +89,7 @@ class RefilledDecoder:
         return batch
 
     def advance(self) -> None:
-        """Run some steps, and hand the answers that have ended to their batches."""
+        """Run some decoding steps for all slots, and hand ended answers to their batches."""
         if not self._active or self._buffers is None:
             return
         offset = max(slot.offset for slot in self._active.values())
@@ -103,13 +103,13 @@ class RefilledDecoder:
         self._collect([slot for slot in self._active if done[slot]])
 
     def close(self) -> None:
-        """Run all batches to their end, and let go of the buffers: another may now use the decoder."""
+        """Run all batches to their end, and release the buffers for another user of the decoder."""
         while self._active:
             self.advance()
         self._drop()
 
     def abandon(self) -> None:
-        """Mark all running batches as lost, and let go of the buffers."""
+        """Mark all running batches as lost, and release the buffers."""
         for slot in self._active.values():
             slot.batch.is_lost = True
         self._active.clear()

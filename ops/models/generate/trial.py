@@ -1,4 +1,4 @@
-"""Try whether a model decodes over fixed buffers as transformers' ``generate`` does, on a few prompts."""
+"""Test on a few prompts whether decoding over fixed buffers gives the answers of transformers' ``generate``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ROUNDING_STEPS = 8
 
 
 def why_not_capturable(model: Any) -> str:
-    """Return '' if a transformers model may decode over fixed buffers, else the reason why not.
+    """Return why a transformers model cannot be decoded over fixed buffers, '' if its kind can.
 
-    Whether it does so rightly, only a trial tells (`trial`).
+    Whether the answers are right, only a trial shows (`why_not_captured`).
     """
     if model.config.is_encoder_decoder:
         return f"{type(model).__name__} is an encoder and a decoder"
@@ -41,12 +41,12 @@ def why_not_capturable(model: Any) -> str:
 
 
 def why_not_captured(model: Any, inputs: dict[str, Any], decode: Decode) -> str:
-    """Return '' if ``decode`` gives the answers that ``model.generate`` gives, else where they differ.
+    """Return where the answers of ``decode`` differ from those of ``model.generate``, '' if they agree.
 
-    ``inputs`` are those of a left-padded batch on the device whose rows have unlike lengths. ``decode`` generates
-    (n, tokens) from parts of a batch, to the last token whatever end token a row has. For ``generate`` a vision tower
-    attends window by window, as transformers does. Answers are compared up to the first token that differs. There both
-    must be as likely, to rounding: what follows are answers to other texts.
+    ``inputs`` are those of a left-padded batch on the device with rows of different lengths. ``decode`` generates (n,
+    tokens) from parts of a batch, to the last token whatever end token a row has. For ``generate`` a vision tower
+    attends window by window, as transformers does. Answers are compared up to the first token that differs. At that
+    token both must be equally likely, to rounding; later tokens continue different texts.
     """
     with windows_apart(model):
         told = model.generate(

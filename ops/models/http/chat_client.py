@@ -1,6 +1,6 @@
 """Send requests to OpenAI-compatible endpoints concurrently, with retries and failover between endpoints.
 
-All requests run in one event loop on a thread of its own, so that callers may be threads.
+All requests run in one event loop on its own thread, so any thread may call the client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FAILURES_AT_FIRST, FAILURES_LATER = 8, 100
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds that a client waits."""
+    """Time limits of a client, in seconds."""
 
     request: float = 300.0  # for one request
     # Without any answer until the run ends; overload responses count as no answer. A restarted engine loads its model
@@ -45,11 +45,11 @@ class Patience:
 
 
 class EndpointSilent(ModelError):
-    """Raised when an endpoint does not answer for now."""
+    """An endpoint does not answer at the moment."""
 
 
 class ChatClient:
-    """A client of one model behind one or several endpoints.
+    """Client of one model behind one or several endpoints.
 
     ``key`` is the name of the environment variable with the endpoints' key, '' for none; raises ModelError if it is
     empty. At most ``connections`` requests are in flight per endpoint. With ``known`` answers to the probe's questions,
@@ -81,7 +81,7 @@ class ChatClient:
         atexit.register(self.close)
 
     def submit(self, messages: bytes, max_tokens: int) -> Future[Generation]:
-        """Send a request once an endpoint has room; return a future of its answer.
+        """Send a request as soon as an endpoint has room; return a future of its answer.
 
         Blocks until there is room. Raises ModelError if the run has ended: no endpoint accepts requests, or none
         answers any more.
@@ -89,9 +89,9 @@ class ChatClient:
         return self._run(self._admit(messages, max_tokens))
 
     def probe(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """Ask an endpoint the probe's questions, one after the other; return its answers.
+        """Ask an endpoint the probe's fixed questions, one after the other; return its answers.
 
-        Raises EndpointSilent if it does not answer, ModelError if it would fail on every request.
+        Raises EndpointSilent if the endpoint does not answer, ModelError if it would fail on every request.
         """
         answers = self._run(self._watch.probe(endpoint))
         if isinstance(answers, RetryableFailure):

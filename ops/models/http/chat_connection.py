@@ -91,7 +91,7 @@ class ChatConnection:
         return outcome
 
     def took(self, seconds: float) -> None:
-        """Record the seconds of an answer.
+        """Record how many seconds an answer took.
 
         When typical times become known, the timeouts of requests in flight are shortened too.
         """
@@ -113,7 +113,7 @@ class ChatConnection:
         return said.encode("ascii", "replace").decode()
 
     def where(self, endpoint: Endpoint) -> str:
-        """Name model and endpoint, for messages."""
+        """Return a phrase that names model and endpoint, for messages."""
         return f"model 'http:{self.spec.name}' at {endpoint.url}"
 
     def _in_a_line(self, error: Exception) -> str:

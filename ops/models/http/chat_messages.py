@@ -50,7 +50,7 @@ MOST_OF_A_PICTURE, MOST_REASONING = 65_536, 131_072
 
 
 def encoded(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
-    """Encode (h, w, 3) uint8 RGB as 'png' or 'jpeg-QUALITY'; return its media type and bytes."""
+    """Encode an image (h, w, 3) uint8 RGB as 'png' or 'jpeg-QUALITY'; return (media type, bytes)."""
     if encoding == "png":
         file = io.BytesIO()
         Image.fromarray(picture).save(file, "PNG", compress_level=1)
@@ -60,7 +60,7 @@ def encoded(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
 
 
 def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
-    """Return the JSON of a single user message with ``prompt``, and with the image if there is one."""
+    """Return the JSON of a list with one user message: ``prompt``, and the image if there is one."""
     content: list[dict] | str = prompt
     if picture is not None:
         kind, data = encoded(picture, encoding)
@@ -70,13 +70,13 @@ def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
 
 
 def request(model: str, messages: bytes, max_tokens: int, limit: str = "max_tokens") -> bytes:
-    """Return the JSON body of a request. ``limit`` is this server's name of the token limit."""
+    """Return the JSON body of a chat request. ``limit`` is the server's name of the token limit."""
     head = json.dumps({"model": model, limit: max_tokens, "temperature": 0, "stream": False}, ensure_ascii=False)
     return head[:-1].encode() + b', "messages": ' + messages + b"}"
 
 
 class Cleaner:
-    """Clean the texts of an endpoint that was sent ``key``, '' for none."""
+    """Remove control characters, and the endpoint's ``key`` ('' for none), from texts of its responses."""
 
     def __init__(self, key: str = "") -> None:
         found = re.compile(_UNSEEN.join(map(re.escape, key)), re.IGNORECASE) if len(key) >= SHORTEST_KEY else None
@@ -84,11 +84,11 @@ class Cleaner:
         self._in_texts = found if len(key) >= SHORTEST_IN_TEXTS else None
 
     def text(self, said: str) -> str:
-        """Clean a generated text, and keep its line ends."""
+        """Return a generated text cleaned, with its line ends."""
         return _without(self._in_texts, said)
 
     def line(self, said: str, most: int) -> str:
-        """Clean an error, a header or a name, and truncate it to one line of ``most`` characters."""
+        """Return an error, a header or a name cleaned, as one line of at most ``most`` characters."""
         return " ".join(_without(self._in_lines, said).split())[:most]
 
 
@@ -101,38 +101,38 @@ def _without(key: re.Pattern[str] | None, said: str) -> str:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of an answer to a request of ``asked_bytes`` bytes that asks for at most ``max_tokens`` tokens."""
+    """Plausible bounds of an answer to a request of ``asked_bytes`` bytes for at most ``max_tokens`` tokens."""
 
     max_tokens: int = 128
     asked_bytes: int = 0
 
     @property
     def text_bytes(self) -> int:
-        """Upper bound of the text in UTF-8 bytes. A longer text shows that the server ignores ``max_tokens``."""
+        """Upper bound of the answer's UTF-8 bytes. A longer text shows that the server ignores ``max_tokens``."""
         return max(LEAST_BYTES, BYTES_A_TOKEN * self.max_tokens)
 
     @property
     def prompt_tokens(self) -> int:
-        """Upper bound of believable prompt tokens: one per byte of the request, plus those of one image."""
+        """Upper bound of plausible prompt tokens: one per byte of the request, plus those of one image."""
         return self.asked_bytes + MOST_OF_A_PICTURE
 
     def tokens(self, reasoning: int) -> int:
-        """Return the upper bound of believable answer tokens.
+        """Return the upper bound of plausible answer tokens.
 
         It includes the ``reasoning`` tokens that the server reports, up to MOST_REASONING.
         """
         return self.text_bytes + min(reasoning, MOST_REASONING)
 
     def cut(self, text: str) -> str:
-        """Truncate a text to the bound, at a whole character."""
+        """Truncate a text to ``text_bytes`` bytes, at a whole character."""
         return text.encode()[: self.text_bytes].decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True)
 class RetryableFailure:
-    """A response that is worth a retry, and ``why`` in one line.
+    """A failed response that is worth a retry; ``why`` is the reason in one line.
 
-    ``kind`` is 'overload' (the endpoint wants fewer requests), 'renamed' (it wants another name of a setting),
+    ``kind`` is 'overload' (the endpoint wants fewer requests), 'renamed' (it expects another name of a setting),
     'unreachable' (no connection), 'broken' (the connection broke), 'late' (timeout) or 'fault' (an invalid or failed
     response).
     """
@@ -145,13 +145,13 @@ class RetryableFailure:
 
     @property
     def is_strike(self) -> bool:
-        """Whether the request itself may be the cause."""
+        """Whether the request itself may be the cause of the failure."""
         return self.kind not in ("overload", "renamed", "unreachable")
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A request that the server rejects for good: a quarantine ``reason``, and the server's message."""
+    """A request that the server rejects permanently: a quarantine ``reason``, and the server's message ``said``."""
 
     reason: str
     said: str
@@ -165,7 +165,7 @@ def read(
     cleaner: Cleaner | None = None,
     bounds: Bounds | None = None,
 ) -> Generation | RetryableFailure | Refused:
-    """Parse one response. The caller sets seconds and retries.
+    """Parse one HTTP response into an answer, a failure to retry, or a refusal. The caller sets seconds and retries.
 
     ``where`` names model and endpoint for errors. ``cleaner`` removes the key, which some servers repeat, from all
     texts of the response. Raises ModelError if every request would fail alike: no permission (401, 403), no such model

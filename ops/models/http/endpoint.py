@@ -1,4 +1,4 @@
-"""Track the state of one endpoint: how many requests it processes at once, whether it answers, when to retry it."""
+"""Track the state of one endpoint: its concurrent requests, whether it answers, when to retry it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTLED = 20
 
 @dataclass
 class Concurrency:
-    """The limit of concurrent requests to one endpoint: raise it while throughput grows, halve it on overload.
+    """Adaptive limit of concurrent requests to one endpoint: raised while throughput grows, halved on overload.
 
     The limit is at most ``most``. Times are seconds of any monotonic clock.
     """
@@ -42,7 +42,7 @@ class Concurrency:
         self.limit = min(FIRST, self.most)
 
     def began(self, in_flight: int) -> None:
-        """Record a started request: a measurement counts only if the limit was reached."""
+        """Record a started request; a throughput measurement counts only if the limit was reached."""
         self._was_full |= in_flight >= self.limit
 
     def answered(self, now: float) -> None:
@@ -77,7 +77,7 @@ class Concurrency:
 
 @dataclass
 class Endpoint:
-    """The state of one endpoint at the base URL ``url``."""
+    """Mutable state of one endpoint at the base URL ``url``."""
 
     url: str
     concurrency: Concurrency
@@ -94,7 +94,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def alone(self, besides: int = 0) -> AsyncIterator[None]:
-        """Run the body once at most ``besides`` requests are in flight; the endpoint gets no new requests meanwhile."""
+        """Run the `with` block once at most ``besides`` requests are in flight; admit no new ones meanwhile."""
         while self.is_held:
             await asyncio.sleep(LOOK_SECONDS)
         self.is_held = True
@@ -106,7 +106,7 @@ class Endpoint:
             self.is_held = False
 
     def has_room(self, now: float) -> bool:
-        """Return whether it accepts another request now. A lost endpoint accepts a single one, as a trial."""
+        """Return whether the endpoint may get another request now. A lost endpoint gets a single one, as a trial."""
         most = 1 if self.is_lost else self.concurrency.limit
         return not (self.is_held or self.is_watched) and now >= self.resumes_at and self.in_flight < most
 
@@ -120,7 +120,7 @@ class Endpoint:
         self.in_flight -= 1
 
     def answered(self, now: float) -> None:
-        """Record an answer. A watched endpoint stays lost until `is_back`."""
+        """Record an answer at monotonic time ``now``. A watched endpoint stays lost until `is_back`."""
         self.is_lost, self._pause = self.is_lost and self.is_watched, FIRST_PAUSE
         self.concurrency.answered(now)
 
@@ -129,10 +129,10 @@ class Endpoint:
         self.is_lost, self._pause = False, FIRST_PAUSE
 
     def rest(self, now: float, seconds: float) -> None:
-        """Pause an overloaded endpoint and halve its concurrency.
+        """Pause an overloaded endpoint from monotonic time ``now``, and halve its concurrency.
 
-        The pause is the ``seconds`` that it asks for; if 0, a pause that doubles each time. During a pause, only extend
-        it.
+        The pause is the ``seconds`` that the endpoint asks for; if 0, a pause that doubles each time. A pause under way
+        is only extended.
         """
         if now < self.resumes_at:  # a request sent before the pause began
             self.resumes_at = max(self.resumes_at, now + seconds)

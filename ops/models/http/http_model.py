@@ -20,9 +20,9 @@ UNDER_WAY = 1024
 
 @dataclass(frozen=True)
 class HttpModel:
-    """Answer prompts by ``spec`` ('http:NAME@https://host/v1,https://host2/v1'), greedily: temperature 0.
+    """Answer prompts by the model ``spec`` ('http:NAME@https://host/v1,https://host2/v1'), greedily: temperature 0.
 
-    A request that the server refuses becomes an error of its row; a refusal of all requests raises ModelError.
+    A refused request becomes an error of its row; if all requests would be refused, ModelError is raised.
 
     Only the model's name is part of a scorer's identity. ``encoding`` is that of images in requests, 'png' or
     'jpeg-QUALITY'; it changes answers. ``key``, ``connections`` and ``known`` are those of `ChatClient`.
@@ -41,9 +41,9 @@ class HttpModel:
     shows_images: ClassVar[bool] = False
 
     def load(self) -> None:
-        """Open the client. Raises ModelError if the key is missing.
+        """Open the client. Raises ModelError if the environment variable of the key is empty.
 
-        An unreachable endpoint shows at the first request only.
+        An unreachable endpoint is noticed only at the first request.
         """
         _client(self.spec, self.key, self.connections, self.known)
 
@@ -60,22 +60,22 @@ class HttpModel:
         return [messages(*each, self.encoding) for each in zip(pictures, prompts, strict=True)]
 
     def infer(self, prepared: list[bytes], max_tokens: int) -> list[Future[Generation]]:
-        """Send the requests, blocking until the endpoints have room for them."""
+        """Send the requests; block until the endpoints have room for them, and return futures of the answers."""
         client = _client(self.spec, self.key, self.connections, self.known)
         return [client.submit(each, max_tokens) for each in prepared]
 
     def fetch(self, running: list[Future[Generation]]) -> list[Generation]:
-        """Wait for the answers."""
+        """Wait for the answers and return them in row order."""
         return [each.result() for each in running]
 
 
 def http_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> HttpModel:
-    """Return the model of a captioner; its server chooses precision and batches."""
+    """Return the captioner's model behind endpoints; the server decides precision and batches."""
     return HttpModel(spec, encoding)
 
 
 def http_fuser(spec: str, precision: str, batch_size: int) -> HttpModel:
-    """Return the model that fuses texts; it gets no image."""
+    """Return the model behind endpoints that fuses texts; it gets no image."""
     return HttpModel(spec)
 
 

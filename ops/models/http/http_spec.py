@@ -14,24 +14,24 @@ FORM = "'http:NAME@https://host:8000/v1' (more endpoints of the same model behin
 
 @dataclass(frozen=True)
 class HttpSpec:
-    """A model's ``name`` on its servers, and its endpoints (base URLs without a trailing slash)."""
+    """Parsed spec of a model: its ``name`` on the servers, and its endpoints (base URLs without a trailing slash)."""
 
     name: str
     endpoints: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """The model's identity, 32 hex digits of a hash of its name alone: the endpoint changes no answer."""
+        """The model's identity, 32 hex digits of a hash of its name alone: endpoints do not change answers."""
         return hashlib.sha256(f"{PREFIX}{self.name}".encode()).hexdigest()[:32]
 
 
 def http_digest(spec: str) -> str:
-    """Return the identity of the model behind ``spec``. Raises ModelError as `parse_http`."""
+    """Return the model's identity, 32 hex digits, for ``spec``. Raises ModelError as `parse_http`."""
     return parse_http(spec).digest
 
 
 def parse_http(spec: str) -> HttpSpec:
-    """Parse ``spec``. Raises ModelError for a malformed spec, and for an address with a user, password or query."""
+    """Parse a spec 'http:NAME@URL,URL'. Raises ModelError if it is malformed or a URL has a user, password or query."""
     name, at, places = spec.removeprefix(PREFIX).partition("@http")
     if not spec.startswith(PREFIX) or not name or not at:
         shown = spec.partition("@")[0]  # the rest may contain a password

@@ -1,6 +1,6 @@
-"""Check whether an endpoint still serves the same model, by questions about fixed images.
+"""Check whether an endpoint still serves the same model, by its answers to questions about fixed images.
 
-Each is probed periodically, and before it is used again after it was lost.
+Each endpoint is probed periodically, and before it is used again after an outage.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ IN_WORDS = ("a red disc", "a blue square", "a green triangle", "yellow stripes",
 
 @cache
 def questions() -> tuple[tuple[bytes, bytes], ...]:
-    """Return the messages of the probe's six questions about images.
+    """Return the probe's six questions, each as (message with an image, message in words only).
 
-    Each comes with a question in words, for a model that refuses images.
+    Messages are JSON. The second is for a model that refuses images.
     """
     instead = (messages(None, f"Describe {thing} in one sentence.", "png") for thing in IN_WORDS)
     return tuple(zip((messages(picture, PROMPT, "png") for picture in pictures()), instead, strict=True))
@@ -69,7 +69,7 @@ def pictures() -> list[np.ndarray]:
 
 
 def agreement(answers: tuple[str, ...], known: tuple[str, ...]) -> float:
-    """Return the mean share (0 to 1) of words in common, in order, between answers to the same questions."""
+    """Return the mean share (0 to 1) of equal words, in order, between two tuples of answers to the same questions."""
     ratios = [
         difflib.SequenceMatcher(None, one.lower().split(), other.lower().split(), autojunk=False).ratio()
         for one, other in zip(answers, known, strict=True)
@@ -78,7 +78,7 @@ def agreement(answers: tuple[str, ...], known: tuple[str, ...]) -> float:
 
 
 def check(where: str, answers: tuple[str, ...], known: tuple[str, ...]) -> float:
-    """Return the agreement of ``answers`` with the ``known`` ones. Raises ModelError below LEAST_AGREEMENT."""
+    """Return the agreement (0 to 1) of ``answers`` with the ``known`` ones. Raises ModelError below LEAST_AGREEMENT."""
     found = agreement(answers, known)
     if found < LEAST_AGREEMENT:
         first = next(n for n, (one, other) in enumerate(zip(answers, known, strict=True)) if one != other)
@@ -91,10 +91,10 @@ def check(where: str, answers: tuple[str, ...], known: tuple[str, ...]) -> float
 
 
 class Watch:
-    """A watch over endpoints that compares their answers to the probe's questions with ``known`` answers, if any.
+    """Watch endpoints: compare their answers to the probe's questions with the ``known`` answers, if any.
 
-    It calls ``end`` with the error when an endpoint serves another model, and ``is_back`` when one can be used again.
-    ``second_try`` is the number of seconds before the first retry of a question.
+    ``end`` is called with the error when an endpoint serves another model, ``is_back`` when an endpoint can be used
+    again. ``second_try`` is the number of seconds before the first retry of a question.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Watch:
         self._second_try = second_try
 
     async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | RetryableFailure:
-        """Ask the questions one after the other; return the answers, or the failure of the first that has none.
+        """Ask an endpoint the questions in turn; return the answers, or the failure of the first question without one.
 
         Raises ModelError if all questions are refused: the server is set up wrongly, and its model stays unknown.
         """
@@ -142,7 +142,7 @@ class Watch:
                         await self._ask_alone(endpoint)
 
     async def probe_until_back(self, endpoint: Endpoint) -> None:
-        """Block a lost endpoint, which is marked as watched, until it gives the known answers again."""
+        """Probe a lost, watched endpoint until it gives the known answers again; it gets no requests meanwhile."""
         with self._ends_the_run():
             async with endpoint.alone():
                 while True:

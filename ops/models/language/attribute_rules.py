@@ -18,7 +18,7 @@ UNREAD = {"MORPH", "LEMMA"}
 
 
 class State(NamedTuple):
-    """The attributes of a token that rules read, before any rule is applied.
+    """The attributes of a token that rules read, before any rule applies.
 
     ``lower`` is None for words that no rule names.
     """
@@ -91,7 +91,7 @@ class AttributeRules:
 
     @property
     def words(self) -> set[str]:
-        """The lower-case words that the rules name."""
+        """The lower-case words that the rules' tests name."""
         tests = (test for rule in self.rules for tests in rule.tests.values() for test in tests)
         return {str(value) for test in tests if test.field == "lower" for value in test.values}
 
@@ -133,7 +133,7 @@ def _written(state: State, rules: Iterable[AttributeRule]) -> Attributes:
 
 
 def compile_rules(patterns: Iterable[Mapping[str, Any]]) -> AttributeRules:
-    """Compile the ``patterns`` of spaCy's attribute ruler, in the ruler's order.
+    """Compile the ``patterns`` of spaCy's attribute ruler into rules, in the ruler's order.
 
     Raises Unsupported if a rule that writes POS, TAG or DEP reads another attribute than TAG, DEP, LOWER and IS_SPACE,
     or uses another operator than equality, IN and NOT_IN; or if any rule writes an attribute that could change how

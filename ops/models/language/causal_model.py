@@ -12,7 +12,7 @@ from pairmill.ops.models.model_digest import ModelError, transformers_folder
 
 
 def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
-    """Load the model of ``spec`` onto the device, with weights as ``kind``, and its tokenizer; return both.
+    """Load the model of ``spec`` onto the device with weights as ``kind``; return (model, tokenizer).
 
     Raises ModelError if it is missing, damaged, incomplete or no causal language model; the message names ``example``
     as one that works.

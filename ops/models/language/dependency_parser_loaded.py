@@ -24,7 +24,7 @@ BEFORE_RULER = {"tok2vec", "transformer", "curated_transformer", "tagger", "pars
 
 
 def parse(spec: str, batch_size: int, texts: list[str]) -> Iterator[list[Word]]:
-    """Yield the words of each text, in input order.
+    """Yield the words of each text, in input order, by the spaCy pipeline ``spec``.
 
     The pipeline's attribute ruler is replaced by compiled rules with equal results, if the rules can be compiled.
     Raises ModelError if the pipeline does not load or is not English.
@@ -86,7 +86,7 @@ def rules_of(spec: str) -> _Rules | None:
 
 @cache
 def load(spec: str) -> Language:
-    """Load the pipeline's tagger and parser. Raises ModelError if loading fails or the labels are not ClearNLP's."""
+    """Load the spaCy pipeline's tagger and parser. Raises ModelError if that fails or its labels are not ClearNLP's."""
     try:
         pipeline = spacy.load(resolve(spec), exclude=UNUSED)
     except (OSError, ValueError, KeyError, ImportError) as error:

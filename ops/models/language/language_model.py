@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LanguageModel(LocalModel):
-    """Answer prompts without images.
+    """Answer prompts without images, greedily, by a causal language model of transformers.
 
     There is no temperature, no beam search and no penalty, whatever the model's generation_config.json sets for chats.
     The prompt is the user's turn of the model's chat template; a model without a template continues the bare prompt.
@@ -31,7 +31,7 @@ class LanguageModel(LocalModel):
     shows_images: ClassVar[bool] = False
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches: on a GPU by what they cost, on a CPU of rows of similar length."""
+        """Group row numbers into batches: by cost on a GPU, by similar length on a CPU."""
         return self._loaded().batches(prompts, self.batch_size, self.room) if prompts else []
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:

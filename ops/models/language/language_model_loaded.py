@@ -25,7 +25,7 @@ PLACE = "[the prompt]"
 
 
 class LoadedGenerator(LoadedModel):
-    """The weights and the tokenizer of a causal language model; rows are token ids, without the padding."""
+    """Weights and tokenizer of a causal language model that generates; its rows are token ids, without padding."""
 
     def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
         self.spec = spec
@@ -63,34 +63,34 @@ class LoadedGenerator(LoadedModel):
         return sum(token in self.special for token in tokens)
 
     def own_tokenizer(self) -> Any:
-        """Return the tokenizer, which decodes on any thread."""
+        """Return the tokenizer, which any thread may use to decode."""
         return self.tokenizer
 
     def batches(self, prompts: list[str], most: int, room: int = 0) -> list[list[int]]:
-        """Group row numbers into batches of at most ``most`` rows and ``room`` prompt tokens (0: any number)."""
+        """Group prompts into batches of row numbers: at most ``most`` rows and ``room`` prompt tokens (0: any)."""
         return self.answerer.batches(self.lengths(prompts), most, room)
 
     def lengths(self, prompts: list[str], sizes: object = None) -> list[int]:
-        """Count the tokens of each prompt."""
+        """Return the number of tokens of each prompt; ``sizes`` is ignored."""
         return [len(self.tokenize(prompt)) for prompt in prompts]
 
     def prompt_tokens(self, rows: list[list[int]]) -> list[int]:
-        """Count the tokens of each row."""
+        """Return the number of tokens of each row."""
         return [len(row) for row in rows]
 
     def example(self) -> dict[str, torch.Tensor]:
-        """Build the input that tries the model at load: a padded batch of a few prompts of different lengths."""
+        """Build a padded batch of a few prompts of different lengths, for the trial of captured decoding."""
         return self.padded([self.tokenize(prompt) for prompt in EXAMPLE_PROMPTS])
 
     def prepare(self, prompts: list[str]) -> Prepared:
-        """Tokenize prompts, and build the inputs of those that have tokens."""
+        """Tokenize prompts, and build the inputs of the prompts that have tokens."""
         started = time.perf_counter()
         rows = [self.tokenize(prompt) for prompt in prompts]
         ready = self.prepare_rows([row for row in rows if row])
         return replace(ready, rows=rows, seconds=time.perf_counter() - started)
 
     def infer(self, prepared: Prepared, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
-        """Generate one answer per row, as `LoadedModel` does, for the rows that have tokens and fit the context.
+        """Generate one answer per row as `LoadedModel.infer`; rows without tokens or beyond the context are not run.
 
         Raises ModelError if ``max_tokens`` fills the whole context.
         """
@@ -121,7 +121,7 @@ class LoadedGenerator(LoadedModel):
         ]
 
     def padded(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
-        """Pad rows on the left into tensors (n, longest) of ids and mask."""
+        """Pad rows on the left into tensors (n, longest): ``input_ids`` and ``attention_mask``."""
         longest = max(map(len, rows), default=0)
         pad = self.tokenizer.pad_token_id or 0  # masked
         ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])

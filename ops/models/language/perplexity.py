@@ -37,7 +37,7 @@ class Perplexity(BatchedScore):
     adds: ClassVar[str] = "perplexity"
 
     def load(self) -> None:
-        """Load the weights now, and find the batch size."""
+        """Load the weights now, and find the fastest batch size."""
 
         def run(rows: int) -> None:
             self._loaded().mean_losses(self._loaded().example(rows)).cpu()
@@ -46,16 +46,16 @@ class Perplexity(BatchedScore):
         measured_batch_size(self.model, f"{self.precision} sentences", self.batch_size, run)
 
     def inputs(self, batch: Batch) -> RowBatches:
-        """Tokenize the texts."""
+        """Tokenize the texts of ``batch`` into the model's inputs, on the CPU."""
         rows = known_batch_size(self.model, f"{self.precision} sentences", self.batch_size)
         return self._loaded().prepare(batch["text"], rows)
 
     def run(self, rows: Any) -> torch.Tensor:
-        """Launch the model on tokenized texts; return their mean losses."""
+        """Launch the model on tokenized texts; return their mean losses (n,) on the device."""
         return self._loaded().mean_losses(rows)
 
     def values(self, launched: RowBatches) -> np.ndarray:
-        """Wait for the device; return the perplexities."""
+        """Wait for the device; return the perplexities of all rows, float64 (n,)."""
         return np.exp(launched.fetched(np.float64))
 
     def _loaded(self) -> LoadedLanguageModel:

@@ -23,14 +23,14 @@ POSITIONS = 512
 
 
 class LoadedLanguageModel:
-    """The weights and the tokenizer of a causal language model that scores text, in this process."""
+    """Weights and tokenizer of a causal language model that scores texts, in this process."""
 
     def __init__(self, model: Any, tokenizer: Any, start: int) -> None:
         self.model, self.tokenizer, self.start = model, tokenizer, start
         self.context = min(getattr(model.config, "max_position_embeddings", None) or CONTEXT, CONTEXT)
 
     def prepare(self, texts: list[str], batch_size: int) -> RowBatches:
-        """Tokenize the texts and group them into batches of similar length, each (row numbers, their tokens)."""
+        """Tokenize texts and group them into batches of similar length, each (row numbers, token ids of the rows)."""
         rows = self.tokenize(texts)
         batches = token_batches([len(row) for row in rows], batch_size * SENTENCE_TOKENS)
         return RowBatches(len(texts), [(batch, [rows[row] for row in batch]) for batch in batches])
@@ -42,7 +42,7 @@ class LoadedLanguageModel:
         return [row[: self.context - 1] for row in encoded["input_ids"]]
 
     def example(self, n: int) -> list[list[int]]:
-        """Make ``n`` sentences of SENTENCE_TOKENS drawn tokens, to measure how long a batch takes."""
+        """Return ``n`` sentences of SENTENCE_TOKENS random token ids, to measure how long a batch takes."""
         rng, known = np.random.default_rng(0), self.model.get_input_embeddings().num_embeddings
         return rng.integers(0, known, (n, SENTENCE_TOKENS)).tolist()
 

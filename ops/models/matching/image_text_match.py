@@ -43,15 +43,15 @@ class ImageTextMatch(BatchedScore):
         self._loaded()
 
     def inputs(self, batch: Batch) -> RowBatches:
-        """Resize the images and tokenize the texts."""
+        """Resize the images and tokenize the texts of ``batch`` into the model's inputs, on the CPU."""
         return self._loaded().prepare(batch["pixels"], batch["text"], self.batch_size)
 
     def run(self, rows: Any) -> torch.Tensor:
-        """Launch the model on prepared pairs; return their probabilities."""
+        """Launch the model on prepared pairs; return their probabilities (n,) on the device."""
         return self._loaded().probabilities(rows)
 
     def values(self, launched: RowBatches) -> np.ndarray:
-        """Wait for the device; return the probabilities."""
+        """Wait for the device; return the probabilities of all rows, float64 (n,), 0 to 1."""
         return launched.fetched(np.float64)
 
     def _loaded(self) -> Matcher:

@@ -48,21 +48,21 @@ def _distinct(rows: list[_Pair]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class LoadedMatcher:
-    """The weights and the processor of an image–text matching model, in this process."""
+    """Weights and processor of an image-text matching model with a matching head, in this process."""
 
     def __init__(self, model: Any, processor: Any) -> None:
         self.model, self.images, self.tokenizer = model, processor.image_processor, processor.tokenizer
         self.context = model.config.text_config.max_position_embeddings - 2  # RoBERTa's positions begin at 2
 
     def prepare(self, pictures: list[np.ndarray], texts: list[str], batch_size: int) -> RowBatches:
-        """Resize each distinct image, and tokenize the texts."""
+        """Resize each distinct image, and tokenize the texts; return batches of pairs on the CPU."""
         # Special tokens that a text spells ("[SEP]") are text.
         encoded = self.tokenizer(texts, truncation=True, max_length=self.context, split_special_tokens=True)
         lengths = [len(ids) for ids in encoded["input_ids"]]
         return _pairs(pictures, self._pixels, encoded["input_ids"], lengths, batch_size)
 
     def probabilities(self, rows: list[_Pair]) -> torch.Tensor:
-        """Compute the probability that each pair matches, float64 (n,) on the device."""
+        """Compute the probability that each pair matches, float64 (n,) in [0, 1], on the device."""
         images, which = _distinct(rows)
         pixels, which = images.to(self.model.device, self.model.dtype), which.to(self.model.device)
         longest = max(len(ids) for _, ids in rows)
@@ -107,12 +107,12 @@ class PairwiseClip:
             )
 
     def prepare(self, pictures: list[np.ndarray], texts: list[str], batch_size: int) -> RowBatches:
-        """Fit each distinct image, and tokenize the texts."""
+        """Resize each distinct image, and tokenize the texts; return batches of pairs on the CPU."""
         tokens = self.clip.tokenizer(texts)
         return _pairs(pictures, self.clip.fit, tokens, self.clip.text.ends(tokens).tolist(), batch_size)
 
     def probabilities(self, rows: list[_Pair]) -> torch.Tensor:
-        """Compute the probability that each pair belongs together, float64 (n,) on the device."""
+        """Compute the probability that each pair matches, float64 (n,) in [0, 1], on the device."""
         distinct, which = _distinct(rows)
         images = self.clip.embed_images(distinct)
         mine = images[which.to(images.device)]
@@ -125,7 +125,7 @@ class PairwiseClip:
 
 @dataclass(frozen=True)
 class Questions:
-    """Rows of a picture and its question, with the model's inputs; a part of the rows has its inputs made anew."""
+    """Rows of (picture, question) with the model's inputs, which are rebuilt for a part of the rows."""
 
     vlm: LoadedVlm
     rows: list[Row]
@@ -133,7 +133,7 @@ class Questions:
 
     @classmethod
     def of(cls, vlm: LoadedVlm, rows: list[Row]) -> Questions:
-        """Make the inputs of some rows, in pinned memory if there is a GPU."""
+        """Build the inputs of some rows, in pinned memory if there is a GPU."""
         return cls(vlm, rows, pinned(vlm.padded(rows)))
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ class Questions:
 
 
 class AskedMatcher:
-    """A vision-language model that answers QUESTION; the score is read off the probabilities of its next token.
+    """A vision-language model that is asked QUESTION; the score comes from the probabilities of its next token.
 
     This is VQAScore (Lin et al. 2024, arXiv 2404.01291), with two changes: the score is the share of "yes" in "yes or
     no", and lower-case and capitalised answers count.
@@ -158,13 +158,13 @@ class AskedMatcher:
         self.yes, self.no = _answer_tokens(vlm.own_tokenizer(), spec)
 
     def prepare(self, pictures: list[np.ndarray], texts: list[str], batch_size: int) -> RowBatches:
-        """Make the inputs of questions of similar length, batch by batch, on the CPU."""
+        """Build the inputs of the questions on the CPU, in batches of similar length."""
         rows: list[Row] = list(zip(pictures, (QUESTION.format(text=text) for text in texts), strict=True))
         batches = text_batches(self.vlm.prompt_tokens(rows), batch_size)
         return RowBatches(len(rows), [(at, Questions.of(self.vlm, [rows[n] for n in at])) for at in batches])
 
     def probabilities(self, asked: Questions) -> torch.Tensor:
-        """Compute the share of "yes" in the probability of "yes" or "no", float64 (n,) on the device."""
+        """Compute the share of "yes" in the probability of "yes" or "no", float64 (n,) in [0, 1], on the device."""
         logits = self.vlm.next_logits(asked.inputs).double()
         return (logits[:, self.yes].logsumexp(-1) - logits[:, self.no].logsumexp(-1)).sigmoid()
 
@@ -187,7 +187,7 @@ Matcher = LoadedMatcher | AskedMatcher | PairwiseClip
 
 
 def load(spec: str, precision: str) -> Matcher:
-    """Load a model with a matching head, a SigLIP of open_clip, or another vision-language model to ask it.
+    """Load an image-text matcher: a matching head, a SigLIP of open_clip, or a vision-language model to ask.
 
     Weights load once per process. Raises ModelError with the remedy if the model is missing or of another kind.
     """

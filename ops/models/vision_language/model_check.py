@@ -1,4 +1,4 @@
-"""Check a vision-language model before a run: does it load, what does a picture cost, is its decoding captured."""
+"""Check a vision-language model before a run: does it load, what does a picture cost, is its decoding captured?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pairmill.ops.models.vision_language.vlm_loaded import EXAMPLE_SIZES, Loaded
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What a model does with four unlike pictures and prompts."""
+    """Measurements of a vision-language model on four different pictures and prompts."""
 
     architecture: str  # the model's class
     weights: int  # bytes

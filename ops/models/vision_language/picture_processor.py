@@ -1,4 +1,4 @@
-"""Set how a processor of pictures cuts and sizes them, and move its last step, normalisation, to the device."""
+"""Set how an image processor tiles and resizes pictures, and move its last step, normalisation, to the device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Changes = dict[str, Any]
 def with_picture_settings(processor: Any, settings: Mapping[str, int], spec: str) -> Any:
     """Return a copy of a transformers processor with these picture settings.
 
-    ``tiles`` is the most pieces that a picture is cut into, which many processors show beside the whole picture; 1
-    shows it whole alone. A processor that never cuts accepts 1. ``longest_edge`` is in pixels, ``min_pixels`` and
+    ``tiles`` is the maximum number of tiles of a picture, which many processors show beside the whole picture; 1 shows
+    only the whole picture. A processor without tiles accepts 1. ``longest_edge`` is in pixels, ``min_pixels`` and
     ``max_pixels`` are areas. Raises ModelError if the processor has no setting for one of them.
     """
     made = copy.deepcopy(processor)
@@ -132,16 +132,16 @@ class Normalisation:
 
 
 def as_bytes(pixels: torch.Tensor) -> torch.Tensor:
-    """Convert whole numbers from 0 to 255 to uint8; return any other pixels unchanged."""
+    """Convert pixels that are whole numbers from 0 to 255 to uint8; return any other pixels unchanged."""
     small = pixels.to(torch.uint8)
     return small if torch.equal(small.to(pixels.dtype), pixels) else pixels
 
 
 def normalisation(processor: Any) -> Normalisation | None:
-    """Return the last step of an image processor; None if it cannot be skipped or is not a normalisation.
+    """Return the normalisation that an image processor ends with; None if it has none or the step cannot be skipped.
 
-    Processors differ in their other steps, so the answer comes from a trial: for images of unlike shapes, skipping the
-    step and applying `Normalisation` must give the processor's own pixels (to 1e-4).
+    Processors differ in their other steps, so a trial decides: for images of different shapes, skipping the step and
+    applying `Normalisation` must give the processor's own pixels (to 1e-4).
     """
     pictures: Any = getattr(processor, "image_processor", None)
     if not (getattr(pictures, "do_rescale", False) and getattr(pictures, "do_normalize", False)):

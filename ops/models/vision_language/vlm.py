@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VisionLanguageModel(LocalModel):
-    """Answer prompts about images.
+    """Answer prompts about images, greedily, by a vision-language model of transformers.
 
-    ``processor`` has (name, value) pairs of `picture_processor`, which change answers.
+    ``processor`` has (name, value) pairs of picture settings (`with_picture_settings`), which change answers.
     """
 
     processor: tuple[tuple[str, int], ...] = ()
@@ -28,7 +28,7 @@ class VisionLanguageModel(LocalModel):
     shows_images: ClassVar[bool] = True
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches: on a GPU by what they cost, on a CPU of rows of similar length.
+        """Group row numbers into batches: by cost on a GPU, by similar length on a CPU.
 
         ``sizes`` are the images' (height, width), None for a row without an image. Such a row never shares a batch with
         a row that has an image. Without ``sizes``, every row has an image, all of one size.

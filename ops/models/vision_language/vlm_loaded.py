@@ -35,7 +35,7 @@ EXAMPLE_SIZES = ((224, 298), (448, 336), (336, 336), (160, 480))
 
 
 class LoadedVlm(LoadedModel):
-    """The weights and the processor of a vision-language model in this process."""
+    """Weights and processor of a vision-language model, in this process; its rows are (picture or None, prompt)."""
 
     def __init__(self, model: Any, processor: Any, answerer: Answerer | None = None, spec: str = "") -> None:
         self.model = model
@@ -56,7 +56,7 @@ class LoadedVlm(LoadedModel):
         self.needs_picture = type(processor).__name__ == "PaliGemmaProcessor"
 
     def own_processor(self) -> Any:
-        """Return this thread's copy of the processor.
+        """Return the calling thread's copy of the processor.
 
         A shared fast tokenizer raises if one thread sets its padding while another thread encodes.
         """
@@ -65,15 +65,17 @@ class LoadedVlm(LoadedModel):
         return self._own.processor
 
     def own_tokenizer(self) -> Any:
-        """Return this thread's tokenizer."""
+        """Return the tokenizer of the calling thread's processor."""
         return _tokenizer(self.own_processor())
 
     def batches(
         self, prompts: list[str], sizes: list[tuple[int, int] | None] | None, most: int, room: int = 0
     ) -> list[list[int]]:
-        """Group row numbers into batches, first rows with an image, then rows without.
+        """Group row numbers into batches, first of rows with an image, then of rows without.
 
         A processor accepts only batches in which every row has an image, or none has.
+
+        A batch has at most ``most`` rows and ``room`` prompt tokens (0: any number).
         """
         given: Sequence[tuple[int, int] | None] = sizes or [USUAL] * len(prompts)
         lengths = self.lengths(prompts, given)
@@ -85,7 +87,7 @@ class LoadedVlm(LoadedModel):
         ]
 
     def lengths(self, prompts: list[str], sizes: Sequence[tuple[int, int] | None]) -> list[int]:
-        """Count the tokens of each row: of its prompt, and of its image of this size (height, width), if any."""
+        """Return the number of tokens of each row: of its prompt, and of its image of that (height, width), if any."""
         lengths = [len(ids) for ids in self.own_tokenizer()([self._prompt(p, False) for p in prompts])["input_ids"]]
         seen = [row for row, size in enumerate(sizes) if size is not None]
         for row, tokens in zip(seen, self.picture_tokens([size for size in sizes if size is not None]), strict=True):
@@ -93,10 +95,10 @@ class LoadedVlm(LoadedModel):
         return lengths
 
     def picture_tokens(self, sizes: Sequence[tuple[int, int]]) -> list[int]:
-        """Count the tokens of pictures of these sizes (height, width); 0 for one that the processor does not accept.
+        """Return the number of tokens of pictures of these (height, width); 0 for a size that the processor rejects.
 
-        A processor without a count of its own (SmolVLM's) is asked for the inputs of one picture of each new size,
-        which takes it some milliseconds, or for four pictures in all if these show that the size does not matter.
+        For a processor without a counting method (SmolVLM's), the inputs of one picture of each new size are built,
+        some milliseconds each, or of four pictures in all if these show that the size does not matter.
         """
         if not sizes:
             return []
@@ -122,7 +124,7 @@ class LoadedVlm(LoadedModel):
         return self._tokens_of_size[size]
 
     def prompt_tokens(self, rows: list[Row]) -> list[int]:
-        """Count the tokens of each row's prompt and image."""
+        """Return the number of tokens of each row's prompt and image."""
         sizes = [None if picture is None else (picture.shape[0], picture.shape[1]) for picture, _ in rows]
         return self.lengths([prompt for _, prompt in rows], sizes)
 
@@ -137,7 +139,7 @@ class LoadedVlm(LoadedModel):
             return self.model(**self.placed(inputs), **last, use_cache=False).logits[:, -1]
 
     def padded(self, rows: list[Row]) -> dict[str, Any]:
-        """Build the inputs of rows that are padded together; floats in the model's own type, half the bytes of fp32."""
+        """Build the inputs of these rows, padded to the longest; floats have the model's dtype, half of fp32."""
         pictures = [picture for picture, _ in rows]
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in rows]
         settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
@@ -155,11 +157,11 @@ class LoadedVlm(LoadedModel):
         return found | {name: value.to(self.model.dtype) for name, value in floats.items()}
 
     def example(self) -> dict[str, Any]:
-        """Build the inputs of four unlike rows: pictures of noise of several sizes, prompts of several lengths."""
+        """Build the inputs of four different rows: noise pictures of several sizes, prompts of several lengths."""
         return self.padded(list(zip((noise(*size) for size in EXAMPLE_SIZES), EXAMPLE_PROMPTS, strict=True)))
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move the inputs to the device, normalise uint8 pixels there, and tell the model this processor's grids."""
+        """Return inputs moved to the device, with uint8 pixels normalised there; set the model's image grids."""
         if self._grids and hasattr(self.model.config, "image_grid_pinpoints"):
             self.model.config.image_grid_pinpoints = self._grids
         found = self.answerer.placed(inputs)
@@ -210,7 +212,7 @@ def _tokenizer(processor: Any) -> Any:
 
 
 def load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...] = ()) -> LoadedVlm:
-    """Load the model once per process; with picture settings, share the weights of the model without them.
+    """Load the model, once per process; models with other picture settings share its weights.
 
     Raises ModelError with the remedy if it is missing, does not load, or has no such picture settings.
     """
