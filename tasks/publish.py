@@ -1,4 +1,4 @@
-"""Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
+"""Publish a dataset version: cut with all scores, measure recall, and write it unless the newest version is equal."""
 
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import count_cut, cut
@@ -12,7 +12,7 @@ from pairmill.tasks.run_advice import advise, explain_no_pairs
 
 
 def publish(session: Session) -> Published:
-    """Write the dataset's next version; if the newest version is equal, return that.
+    """Write the dataset's next version and return it; return the newest version if that is equal.
 
     Raises NoPairs if no picture is kept, unless the session allows an empty version.
     """

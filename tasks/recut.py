@@ -1,4 +1,4 @@
-"""Recut: publish a version by changed rules from the scores that a lake holds; no model is loaded."""
+"""Publish a version by changed rules from the scores that a lake holds (a re-cut); no model is loaded."""
 
 import uuid
 from collections.abc import Mapping
@@ -46,18 +46,19 @@ OF_THE_CUT = (
 
 @dataclass(frozen=True)
 class CutTrial:
-    """What a re-cut would give; nothing is published.
+    """Result of a re-cut that is not published.
 
     Attributes:
         before: The version whose recipe is changed.
         images: Current images of the lake.
-        missing: The scores that a run must make first, with their cost. If there are any, the cut counts images
+        missing: The scores that a run must compute first, with their cost. If there are any, the cut counts images
             without them as dropped by the rule that reads them, and images without texts as passing.
         kept: Images that the cut keeps.
         kept_before: Images that a cut by the version's own recipe keeps today.
-        moved: (dropped by before, dropped by after, images) where these two differ, '' for kept, most frequent first.
-        funnel: What each rule on images gets and drops, in the order of the cut.
-        funnel_before: The same of ``before``.
+        moved: (rule that drops them before, rule after, number of images) where the two differ, '' for kept, most
+            frequent first.
+        funnel: Images that each rule receives and drops, in the order of the cut.
+        funnel_before: The same for the version ``before``.
         marginal: The images nearest each threshold.
     """
 
@@ -73,7 +74,7 @@ class CutTrial:
 
 
 def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> Published:
-    """Cut by the recipe of version ``spec`` with other values at dotted keys, over the newest rows, and publish.
+    """Publish a cut of the newest rows by the recipe of version ``spec`` with ``changes`` (values by dotted keys).
 
     The result equals that of a run with the same changes that had nothing to score. Takes 3 s for 1M images. Holds the
     lake's lease meanwhile. ``name`` is the published dataset's, by default the version's.
@@ -100,7 +101,7 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
 
 
 def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> CutTrial:
-    """Cut as `recut` does and publish nothing; a lake that is open for reading is enough.
+    """Cut as `recut` does, but publish nothing; the lake may be open for reading only.
 
     Raises:
         BadRecipe: A key is none of OF_THE_CUT, or the threshold of a calibrated rule was never measured.
@@ -156,5 +157,5 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
 
 
 def _needs_a_run(name: str, what: str) -> BadRecipe:
-    """Return the error for a cut that needs more than the lake holds."""
+    """Return the error for a cut that needs scores or texts that the lake lacks; ``what`` says which."""
     return BadRecipe(f"recipe '{name}': {what}. A run makes them: pairmill run {name} --set …")

@@ -1,4 +1,4 @@
-"""Compose the notes at the end of a run: what its result says about the recipe, with the remedy."""
+"""Compose the notes at the end of a run: weak points of the recipe that the result shows, with the remedy."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LOW_RECALL = 0.8
 
 
 def advise(session: Session, published: Published, recall: float | None) -> None:
-    """Add the notes on a published version; ``recall`` is that of its association."""
+    """Add notes on a published version to the session; ``recall``, [0, 1], is that of its association, None without."""
     dataset = find(session.lake, f"{published.name}@{published.version}")
     losses = heavy_losses(session.lake, session.plan, funnel(session.lake, dataset), published.n_pairs)
     for note in _on_recall(session.recipe.association, recall):
@@ -35,7 +35,7 @@ def advise(session: Session, published: Published, recall: float | None) -> None
 
 
 def explain_no_pairs(session: Session) -> str:
-    """Return why the last cut keeps no picture: what each rule drops, what was not read, and the remedy. One line."""
+    """Return one line on why the last cut keeps no picture: drops by rule, quarantined items, and the remedy."""
     lake, plan = session.lake, session.plan
     steps = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
     steps += [FunnelStep("sentence", *step) for step in publication.sentence_funnel(lake, plan)]

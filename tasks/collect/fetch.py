@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def fetch(session: Session) -> None:
-    """Request every address that has no row yet, if the recipe has a ``fetch`` section.
+    """Request every linked address that has no row in ``fetches``, if the recipe has a ``fetch`` section.
 
-    A round has at most a million addresses. Fetched images count as ingested at the end; a killed run resumes with the
-    addresses that have no row.
+    A round has at most a million addresses. At the end fetched images get rows in ``images``, like ingested ones; a
+    killed run resumes with the addresses that have no row.
     """
     n = fetches.count_unfetched(session.lake)
 
@@ -50,9 +50,9 @@ def fetch(session: Session) -> None:
 
 
 def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
-    """Retry the addresses that failed for a temporary reason, or for ``reason``; return the number of addresses.
+    """Retry the addresses that failed for a temporary reason, or for ``reason``; return their number.
 
-    ``most_times`` leaves out addresses that were fetched more often, 0 none.
+    ``most_times`` leaves out addresses that were fetched more often; 0 leaves out none.
     """
     items = fetches.failed(session.lake, reason, most_times)
     if items:
@@ -93,9 +93,9 @@ def _work(session: Session, items: Sequence[WorkItem]) -> None:
 
 @dataclass(frozen=True)
 class FetchPictures:
-    """Job: fetch the addresses of one item, into fetches, payloads and quarantine.
+    """Job: fetch the addresses of one item, into ``fetches``, ``payloads`` and ``quarantine``.
 
-    ``banned`` is what must not enter the lake.
+    ``banned`` lists addresses and pictures that must not enter the lake.
     """
 
     stage: ClassVar[str] = "fetch"
@@ -106,7 +106,7 @@ class FetchPictures:
     banned: BanList
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Fetch the addresses of one item."""
+        """Fetch the addresses of one item; return rows of ``fetches``, ``payloads`` and ``quarantine``."""
         refused = {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
         asked = iter(self.fetcher([url for url in item.keys if url not in refused]))
         answers = [FetchResult(url, refused[url]) if url in refused else next(asked) for url in item.keys]
@@ -126,7 +126,7 @@ class FetchPictures:
         return parts
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows for addresses whose response kills their worker: they count as requested."""
+        """Make ``fetches`` rows for addresses whose response kills their worker, so that they are not pending again."""
         fault = Fault("", "poison", "a worker process that fetched it alone died")
         rows = [_row(FetchResult(url, fault.about(url)), fault, "") for url in item.keys]
         return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]

@@ -1,6 +1,6 @@
-"""Ingest: list the sources, read new units, store the bytes of their images, quarantine what cannot be read.
+"""Ingest: list the sources, read new units, store the bytes of their images, quarantine unreadable items.
 
-Reads headers and bytes only; nothing is decoded. A shard has at most ``documents_per_shard`` listed units or 256 MB of
+Reads headers and bytes only; no image is decoded. A shard has at most ``documents_per_shard`` listed units or 256 MB of
 them, in the order of their names. The listing is a table that spills to disk; only the shards of one round are in
 memory. A larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows are written as they
 arrive, so that a worker has at most 16 MB of each table in memory.
@@ -93,11 +93,11 @@ def ingest(session: Session) -> int:
 
 
 def remember(session: Session, among: str) -> None:
-    """Copy other shards' places of images into their home shards, whose workers read no other shard.
+    """Copy the places of images in other shards into the images' home shards, whose workers read no other shard.
 
-    If a source that the lake refers to moves a file, another may still have it. ``among`` is a SQL condition of
-    `catalog/pending/contents.py`. A place takes a row of 150 bytes, plus the image's bytes only where the lake has a
-    copy.
+    A place is where a source has the bytes: if one source moves a file, another may still have it. ``among`` is a SQL
+    condition of `catalog/pending/contents.py` that selects the places. A place takes a row of 150 bytes, plus the
+    image's bytes only where the lake has a copy.
     """
     for home, rows in contents.locations_elsewhere(session.lake, among):
         at = zip(*(rows[name].to_pylist() for name in ("sha256", "uri", "offset")), strict=True)
@@ -106,10 +106,10 @@ def remember(session: Session, among: str) -> None:
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
-    """Yield work items over the units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
+    """Yield rounds of work items, one item a shard, over the units of ``source`` that have no row in ``inputs``.
 
-    Files that are no documents are included. Memory is 18 bytes per listed file: sizes, cumulative sums and a flag for
-    new ones.
+    A round has some ROUND_UNITS units. Files that are no documents are units too. Memory is 18 bytes per listed file:
+    sizes, cumulative sums and a flag for new ones.
     """
     sizes, new = contents.listed_sizes(session.lake)
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
@@ -140,8 +140,8 @@ def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
 def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int = SHARD_BYTES) -> Iterator[np.ndarray]:
     """Cut a listing into shards of at most ``most`` units and ``most_bytes``; yield each new shard's row numbers.
 
-    The whole listing is cut, so that a restarted ingest computes the same shards as the killed one. New units in shards
-    with old ones are gathered and cut again: a few new pages a day must not make a shard each.
+    The whole listing is cut, so that a restarted ingest computes the same shards as the killed one. New units that
+    share a shard with old units are gathered and cut again: a few new pages a day must not make a shard each.
 
     Args:
         sizes: Bytes of each listed unit, int64 (n,).
@@ -171,25 +171,25 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
 
 
 def reader_names(settings: Ingest) -> dict[str, str]:
-    """Name the reader of each format: the code that turns a unit's bytes into rows, with its version and settings."""
+    """Return the name of each format's reader: the code that converts a unit to rows, with its version and settings."""
     case = ", lower case" if settings.case == "lower" else ""
     sentences = f"{settings.language} sentences {SentenceSplitter.version}{case}"
     return {name: f"{name} {format.version}, {sentences}" for name, format in formats().items()}
 
 
 def first_readers(language: str) -> dict[str, str]:
-    """Name the first reader of each format, which read the units that have no recorded reader."""
+    """Return the name of each format's first reader, which read all units that have no recorded reader."""
     return {name: f"{name} 1, {language} sentences 1" for name in formats()}
 
 
 def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
-    """Make the work item of one shard; its id hashes ``names`` and the listed units."""
+    """Build the work item of one shard of ``listed`` units; the shard's id is a hash of ``names`` and the units."""
     keys = tuple("{}\x1e{}\x1e{}".format(*row_of(found)[:3]) for found in listed)
     return WorkItem(text_id(*names, *keys), keys, inputs={"units": list(listed)})
 
 
 def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
-    """Collect the ingest settings of a recipe and the lake's ban list."""
+    """Return the settings of an ingest from the recipe and the lake's ban list."""
     settings = recipe.ingest
     splitter = SentenceSplitter(settings.language, settings.case == "lower")
     readers, banned = reader_names(settings), BanList.of_entries(bans(lake))
@@ -198,9 +198,9 @@ def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """Settings of an ingest: limits of an image, the readers' names by format (`reader_names`), and what is banned.
+    """Settings of an ingest: limits of an image, the readers' names by format (`reader_names`), and the ban list.
 
-    A ``payload`` of 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
+    ``payload`` 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
     """
 
     max_pixels: int
@@ -215,7 +215,7 @@ class IngestSettings:
 class IngestUnits:
     """Job: read the units of one shard into documents, images, sentences, payloads, inputs and quarantine.
 
-    An image that is only named by a web address becomes a row of ``links``, for a later fetch.
+    An image of which a document has only the web address becomes a row of ``links``, for a later fetch.
     """
 
     stage: ClassVar[str] = "ingest"
@@ -228,11 +228,11 @@ class IngestUnits:
 
     @property
     def is_light(self) -> bool:
-        """Whether it does without torch, which perceptual hashes need."""
+        """Whether the job needs no torch: it does if the ban list has perceptual hashes."""
         return not self.settings.banned.hashes
 
     def __call__(self, item: WorkItem) -> Iterator[Part]:
-        """Yield the shard's rows part by part."""
+        """Yield the rows of the shard's units in parts of some PART_BYTES of one table."""
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
         for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
             before = retries.made()
@@ -252,7 +252,7 @@ class IngestUnits:
         yield Part("inputs", pa.Table.from_pylist(inputs))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make ``inputs`` rows for units that kill their worker: they count as read until they change."""
+        """Make ``inputs`` rows for units that kill their worker: they are not read again until they change."""
         return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
@@ -295,9 +295,9 @@ class _ShardRows:
         self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
-        """Yield and drop the rows of each table that exceeds ``most`` bytes.
+        """Yield the collected rows of each table that has over ``most`` bytes, and drop them from memory.
 
-        Each part has some PART_BYTES: it copies its rows.
+        A part has some PART_BYTES, because it copies its rows.
         """
         for table in [table for table, held in self._held.items() if held > most]:
             del self._held[table]
@@ -311,12 +311,12 @@ class _ShardRows:
                 yield Part(table, pa.Table.from_pylist(piece))
 
     def _hold(self, table: str, row: dict[str, Any]) -> None:
-        """Add a row to a table."""
+        """Collect a row of a table, and add its size to the table's bytes."""
         self._rows[table].append(row)
         self._held[table] += _size(row)
 
     def fault(self, fault: Fault, unit: str) -> None:
-        """Add a quarantine row."""
+        """Add a quarantine row for a fault in ``unit``."""
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
 

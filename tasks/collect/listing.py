@@ -16,12 +16,15 @@ Piece = tuple[list[Unit | Fault], int]
 
 
 def listed(source: Source) -> Iterator[Unit | Fault]:
-    """List a source as `Source.listed`. Raises SourceError as that does, and when the listing process dies."""
+    """Yield the units and faults of `Source.listed`, run in a separate process.
+
+    Raises the errors of `Source.listed`, and SourceError when that process dies.
+    """
     return _apart(_pieces, source)
 
 
 def check(source: Source) -> None:
-    """Raise SourceError unless the source has something to read."""
+    """Raise SourceError if the source is missing or has nothing to read, checked in a separate process."""
     list(_apart(_checked, source))
 
 

@@ -13,7 +13,7 @@ from pairmill.tasks.run.session import Session
 
 
 def retry_quarantined(session: Session, reason: str) -> int:
-    """Retry the items that are quarantined for ``reason``; return how many source units, addresses, images, sentences.
+    """Retry the items that are quarantined for ``reason``; return their number.
 
     Source units are read again as a whole (their earlier rows are recognised) and addresses are fetched again, also by
     a recipe without a `fetch` section. Images and sentences become pending for the stages that failed on them.
@@ -27,9 +27,9 @@ def retry_quarantined(session: Session, reason: str) -> int:
 
 
 def _read_again(session: Session, units: Units) -> int:
-    """Read units again; return how many.
+    """Read units again; return the number of units that their source still has.
 
-    Their shard names include ``since``, so that the first reading keeps its partitions.
+    The names of their shards include ``since``, so that the first reading keeps its partitions.
     """
     try:
         source = open_source(units.source)

@@ -26,9 +26,9 @@ FIRST_ITEM = 25  # eight workers caption the first images at once
 
 
 def select_captions(session: Session) -> None:
-    """Make the plan read only captions and similarities of the recipe's captioners.
+    """Restrict the plan to captions and similarities by the recipe's captioners.
 
-    Notes captions that do not count because their pictures were shown by other settings.
+    Adds a note on captions that do not count because the model saw their pictures by other settings.
     """
     for place, captioner in enumerate(session.recipe.captioners):
         scorer = caption_scorer(session.recipe, captioner)
@@ -47,7 +47,7 @@ def select_captions(session: Session) -> None:
 
 
 def first_lacking(session: Session) -> int:
-    """Return how many images are to be captioned before the first captions are shown; 0 if none are shown."""
+    """Return the number of images still to caption before the first captions are shown, 0 if the run shows none."""
     if not session.shows_first:
         return 0
     made = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
@@ -55,9 +55,9 @@ def first_lacking(session: Session) -> int:
 
 
 def caption(session: Session) -> None:
-    """Caption the wave's images by each captioner that the recipe assigns, and score captions by CLIP.
+    """Caption the wave's images by each captioner that the recipe assigns to them, and score the captions by CLIP.
 
-    Only the captions of captioners that the recipe compares are scored.
+    Scores only the captions of captioners that the recipe compares.
     """
     plan, most = session.plan, FIRST_ITEM if first_lacking(session) else ITEM_ROWS
     for place, captioner in enumerate(session.recipe.captioners):
@@ -107,7 +107,7 @@ class CaptionPictures(GenerativeJob):
         return dict.fromkeys(item.keys, self.prompt)
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by sha256 into rows of ``captions``."""
+        """Convert answers by sha256 to rows of ``captions``."""
         rows = {
             "sha256": pa.array(found, pa.string()),
             "captioner": pa.array([self.name] * len(found), pa.string()),

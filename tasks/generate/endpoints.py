@@ -1,4 +1,4 @@
-"""Query generative models in rounds of work; verify that endpoints still serve the same model."""
+"""Run jobs of generative models in rounds of work; verify that endpoints still serve the same model."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -26,10 +26,13 @@ def generate_in_rounds(
     job_of: Callable[[Answering], GenerativeJob],
     most: int = ITEM_ROWS,
 ) -> None:
-    """Run the job of a generative model over each round, ``most`` images an item; rewrite cached answers without it.
+    """Run a generative model's job over each round of items, ``most`` images an item at most.
 
-    A model behind endpoints is probed with fixed images before and after, and now and then by the workers. Raises
-    ModelError when no endpoint answers, or when one serves another model than before. Finished work is committed.
+    Cached answers are rewritten as rows without the model. A model behind endpoints is queried with fixed images
+    (probed) before and after, and now and then by the workers. Raises ModelError when no endpoint answers, or when one
+    serves another model than before. Finished work is committed.
+
+    ``job_of`` returns the job by the model, which gets the endpoints' key and known answers.
     """
     job = job_of(model)
     portions = _asked(session, step, rounds, RewriteCachedAnswers(job), most)
@@ -56,7 +59,7 @@ def generate_in_rounds(
 def _asked(
     session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers, most: int
 ) -> Iterator[list[WorkItem]]:
-    """Yield the pending items of each round, after writing the cached answers."""
+    """Write the rows of each round that have cached answers; yield its other rows in items of ``most`` images."""
     for items in rounds:
         parts = [(item, *split_by_cached_answer(item)) for item in items]
         if known := [item.only(told) for item, told, _ in parts if told]:
@@ -65,7 +68,7 @@ def _asked(
 
 
 def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
-    """Query every endpoint with the fixed images and store the answers; return the model's first answers to them.
+    """Query every endpoint with the fixed images, and record the answers; return the model's first recorded answers.
 
     Raises ModelError when no endpoint answers, when one serves another model, or when one denies access.
     """

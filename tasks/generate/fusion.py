@@ -26,7 +26,7 @@ EXAMPLE = ("word " * 40, ["tag"] * 5, "word " * 25)
 
 
 def select_fusion(session: Session) -> None:
-    """Make the plan read only fused texts and similarities of the recipe's scorers, once their inputs are known."""
+    """Restrict the plan to fused texts and similarities by the recipe's scorers, once the scorer of tags is known."""
     recipe, plan = session.recipe, session.plan
     if recipe.fuse is None or (recipe.tags is not None and not plan.scorer("tags")):
         return
@@ -81,12 +81,12 @@ class FuseTexts(GenerativeJob):
     model: str = "fuser"
 
     def prompts(self, item: WorkItem) -> dict[str, str]:
-        """Fill the prompt template for each image; return prompts by sha256."""
+        """Fill the prompt template with each image's caption, tags and sentence; return prompts by sha256."""
         texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
         return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by sha256 into rows of ``synthetic``.
+        """Convert answers by sha256 to rows of ``synthetic``.
 
         ``synthetic_unsupported`` counts the numbers and quotations of a text that its caption, tags and sentence lack.
         """

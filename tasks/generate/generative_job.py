@@ -1,4 +1,4 @@
-"""Query a generative model about the images of a work item; turn its answers and failures into rows."""
+"""Query a generative model about the images of a work item; convert its answers and failures to rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ def shown(recipe: Recipe, side: int) -> Decode:
 
 @dataclass(frozen=True)
 class Answers:
-    """Result of a batch: an answer per key, empty where image or model failed, and the faults of those."""
+    """Result of a batch: an answer per key, empty if the image or the model failed, and a fault for each failure."""
 
     found: dict[str, Generation]
     bad: list[Fault]
@@ -45,14 +45,13 @@ Running = tuple[Answers, list[str], Any]  # the answers so far, the keys of the 
 
 @dataclass(frozen=True)
 class Queries:
-    """Query a model with one prompt an image: decode and prepare on CPUs, infer and fetch on the device.
+    """Query a generative model with one prompt an image: decode and prepare on CPUs, infer and fetch on the device.
 
-    All images have decoded before, else the cut would have dropped them, but the bytes of one that the lake only refers
-    to may be gone.
+    All these images decoded in an earlier step, but the bytes of an image that the lake only refers to may be gone.
 
     Attributes:
         model: The model.
-        decode: The decoder of the images; None for prompts without images, of which none is read.
+        decode: The decoder of the images; None if the model sees no image, and none is read.
         max_tokens: The most tokens of an answer.
         example: A typical prompt, to which the batch size is fitted.
     """
@@ -63,12 +62,12 @@ class Queries:
     example: str
 
     def load(self) -> Answering:
-        """Load the model; return it with the batch size fitted to a prompt like the example."""
+        """Load the model; return it with a batch size that fits the device for prompts like ``example``."""
         self.model.load()
         return self.model.fitted(self.example, self.decode.side if self.decode else 0, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
-        """Yield batches of the prompts and images that are read together, grouped by their tokens."""
+        """Yield batches of (image, prompt) of similar token counts, reading ``rows`` images at once (0: a default)."""
         model = self.load()
         portions: Iterable[tuple[list[str], list[Any]]]
         if self.decode:
@@ -88,7 +87,7 @@ class Queries:
         return [square if isinstance(data, Fault) else self.decode.shown_size(data) for data in datas]
 
     def prepare(self, piece: Piece) -> Running:
-        """Decode the images and prepare the model's input from those that decode."""
+        """Decode a batch's images, and prepare the model's input of those that decode."""
         found: dict[str, Generation] = {}
         bad, good, asked = [], [], []
         for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
@@ -108,11 +107,11 @@ class Queries:
         return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
 
     def stepwise(self, running: Running) -> Stepwise | None:
-        """Return the batch of a launched piece, if it is decoded beside others."""
+        """Return a launched batch if it is decoded step by step together with others, else None."""
         return running[-1] if isinstance(running[-1], Stepwise) else None
 
     def fetch(self, running: Running) -> Answers:
-        """Wait for the answers, and drop their reasoning; add a fault for each answer with an error."""
+        """Wait for a batch's answers; return them without their reasoning, with a fault for each error."""
         answers, asked, given = running
         if not asked:
             return answers
@@ -127,7 +126,7 @@ class GenerativeJob(ABC):
     """Model job: query a generative model with one prompt an image, and store the answers in ``table``.
 
     Attributes:
-        stage: The step that quarantine rows name.
+        stage: The step's name in quarantine rows.
         table: The table to fill.
         ask: The queries of the model, with or without images.
         prompt: The prompt, or the template of the prompts.
@@ -147,11 +146,11 @@ class GenerativeJob(ABC):
 
     @property
     def max_in_flight(self) -> int:
-        """The most pieces in flight where a server runs the model, else 0."""
+        """The most batches in flight if a server runs the model, else 0."""
         return self.ask.model.max_in_flight
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Query the model about an item piece after piece, in this thread."""
+        """Query the model about an item's images, batch after batch, in this thread; return the rows."""
         return one_by_one(self, item)
 
     def load(self) -> None:
@@ -159,11 +158,11 @@ class GenerativeJob(ABC):
         self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        """Yield the item's prompts in batches, with images if the model takes them."""
+        """Yield the item's prompts in batches, with images if the model sees them, as `Queries.pieces`."""
         return self.ask.pieces(item, self.prompts(item), rows)
 
     def prepare(self, piece: Piece) -> Running:
-        """Decode the images, if the model takes them, and prepare the model's input."""
+        """Decode a batch's images, if the model sees them, and prepare the model's input."""
         return self.ask.prepare(piece)
 
     def infer(self, ready: Running) -> Running:
@@ -171,15 +170,15 @@ class GenerativeJob(ABC):
         return self.ask.infer(ready)
 
     def stepwise(self, running: Running) -> Stepwise | None:
-        """Return the batch of a launched piece, if it is decoded beside others."""
+        """Return a launched batch if it is decoded step by step together with others, else None."""
         return self.ask.stepwise(running)
 
     def fetch(self, running: Running) -> Answers:
-        """Wait for the answers."""
+        """Wait for a batch's answers; return them with a fault for each error."""
         return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        """Turn the answers of all pieces into rows of ``table``, in the order of the keys; failures into quarantine."""
+        """Convert the answers of an item's batches to rows of ``table``, in the order of keys, and quarantine rows."""
         answers = {sha: answer for piece in found for sha, answer in piece.found.items()}
         answers = {sha: answers[sha] for sha in item.keys if sha in answers}
         made = [Part(self.table, self.rows(item, answers), self.scorer, usage(answers.values()))]
@@ -198,28 +197,28 @@ class GenerativeJob(ABC):
 
     @abstractmethod
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by sha256 into rows of ``table``.
+        """Convert answers by sha256 to rows of ``table``.
 
-        `poisoned` calls this in the run's own process: it must be harmless for any input.
+        `poisoned` calls this method in the run's own process: it must be harmless for any input.
         """
 
 
 @dataclass(frozen=True)
 class RewriteCachedAnswers:
-    """Job: rewrite cached answers (``known``) as rows of ``job``, judged by its current rules, without the model."""
+    """Job: convert cached answers (the input ``known``) to rows of ``job`` anew, without the model."""
 
     unit: ClassVar[str] = "pictures"
 
     job: GenerativeJob
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Write one item's cached answers."""
+        """Return the rows of one item's cached answers."""
         known = dict(zip(item.keys, map(_remembered, item.inputs["known"]), strict=True))
         return [Part(self.job.table, self.job.rows(item, known), self.job.scorer)]
 
 
 def _remembered(row: dict[str, Any]) -> Generation:
-    """Restore an answer from a stored row. Without a finish reason the status tells whether the answer was cut off."""
+    """Restore an answer from a stored row. Without a finish reason the row's status shows whether it was cut off."""
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
     finish = finish_name(told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop"))
     read, retries = told["prompt_tokens"] or 0, told["retries"] or 0
@@ -228,7 +227,7 @@ def _remembered(row: dict[str, Any]) -> Generation:
 
 
 def usage(found: Iterable[Generation]) -> Usage:
-    """Add up the tokens and retries of these answers."""
+    """Sum the tokens and retries of answers; the cost stays 0."""
     total = Usage()
     for each in found:
         counts = each.prompt_tokens, each.n_tokens, each.discarded_tokens, each.retries
@@ -239,7 +238,7 @@ def usage(found: Iterable[Generation]) -> Usage:
 def generated_columns(
     found: list[Generation], text: str, status: str, instructions: Sequence[str] = ()
 ) -> dict[str, pa.Array]:
-    """Return the columns that all tables of generated texts share; ``text`` and ``status`` name the first two.
+    """Return by name the columns that all tables of generated texts share; ``text`` and ``status`` name the first two.
 
     ``instructions`` are the prompt's own sentences: an answer that repeats them gets a status of its own.
     """

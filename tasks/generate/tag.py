@@ -23,7 +23,7 @@ EMBED = "embed pictures for tags"
 
 
 def select_tags(session: Session) -> None:
-    """Make the plan read only tags of the recipe's scorer, once the words are known."""
+    """Restrict the plan to tags by the recipe's scorer, once the tag words are known."""
     tags = session.recipe.tags
     if tags is None:
         return
@@ -48,7 +48,7 @@ def tag(session: Session) -> None:
 
 
 def _use(session: Session, plan: Plan, tags: Tags, words: Vocabulary) -> tuple[ZeroShotTags, str]:
-    """Make the plan read only tags by these words; return their zero-shot classifier and the scorer's digest."""
+    """Restrict the plan to tags by these words; return their zero-shot classifier and the scorer's digest."""
     model = ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
     settings = {"template": tags.template, "top_k": tags.top_k}
     if not words.digest:
@@ -97,7 +97,7 @@ class TagPictures:
     model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Tag the images of one item."""
+        """Tag the images of one item; return rows of ``tags``, NULLs for images without a vector."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         seen = rows.filter(rows["image_vector"].is_valid())  # NULL: the image was quarantined by the tagger's embedding
         words, similarities = self.zero_shot(to_vectors(seen["image_vector"]), self.clip.embed_texts)

@@ -1,8 +1,8 @@
 """Vocabulary: mine candidate tag words from the corpus, and freeze the chosen words with a threshold each.
 
-Words and thresholds are a model, like centroids: computed from a hash-ranked sample of eligible sentences and images,
-committed, then frozen. They are renewed only when the lake has ``association.retrain_at`` times the images that were
-eligible then; every kept image is tagged again after that.
+Words and thresholds are trained like centroids: computed from a hash-ranked sample of eligible sentences and images,
+committed, then frozen. They are trained again only when the eligible images have grown ``association.retrain_at`` times
+since; then every kept image is tagged again.
 
 The samples bound the cost, whatever the size of the lake: some five CPU minutes to parse 200,000 sentences, and 20,000
 images x 20,000 words (16,000 candidates for 4,000 mined words), 0.8 TFLOP at 1,024 dimensions, in a worker with CLIP.
@@ -50,7 +50,7 @@ def vocabulary(session: Session, plan: Plan, tags: Tags, trains: bool) -> Vocabu
     """Return the frozen tag vocabulary; if none is frozen or the lake has outgrown it, compute it if ``trains``.
 
     ``plan`` reads the tagger's vectors. With fewer than FEWEST_PICTURES eligible images, returns the recipe's own words
-    without thresholds. Returns None where it must still be computed.
+    without thresholds. Returns None if the vocabulary must still be computed.
     """
     own = Vocabulary(tuple(tags.vocabulary))
     if not tags.mined and not tags.strict:
@@ -124,7 +124,7 @@ class CountNouns:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Count the noun phrases of one item's texts."""
+        """Count the noun phrases of one item's texts; return rows of ``noun_counts``."""
         found = self.op({"text": list(item.inputs["texts"])})["noun_phrases"]
         counts = sorted(Counter(phrase for row in found for phrase in row).items())
         rows = {
@@ -145,7 +145,10 @@ def _train(session: Session, plan: Plan, tags: Tags, scorer: Scorer, counts: Cou
 
 
 def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tuple[str, int]]:
-    """List the ``most`` frequent phrases as (phrase, sentences), without singulars and plurals of ``own`` words."""
+    """List the ``most`` most frequent phrases as (phrase, count), without singulars and plurals of ``own`` words.
+
+    ``counts``: phrase -> number of sentences that contain it. Ties are in alphabetical order.
+    """
     known = {form for word in own for form in (word.lower(), *singulars(word.lower()))}
     new = ((phrase, n) for phrase, n in counts.items() if known.isdisjoint((phrase, *singulars(phrase))))
     return sorted(new, key=lambda each: (-each[1], each[0]))[:most]
@@ -167,7 +170,7 @@ class TrainTagWords:
     model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Compute the rows of ``tag_words``."""
+        """Choose the words and compute their thresholds; return rows of ``tag_words``, the recipe's own words first."""
         mined: list[tuple[str, int]] = item.inputs["candidates"]
         words = [*self.tags.vocabulary, *(phrase for phrase, _ in mined)]
         vectors = self.clip.embed_texts([self.tags.template.replace("{}", word) for word in words])

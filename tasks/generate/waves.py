@@ -1,4 +1,4 @@
-"""Waves: request generated texts only for images that may still be kept, until no unknown text matters."""
+"""Request generated texts in waves, only for images that may still be kept, until no unknown text matters."""
 
 from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
@@ -17,11 +17,11 @@ WAVE = "next wave"
 
 
 def next_wave(session: Session) -> bool:
-    """Cut by the known texts and request the unknown ones that may still matter; return whether there are any.
+    """Cut by the known texts, and request the unknown texts of images that may be kept; return whether there are any.
 
-    The first wave of a run that shows its first captions asks for these alone.
+    The first wave of a run that shows its first captions requests these alone.
 
-    Raises RuntimeError when the previous wave made none of its requested texts.
+    Raises RuntimeError when the previous wave generated none of its requested texts.
     """
     calibrate(session, Stage.CAPTION)
     for use in (select_captions, select_tags, select_fusion):
@@ -47,7 +47,7 @@ def next_wave(session: Session) -> bool:
 
 
 def cost(session: Session) -> str:
-    """Describe the cost of the requested wave, estimated from the seconds of captions and fused texts so far."""
+    """Return a sentence on the requested wave's cost, estimated from the seconds of captions and fused texts so far."""
     asked = late_cut.count_requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"
     each = asked_share(session.plan)

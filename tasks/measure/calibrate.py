@@ -1,4 +1,4 @@
-"""Calibrate: find the thresholds of rules that drop a share of items, once the scores that they compare exist."""
+"""Set the thresholds of rules that drop a given share of items, once the scores that they compare exist."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from pairmill.tasks.run.session import Session
 def calibrate(session: Session, stage: Stage, kinds: Sequence[str] = ("image", "sentence")) -> None:
     """Set the thresholds of the rules on each of ``kinds`` that apply by ``stage``, in rule order.
 
-    A threshold that is frozen in the lake is used; else it is measured now, which needs all scores of earlier stages. A
-    survey measures on the scores that exist. A rule that no item with a value reaches stays without a threshold.
+    Uses the threshold that is frozen in the lake, else measures and freezes it now, which needs all scores of earlier
+    stages. A survey measures on the scores that exist. A rule that no item with a value reaches stays without one.
     """
     for kind in kinds:
         for check in frozen_thresholds.unset(session.plan, kind, stage):
@@ -21,7 +21,7 @@ def calibrate(session: Session, stage: Stage, kinds: Sequence[str] = ("image", "
 
 
 def calibrate_late(session: Session) -> None:
-    """Set the thresholds of the rules on generated texts, measured on a hash sample of the images of the last cut."""
+    """Set the thresholds of the rules on generated texts, measured on a hash sample of the last cut's images."""
     for check in frozen_thresholds.unset(session.plan, "image", None):
         _set(session, "image", check, frozen_thresholds.KEPT)
 

@@ -1,8 +1,8 @@
-"""Entropy: count the corpus's words once, freeze their probabilities, and score sentences by them.
+"""Score sentences by entropy: count the corpus's words once, freeze their probabilities, and score by them.
 
-Probabilities are a model, like centroids: counted over every ingested sentence before any rule, shard by shard, merged,
-committed, then frozen. They are renewed only when the lake has ``words.refresh_at`` times the sentences that were
-counted; every sentence is then scored again. Counts per shard stay stored: only new shards are counted.
+Probabilities are trained like centroids: words are counted over every ingested sentence before any rule, shard by
+shard, merged, committed, then frozen. They are renewed only when the lake has ``words.refresh_at`` times the sentences
+that were counted; every sentence is then scored again. Counts per shard stay stored: only new shards are counted.
 
 At 2.1B sentences counting and scoring take some 70 CPU hours each (8,400 sentences a second); the merge groups the
 words of some 10^5 shards on disk.
@@ -33,7 +33,7 @@ TRAIN = "train word probabilities"
 
 
 def score_entropy(session: Session) -> None:
-    """Update word probabilities and every sentence's entropy, if the recipe uses them."""
+    """Compute the corpus entropy of pending sentences if the recipe reads it, after updating word probabilities."""
     if TABLE not in {score.table for score in session.plan.scores}:
         return
     found = _frozen_words(session)
@@ -86,7 +86,7 @@ class CountWords:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Count the words of one item."""
+        """Count the words of one item's sentences; return rows of ``word_counts``."""
         counts = count_words(text for path in item.paths for text in read_table(path, ["text"])["text"].to_pylist())
         words = sorted(counts)
         rows = {"word": pa.array(words, pa.string()), "n": pa.array([counts[word] for word in words], pa.int64())}
@@ -103,7 +103,7 @@ class ScoreEntropy:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Score the sentences of one item."""
+        """Score the sentences of one item; return rows of ``corpus_entropy``."""
         rows = read_rows(item, ["content", "text"], "content")
         batch = CorpusEntropy(load(self.path))({"text": rows["text"].to_pylist()})
         scored = score_rows(CORPUS_ENTROPY, rows["content"].to_pylist(), dict(batch))
@@ -112,6 +112,6 @@ class ScoreEntropy:
 
 @functools.lru_cache(maxsize=2)
 def load(path: str) -> Mapping[str, float]:
-    """Load word -> probability, cached by the worker: at most 10M words, some 500,000 of a corpus of billions."""
+    """Load word -> probability from ``path``, cached by the process: some 500,000 words of a corpus of billions."""
     table = read_table(path, ["word", "p"])
     return dict(zip(table["word"].to_pylist(), table["p"].to_pylist(), strict=True))

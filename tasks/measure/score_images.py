@@ -24,7 +24,7 @@ def score_images(session: Session) -> None:
     """Compute pixel scores and CLIP vectors of the images that pass the rules so far, then scores of the vectors.
 
     Models run in the same pass as the pixel scores unless the recipe has a rule on a pixel score. With such a rule they
-    run in a second pass over the survivors, because a vector costs a hundred times as much as a sharpness.
+    run in a second pass over the images that pass it: a vector costs a hundred times as much as a sharpness.
     """
     job = image_job(session)
     if not job.scorers:
@@ -43,7 +43,7 @@ def score_images(session: Session) -> None:
 
 
 def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
-    """List the passes over the pixels as (stage, tables to fill): two if a rule reads a pixel score."""
+    """List the passes over the images as (stage, tables to fill): two if a rule reads a pixel score, else one."""
     tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
     if any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks):
         return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
@@ -51,7 +51,7 @@ def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[st
 
 
 def image_job(session: Session) -> "ScoreImages":
-    """Return the job with all scores of the plan that are computed from pixels."""
+    """Return the job that computes all scores of the plan from pixels."""
     scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
     return ScoreImages(scorers, decoder(session.recipe))
 
@@ -72,7 +72,7 @@ class ScoreImages(ScoringJob):
 
     @property
     def stage(self) -> str:
-        """The step's name."""
+        """Name of the step."""
         return "score images"
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
@@ -81,7 +81,7 @@ class ScoreImages(ScoringJob):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Decode the images, run the scorers without a model and prepare the models' input."""
+        """Decode a batch's images, run the scorers without a model, and prepare the models' input."""
         datas, tables = piece.data
         decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
         named = list(zip(piece.keys, decoded, strict=True))

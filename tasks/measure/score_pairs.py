@@ -37,7 +37,7 @@ _COLUMNS = {"captions": "text", "synthetic": "synthetic_text"}
 
 
 def score_pairs(session: Session) -> None:
-    """Score the candidate sentences that retrieval found, by each score of pairs that the recipe reads."""
+    """Score images with the candidate sentences that retrieval found, by each score of pairs that the recipe reads."""
     scorers = bound(session.plan, "pair")
     if not scorers:
         return
@@ -48,9 +48,10 @@ def score_pairs(session: Session) -> None:
 
 
 def score_generated(session: Session, texts: str) -> None:
-    """Score the wave's images with their texts of ``texts``, 'captions' or 'synthetic'.
+    """Score the wave's images with their generated texts in the table ``texts``, 'captions' or 'synthetic'.
 
-    A score that compares captions is computed for those of every captioner, before any score of the chosen caption.
+    A score by which the recipe chooses among captions is computed for every captioner's, before other scores of the
+    chosen caption.
     """
     plan, job = session.plan, partial(ScorePairs, decode=decoder(session.recipe))
     wanted = {score.name for score in plan.made_from_texts(texts)}
@@ -81,18 +82,18 @@ class ScorePairs(ScoringJob):
 
     @property
     def stage(self) -> str:
-        """The step's name."""
+        """Name of the step."""
         return self.scorers[0].score.step
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        """Yield the bytes of the item's images, each with its texts, in batches of ``rows``, 0 for PICTURES."""
+        """Yield the bytes of the item's images, each with its texts, in batches of ``rows`` images, 0 for PICTURES."""
         place = {sha: n for n, sha in enumerate(item.keys)}
         for shas, datas in batches(item, rows or PICTURES):
             texts = [item.inputs["texts"][place[sha]] for sha in shas]
             yield Piece(tuple(shas), (datas, texts, [_keys(item, place[sha]) for sha in shas]))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Decode the images and prepare the model's input of each pair."""
+        """Decode a batch's images, and prepare the model's input of each pair."""
         datas, texts, keys = piece.data
         decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
         rows = [(pixels, text) for pixels, of_one in zip(decoded, texts, strict=True) for text in of_one]
@@ -103,12 +104,12 @@ class ScorePairs(ScoringJob):
         return prepare_scores([*self.scorers], batch, flat, good, bad)
 
     def fetch(self, running: Scored) -> Scored:
-        """Wait for the model; a pair's fault is a fault of its image."""
+        """Wait for a batch's values; convert each fault of a pair to a fault of the pair's image."""
         done = super().fetch(running)
         return replace(done, bad=[fault.about(fault.item.split(" ")[0]) for fault in done.bad])
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterator[Part]:
-        """Return the rows of the score from the results of an item's batches, and a quarantine row for each fault."""
+        """Yield the rows of the score from the results of an item's batches, and a quarantine row for each fault."""
         return (self._with_keys(item, part) for part in super().parts(item, found))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
@@ -117,7 +118,7 @@ class ScorePairs(ScoringJob):
         return [self._with_keys(item, part) for part in self.null_parts(item, keys)]
 
     def wanted(self, tables: tuple[str, ...]) -> list[Bound]:
-        """Return the job's one scorer, whatever ``tables`` an item lacks: the item was listed for its table."""
+        """Return the job's one scorer, whatever the ``tables``: items are listed for its table alone."""
         return [*self.scorers]
 
     def _with_keys(self, item: WorkItem, part: Part) -> Part:
@@ -143,14 +144,15 @@ def _keys(item: WorkItem, at: int) -> list[str]:
 
 
 def text_similarity_scorer(plan: Plan, score: Score) -> Scorer:
-    """Return the identity of the similarity ``score``: its version, and the scorers of its texts and image vectors."""
+    """Return the scorer of the similarity ``score``: its version, and the scorers of its texts and image vectors."""
     return Scorer(score.name, score.table, VERSION, {}, "", tuple(plan.scorer(name) for name in score.made_from))
 
 
 def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: str, step: str = "") -> None:
-    """Score the wave's texts, in a ``column`` of the table ``texts``, against their images by the similarity ``score``.
+    """Compute the CLIP similarity ``score`` between the wave's images and their generated texts.
 
-    A text about something else has a low similarity. ``step`` is the step's displayed name, '' for the score's own.
+    The texts are in ``column`` of the table ``texts``. A text about something else has a low similarity. ``step`` is
+    the step's displayed name, '' for the score's own.
     """
     items = pending_text_similarity(session.lake, plan, score, texts, column)
     job = ScoreTexts(clip(session.recipe), score.table, plan.scorer(score.table), score.step)
@@ -159,11 +161,11 @@ def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: 
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """Job: compare the image vectors of one shard with one text each.
+    """Job: compute the CLIP similarity of each image vector of one shard to one text.
 
     Attributes:
         table: The table to fill; its value column has the same name.
-        stage: The step that is named in quarantine rows.
+        stage: The step's name in quarantine rows.
     """
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
@@ -175,7 +177,7 @@ class ScoreTexts:
     stage: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Score the texts of one item."""
+        """Score the texts of one item; return rows of ``table``, one an image."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
         return [self._part(rows["sha256"].to_pylist(), item, scalars(scores))]

@@ -1,4 +1,4 @@
-"""Score sentences stage by stage (flags, parser, language model, CLIP), each on what passes the rules so far."""
+"""Score sentences stage by stage (flags, parser, language model, CLIP), only those that pass the rules so far."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def score_sentences(session: Session) -> None:
     """Score sentences in one pass per stage, each over the sentences that pass the rules so far.
 
     The rules drop most web sentences after the first pass, which costs a thousandth of a model's. A language model then
-    reads what the parser's rules leave, and CLIP what the language model's rules leave.
+    reads the sentences that pass the parser's rules, and CLIP those that pass the language model's rules.
     """
     scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
     for stage in RUN_AT["sentence"]:
@@ -49,7 +49,7 @@ class ScoreSentences(ScoringJob):
 
     @property
     def stage(self) -> str:
-        """The step's name."""
+        """Name of the step."""
         return self.scorers[0].score.step
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
@@ -60,6 +60,6 @@ class ScoreSentences(ScoringJob):
             yield Piece(tuple(keys), ({"text": batch["text"].to_pylist()}, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Run the scorers without a model and prepare the models' input."""
+        """Run the scorers without a model over a batch, and prepare the models' input."""
         batch, tables = piece.data
         return prepare_scores(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])

@@ -1,4 +1,4 @@
-"""Run declared scores over the rows of a work item, models apart from CPU work, or over stored vectors."""
+"""Compute declared scores over the rows of a work item, or over stored vectors; models run apart from CPU work."""
 
 import re
 import traceback
@@ -49,13 +49,13 @@ class Scored:
 
 @dataclass(frozen=True)
 class ScoringJob(ABC):
-    """Model job: score the rows of one shard into the tables that lack them.
+    """Model job: compute the pending scores of a work item's rows.
 
     The op of a model may have methods ``prepare`` (preprocess a batch on a CPU), ``infer`` (launch the model, without
     waiting) and ``fetch``, which returns the added columns and, where a row may fail, ``fault``: per row None, or the
-    Fault of a row without values. See `ops/models/device/engine.py`. Of another op ``infer`` runs all.
+    Fault of a row without values. See `ops/models/device/engine.py`. ``infer`` calls an op without these methods.
 
-    ``scorers`` are those of all tables that an item may ask for.
+    ``scorers`` are the scorers of all tables that an item may lack.
     """
 
     item_rows: ClassVar[int]
@@ -65,7 +65,7 @@ class ScoringJob(ABC):
     @property
     @abstractmethod
     def stage(self) -> str:
-        """The step's name, which quarantine rows have."""
+        """Name of the step, also in quarantine rows."""
 
     @property
     def model(self) -> str:
@@ -73,7 +73,7 @@ class ScoringJob(ABC):
         return next((each.score.model for each in self.scorers if each.score.model), "")
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Score an item piece after piece, in this thread."""
+        """Score an item batch after batch, in this thread; return the rows."""
         return one_by_one(self, item)
 
     def load(self) -> None:
@@ -90,7 +90,7 @@ class ScoringJob(ABC):
 
     @abstractmethod
     def prepare(self, piece: Piece) -> Scored:
-        """Run the scorers without a model and prepare the models' input."""
+        """Run the scorers without a model over a batch, and prepare the models' input."""
 
     def infer(self, ready: Scored) -> Scored:
         """Launch the models on the prepared inputs, without waiting for the device."""
@@ -101,7 +101,7 @@ class ScoringJob(ABC):
         return replace(ready, of_models=begun)
 
     def fetch(self, running: Scored) -> Scored:
-        """Wait for the models and add their values. A row that fails in one gets a Fault, and NULLs of that model."""
+        """Wait for the models' values of a batch; a row on which a model fails gets a Fault, and that model's NULLs."""
         found, bad = dict(running.found), list(running.bad)
         for each, given in running.of_models:
             counted = {name: range(len(running.good)) for name in each.score.reads}
@@ -116,7 +116,7 @@ class ScoringJob(ABC):
         return replace(running, found=found, bad=bad, of_models=[])
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterator[Part]:
-        """Turn all pieces into one part per score, NULLs for rows without values, and one of quarantine rows."""
+        """Convert an item's batches to rows of each score, NULLs for rows without values, and quarantine rows."""
         keys = [key for piece in found for key in piece.keys]
         for each in self.wanted(item.tables):
             values: dict[str, list] = {}
@@ -132,21 +132,21 @@ class ScoringJob(ABC):
         return self.null_parts(item, item.keys)
 
     def null_parts(self, item: WorkItem, keys: Iterable[str]) -> list[Part]:
-        """Make rows of NULLs for these keys in each table that the item asks for."""
+        """Make rows of NULLs for ``keys`` in each table that the item lacks."""
         wanted = self.wanted(item.tables)
         return [Part(each.score.table, score_rows(each.score, list(keys), {}), each.digest) for each in wanted]
 
     def wanted(self, tables: tuple[str, ...]) -> list[Bound]:
-        """Return the scorers of these tables."""
+        """Return the job's scorers whose table is one of ``tables``."""
         return [each for each in self.scorers if each.score.table in tables]
 
 
 def prepare_scores(
     scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]
 ) -> Scored:
-    """Run the scorers without a model over ``batch`` and prepare the models' inputs.
+    """Run the scorers without a model over ``batch``, and prepare the models' inputs.
 
-    ``batch`` has the rows at the positions ``good`` of ``keys``.
+    ``batch`` has the rows at the positions ``good`` of ``keys``; ``bad`` are the faults of the other rows.
     """
     found = {each.score.table: measured(each.score, run_op(each, batch)) for each in scorers if not each.score.model}
     ready = []
@@ -167,17 +167,17 @@ def batch_size(scorers: list[Bound]) -> int:
 
 
 def run_op(scorer: Bound, batch: Batch) -> Batch:
-    """Score ``batch`` by the scorer's op. Raises PairmillError that names the package if another package's op fails."""
+    """Return ``batch`` with the columns of the scorer's op. Raises PairmillError if the op of another package fails."""
     with naming_package(scorer.score):
         return scorer.op(batch)
 
 
 @contextmanager
 def naming_package(score: Score) -> Iterator[None]:
-    """Turn what another package's op raises into a PairmillError that names the package, its line, and the remedy.
+    """Convert an error of another package's op to a PairmillError that names the package, the line, and the remedy.
 
-    Without it a user gets a traceback of a program that is not theirs. What has a remedy of its own, no room, and a
-    device that broke are for others to see.
+    Otherwise the user would get a traceback of a foreign program. Errors with a remedy of their own, lack of memory and
+    a broken device pass unchanged: callers handle them.
     """
     try:
         yield
@@ -208,7 +208,7 @@ def _spread(values: list, at: list[int], n: int) -> list:
 
 
 def score_vectors(session: Session, kind: str) -> None:
-    """Compute the scores of ``kind`` ('image', 'sentence') whose op reads vectors, one pass over small files each."""
+    """Compute the scores of ``kind`` ('image', 'sentence') whose op reads stored vectors, one pass a score."""
     for each in bound(session.plan, kind):
         if each.score.vector_table:
             pending = pending_vectors(session.lake, session.plan, each.score)
@@ -217,7 +217,7 @@ def score_vectors(session: Session, kind: str) -> None:
 
 @dataclass(frozen=True)
 class ScoreVectors:
-    """Job: score the stored vectors of one shard into one table by a small head; NULLs where there is no vector."""
+    """Job: score the stored vectors of one shard by a small model (a head) into one table; NULLs without a vector."""
 
     scorer: Bound
 
@@ -228,11 +228,11 @@ class ScoreVectors:
 
     @property
     def unit(self) -> str:
-        """What is scored, in the plural."""
+        """Name of the scored rows in the plural, for progress."""
         return "pictures" if self.scorer.score.of == "image" else "sentences"
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Score the vectors of one item."""
+        """Score the vectors of one item; return the rows of the score's table."""
         score = self.scorer.score
         (column,) = score.reads
         rows = read_rows(item, [score.key, column], score.key)

@@ -1,4 +1,4 @@
-"""Associate: find the nearest sentences of each image in the clusters that it probes, and score the best by CLIP.
+"""Find the nearest sentences of each image in the clusters that it probes, and score the best by CLIP.
 
 Runs range by range of sentence clusters: a worker loads one range of the sentence index and the images routed to it.
 Rows that came after the last search of the range have a higher commit number. New images are compared with all
@@ -44,9 +44,9 @@ MATCHES = pa.schema([("sha256", pa.string()), ("content", pa.string()), ("simila
 
 
 def associate(session: Session) -> None:
-    """Search every cluster range with new rows, then score each image against its best texts.
+    """Find each image's candidate sentences in the cluster ranges with new rows, then score images against their texts.
 
-    Without the recipe's association nothing is searched; without its CLIP nothing is scored.
+    Searches nothing if the recipe's association is off, and scores nothing without its CLIP.
     """
     if session.recipe.association.is_on:
         route(session)
@@ -56,7 +56,7 @@ def associate(session: Session) -> None:
 
 
 def search(session: Session) -> None:
-    """Find pictures' nearest sentences in the ranges of clusters with new rows; write them to ``match_candidates``."""
+    """Write the nearest sentences of pictures to ``match_candidates``, from the cluster ranges with new rows."""
     association = session.recipe.association
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}
@@ -92,7 +92,7 @@ class Search:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Search one range."""
+        """Search one cluster range; return rows of ``match_candidates``."""
         columns = ["key", "cluster", "index_vector", "commit"]
         sentence_files, route_files = item.inputs["files"]
         sentences = read_range(sentence_files.paths, columns, item.inputs["range"], sentence_files.is_small).sort_by(
@@ -175,7 +175,7 @@ def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
 
 
 def score_similarity(session: Session) -> None:
-    """Score ``alt_similarity``, ``match_similarity`` and their maximum for images with new matches or alt texts."""
+    """Compute ``alt_similarity``, ``match_similarity`` and their maximum for images with new matches or alt texts."""
     made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
     table = IMAGE_SIMILARITY.table
     digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, similarity.VERSION, {}, "", made_from))
@@ -185,7 +185,7 @@ def score_similarity(session: Session) -> None:
 
 @dataclass(frozen=True)
 class ScoreSimilarity:
-    """Job: compare image vectors of one shard with their alt texts, into ``image_similarity``; NULL without a text."""
+    """Job: compute the CLIP similarity of images and alt texts, into ``image_similarity``; NULL without text."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
     unit: ClassVar[str] = "pictures"
@@ -194,7 +194,7 @@ class ScoreSimilarity:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Score the images of one item."""
+        """Score the images of one item; return rows of ``image_similarity``, with the stored ``match_similarity``."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         images = to_vectors(rows["image_vector"])
         owners = [n for n, texts in enumerate(item.inputs["alt_texts"]) for _ in texts]

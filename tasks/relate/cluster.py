@@ -1,17 +1,17 @@
-"""Cluster: train centroids once, then assign every vector to its nearest ones.
+"""Train centroids once, then assign every vector to its nearest centroids (its clusters).
 
 Sentence clusters are searched for matches, image clusters for duplicates; both exist before any duplicate is known.
 
-The clusters that balance caps are others, trained on the images that survive the cut up to the cap. The clusters for
-the search of duplicates do not fit: an image that occurs there a thousand times has clusters of its own copies, of
-which a cap would then keep one. RealSyn trains on the pairs that its last filter leaves; here the sample is the
-survivors of all rules on facts known before generation, so that no cluster waits for a generated text. Every image with
-a vector is assigned, duplicates included: which of them survive is then up to each cut, and an assignment is cheap (11
-CPU-hours for RealSyn's 202M images, little less for survivors alone). Their vectors are not written again, because
-nothing is searched there.
+The cap of ``balance`` uses further clusters, trained on the images that survive the cut up to the cap. The clusters for
+the search of duplicates do not fit: an image with a thousand copies forms clusters of these copies alone, of which a
+cap would then keep one. RealSyn trains on the pairs that its last filter leaves; here the sample is the survivors of
+all rules on facts known before generation, so that no cluster waits for a generated text. Every image with a vector is
+assigned, duplicates included: each cut decides which of them survive, and an assignment is cheap (11 CPU-hours for
+RealSyn's 202M images, little less for survivors alone). The vectors are not indexed by these clusters, because no
+search uses them.
 
-Centroids are a model: trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained
-only when the eligible rows exceed ``retrain_at`` times those at training.
+Centroids are trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained only when
+the eligible rows exceed ``retrain_at`` times those at training.
 
 Vectors that are searched are written to ``vector_index`` when they are assigned: sorted by cluster, shard by shard, so
 that a cluster range is read by skipping row groups. At 800M sentences a range reads one row group of every file. If
@@ -61,9 +61,9 @@ class ClusterCount:
 
 
 def cluster(session: Session) -> None:
-    """Update centroids, clusters and the three indices: sentences, images, images among sentence clusters.
+    """Update the centroids, clusters and indices that the recipe's association and duplicates search.
 
-    Only those that the recipe's association and duplicates search.
+    There are three indices: sentences, images, and images among sentence clusters (their probes).
     """
     calibrate(session, Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
@@ -81,10 +81,10 @@ def cluster(session: Session) -> None:
 
 
 def cluster_survivors(session: Session) -> None:
-    """Update the centroids and clusters of balance, if the recipe caps them.
+    """Update the centroids and clusters of the recipe's cap; do nothing without ``balance.cap``.
 
-    New images are assigned before the cut that counts survivors. Clusters are among the cut's facts, which are then the
-    same in every later cut of the run and are joined once.
+    New images are assigned before the cut that counts survivors: clusters are facts of a cut, and facts that stay the
+    same in every later cut of the run are joined once.
     """
     calibrate(session, Stage.CAPTION)
     settings = session.recipe.balance
@@ -107,7 +107,7 @@ def _assign_survivors(session: Session, model: Trained) -> None:
 
 
 def sentence_clustering(session: Session) -> ClusterCount:
-    """Return the number of sentence clusters to train by the recipe's `association`."""
+    """Return the setting of the number of sentence clusters, from the recipe's ``association``."""
     among = session.recipe.association
     return ClusterCount(SENTENCES, among.clusters, among.per_cluster)
 
@@ -118,15 +118,15 @@ def trained(session: Session, clustering: ClusterCount) -> Trained | None:
 
 
 def frozen(session: Session, clustering: ClusterCount) -> Trained | None:
-    """Return the centroids of this lake, None if none are trained."""
+    """Return the lake's frozen centroids by these settings, None if none are trained."""
     scorer = centroid_scorer(session, clustering)
     return training.trained(session.lake, session.use(clustering.kind.centroids, scorer))
 
 
 def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> Trained | None:
-    """Return ``found``, or new centroids if ``found`` is None or too many rows were added since its training.
+    """Return the frozen centroids ``found``; train new ones if there are none, or too many rows were added since.
 
-    Returns None in a survey where training is pending, and where no row is eligible.
+    Returns None if no row is eligible, and in a survey if training is pending.
     """
     kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
@@ -147,12 +147,12 @@ def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> 
 
 
 def outgrown(session: Session, found: Trained, n: int) -> bool:
-    """Return whether ``n`` eligible rows exceed ``retrain_at`` times those at the training."""
+    """Return whether ``n`` eligible rows exceed ``retrain_at`` times the number at the centroids' training."""
     return n > session.recipe.association.retrain_at * found.eligible
 
 
 def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:
-    """Return the scorer of the centroids: their number, seed, iterations and embedding."""
+    """Return the scorer of centroids: its digest covers their number, seed, iterations and embedding."""
     settings = {
         "clusters": clustering.at_most,
         "per_cluster": clustering.per_cluster,
@@ -165,9 +165,9 @@ def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:
 
 
 def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
-    """Train ``k`` centroids on a sample on disk (in TMPDIR), of which k-means loads one group at a time.
+    """Train ``k`` centroids and commit them. The sample is on disk, in TMPDIR; k-means loads one group at a time.
 
-    ``n`` is the number of eligible rows, stored to detect when the lake has outgrown the centroids.
+    ``n`` is the number of eligible rows, stored to detect later when the lake has outgrown the centroids.
     """
     each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
     with scratch_folder() as folder:
@@ -191,7 +191,7 @@ def index(
 ) -> None:
     """Assign each unassigned vector of ``kind`` to its ``probes`` nearest centroids of ``model``, and index it.
 
-    ``found_by`` is how the probes were found; it is stored with the scorer's settings.
+    ``name`` is the scorer's name. ``found_by``: how ``probes`` was chosen, stored with the scorer's settings.
     """
     digest = assigned_by(session, kind, model, name, probes, found_by)
     assign(session, kind, name, digest, Index(Nearest(kind, model.path, probes), digest))
@@ -200,14 +200,14 @@ def index(
 def assigned_by(
     session: Session, kind: Kind, model: Trained, name: str, probes: int, found_by: Mapping[str, float] | None = None
 ) -> str:
-    """Make the plan read only clusters ``name`` that ``model`` assigned; return the digest of their scorer."""
+    """Restrict the plan to clusters ``name`` by the centroids ``model``; return the digest of their scorer."""
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT, **(found_by or {})}
     return session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
 
 
 def assign(session: Session, kind: Kind, name: str, digest: str, job: Job) -> None:
-    """Run ``job`` over the vectors of ``kind`` that the scorer ``digest`` has not assigned yet."""
+    """Run the assigning ``job`` over the vectors of ``kind`` that have no cluster by the scorer ``digest``."""
     waiting = worklist.pending_assignment(session.lake, session.plan, kind, digest)
     session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, job)
 
@@ -227,7 +227,7 @@ class Nearest:
         return rows, kmeans.assign(to_vectors(rows[self.kind.column]), centroids, self.probes, router)
 
     def clusters(self, rows: pa.Table, nearest: np.ndarray) -> pa.Table:
-        """Make rows of ``clusters`` from the nearest centroid of each vector."""
+        """Return rows of ``clusters``: for each of ``rows`` its nearest centroid, the first column of ``nearest``."""
         kinds = pa.repeat(self.kind.kind, len(rows))
         return pa.table({"kind": kinds, "key": rows[self.kind.key], "cluster": pa.array(nearest[:, 0], pa.int32())})
 
@@ -241,11 +241,11 @@ class Index:
 
     @property
     def unit(self) -> str:
-        """What is assigned, in the plural."""
+        """Name of the assigned rows in the plural, for progress."""
         return self.nearest.kind.unit
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Assign the vectors of one item."""
+        """Assign the vectors of one item; return rows of ``clusters``, and of ``vector_index`` sorted by cluster."""
         rows, nearest = self.nearest(item)
         keys, blobs = rows[self.nearest.kind.key], rows[self.nearest.kind.column]
         at, probe = np.nonzero(nearest >= 0)  # the router may find fewer centroids than there are probes
@@ -271,17 +271,17 @@ class AssignNearest:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Assign the vectors of one item."""
+        """Assign the vectors of one item; return rows of ``clusters``."""
         return [Part("clusters", self.nearest.clusters(*self.nearest(item)), self.scorer)]
 
 
 @functools.lru_cache(maxsize=2)
 def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
-    """Load the centroids (k, d) float32 by cluster number, and a router above 65,536 of them; cached by the worker.
+    """Load the centroids, float32 (k, d) by cluster number, with a router if they are over 65,536, else None.
 
-    2M centroids of 1,024 dimensions take 8 GB. An exact scan of more than 65,536 centroids costs over 100 MFLOP a
-    vector. The router searches the 16 nearest of sqrt(k) groups instead; it finds the same centroid for 99.97 % of
-    topical vectors.
+    The process caches two. 2M centroids of 1,024 dimensions take 8 GB. An exact scan of more than 65,536 centroids
+    costs over 100 MFLOP a vector. The router searches the 16 nearest of sqrt(k) groups instead; it finds the same
+    centroid for 99.97 % of topical vectors.
     """
     table = read_table(path, ["cluster", "vector"]).sort_by("cluster")
     centroids = to_vectors(table["vector"])
@@ -289,9 +289,10 @@ def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
 
 
 def pending_ranges(session: Session, model: Trained, table: str, digest: str, upto: int) -> dict[str, dict[str, Any]]:
-    """Return the cluster ranges whose rows of ``table`` by scorer ``digest`` are older than commit ``upto``.
+    """Return the cluster ranges that the scorer ``digest`` of ``table`` has not searched up to commit ``upto``.
 
-    By shard name: ``range``, the first and the last cluster, and ``done``, the newest commit that is done, -1 for none.
+    Returns by shard name ``range``, the first and the last cluster, and ``done``, the newest commit that a finished
+    search covers, -1 for none.
     """
     done = index_ranges.watermarks(session.lake, table, digest)
     spans = {text_id("clusters", *map(str, span)): span for span in index_ranges.ranges(model)}

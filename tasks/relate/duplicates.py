@@ -37,11 +37,11 @@ NAMES_AT_ONCE = 2**24
 
 @dataclass(frozen=True)
 class DuplicateKind:
-    """A kind of items to group by near-equality, with the tables, scorers and steps of the grouping.
+    """Images or sentences to group by near-equality: the tables, scorers and steps of the grouping.
 
     Attributes:
-        kind: The vectors that are compared.
-        noun: The plural of a member, for messages.
+        kind: The kind of vectors that are compared.
+        noun: Name of the members in the plural, for messages.
         signatures: The table of the hashes or signatures that perceptual edges compare.
         edges: The table of edges.
         groups: The table of groups.
@@ -83,11 +83,11 @@ TEXTS = DuplicateKind(
 
 
 def group_duplicates(session: Session) -> None:
-    """Find new edges between images, of the kinds that the recipe compares, then regroup if there are any.
+    """Find new edges between near-equal images, of the kinds that the recipe compares, then regroup if there are any.
 
-    Hashes at most ``phash`` bits apart have an edge, those of two flat pictures only if their colours are near too.
-    They are compared in this process. An image takes 36 bytes and 90 more during the comparison; a flat one takes 225
-    and 110 more. 200M images without a flat one, or 55M flat ones, take 26 GB, the largest size that fits.
+    Two hashes at most ``phash`` bits apart have an edge, two flat pictures only if their colours are near too. This
+    process compares the hashes. An image takes 36 bytes and 90 more during the comparison; a flat one takes 225 and 110
+    more. 200M images without a flat one, or 55M flat ones, take 26 GB, the largest size that fits.
     """
     settings = session.recipe.duplicates
     if settings.phash is not None:
@@ -102,9 +102,9 @@ def group_duplicates(session: Session) -> None:
 
 
 def group_sentences(session: Session) -> None:
-    """Find new edges between sentences, then regroup if there are any.
+    """Find new edges between near-equal sentences, then regroup if there are any.
 
-    Sentences whose character 3-grams have a Jaccard similarity of at least ``jaccard`` have an edge;
+    Two sentences whose character 3-grams have a Jaccard similarity of at least ``jaccard`` have an edge;
     `catalog.pending.duplicate_edges` describes the search in this process and its limits. Does nothing if the recipe
     groups no sentences, or retrieves none.
     """
@@ -127,10 +127,10 @@ def find_perceptual(
     settings: dict[str, Any],
     compare: Callable[[str, int, str], Iterable[Part]],
 ) -> None:
-    """Find edges between signatures and commit them, if there are new signatures.
+    """Find edges between new signatures and all signatures, and commit them; do nothing without new signatures.
 
-    ``compare(signed, done, digest)`` returns the edges of the signatures by scorer ``signed`` that commits after
-    ``done`` brought, as rows of the scorer ``digest``.
+    ``compare(signed, done, digest)`` returns the edges as parts with the scorer ``digest``: of the signatures by the
+    scorer ``signed`` that were committed after commit number ``done``. ``version`` and ``settings`` are ``digest``'s.
     """
     signed = session.plan.scorer(family.signatures)
     scorer = Scorer(family.perceptual, family.edges, version, settings, "", (signed,))
@@ -162,7 +162,7 @@ def _compare_strings(session: Session, jaccard: float, signed: str, done: int, d
 
 
 def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_group: int) -> None:
-    """Find edges between vectors in a common cluster with a cosine of at least ``cosine``, range by range."""
+    """Find and commit the edges between vectors of a common cluster whose cosine is at least ``cosine``."""
     index = session.plan.scorer(family.kind.clusters)
     model = training.trained(session.lake, session.plan.scorer(family.kind.centroids))
     if model is None:
@@ -180,7 +180,7 @@ def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_gr
 
 @dataclass(frozen=True)
 class SemanticEdges:
-    """Job: find edges in one cluster range of the index, between pairs in a common cluster, at least one end new."""
+    """Job: find the edges of one cluster range between vectors of a common cluster, of which at least one is new."""
 
     unit: ClassVar[str] = "cluster ranges"
 
@@ -190,7 +190,7 @@ class SemanticEdges:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Find the edges of one range."""
+        """Find the edges of one range; return rows of the edge table."""
         files, columns = item.inputs["files"], ["key", "cluster", "index_vector", "commit"]
         rows = read_range(files.paths, columns, item.inputs["range"], files.is_small)
         keys, first_row, member = np.unique(rows["key"].to_numpy(), return_index=True, return_inverse=True)
@@ -206,9 +206,10 @@ class SemanticEdges:
 def regroup(
     session: Session, family: DuplicateKind, max_group: int, arranged: Callable[[pa.Table], Iterable[pa.Table]]
 ) -> None:
-    """Group connected members over all edges. Components over ``max_group`` keep only their tighter edges.
+    """Group the members that edges connect, and store the groups; do nothing without new edges.
 
-    ``arranged`` splits the rows of groups into the tables to store, in their order.
+    A component of over ``max_group`` members keeps only its tighter edges. ``arranged`` splits and orders the rows of
+    groups for storage.
     """
     compared = (session.plan.scorer(name) for name in (family.perceptual, family.semantic))
     scorers = tuple(filter(None, compared))
@@ -256,7 +257,7 @@ def _groups(key: str, keys: pa.ChunkedArray, labels: np.ndarray) -> pa.Table:
 
 
 def edges(table: str, left: Any, right: Any, distance: np.ndarray, kind: str, digest: str) -> Part:
-    """Make rows of an edge table from arrays of ids. A part without rows still records the comparison."""
+    """Build a part of an edge table from arrays of ids and distances. Without rows it still records the comparison."""
     rows = {
         "a": left,
         "b": right,
@@ -267,7 +268,7 @@ def edges(table: str, left: Any, right: Any, distance: np.ndarray, kind: str, di
 
 
 def names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
-    """Return the 32 hex digits of the keys at ``rows``, without creating Python strings."""
+    """Return the keys (16 bytes each) at the indices ``rows`` as 32 hex digits, without creating Python strings."""
     portions = [rows[at : at + NAMES_AT_ONCE] for at in range(0, len(rows), NAMES_AT_ONCE)]
     return pa.chunked_array([_names(keys, portion) for portion in portions], pa.string())
 

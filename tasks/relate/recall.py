@@ -1,8 +1,8 @@
 """Measure the recall of the association against exact search, and find the fewest probes that reach a recall.
 
-Both use a sample of the lake's own images. One exact search tells every number of probes: a sentence is found with p
-probes if its cluster is among the image's p nearest. Recall never falls with more probes, so that bisection finds the
-fewest.
+Both use a sample of the lake's own images. One exact search gives the recall of every number of probes: a sentence is
+found with p probes if its cluster is among the image's p nearest. Recall never falls with more probes, so that
+bisection finds the fewest.
 """
 
 from bisect import bisect_left
@@ -30,12 +30,12 @@ MOST_PROBES = 1024  # of 2M clusters; a small lake has fewer clusters than this
 
 
 def measure_recall(session: Session) -> float | None:
-    """Return recall@top_k of the stored candidates, on the images of smallest sha256(key || seed); None without images.
+    """Return recall@top_k, [0, 1], of the stored candidates for a sample of images; None without images or clusters.
 
-    Reads the sentence index once, in turns of AT_ONCE rows or one larger file: 800M sentences of 1024 fp16 are 1.6 TB,
-    so at that size measure recall on a schedule of its own. Only the nearest sentence of a duplicate group counts, as
-    in the search. An image whose CROWD x top_k nearest sentences belong to fewer than top_k groups is measured by these
-    groups.
+    The sample is the SAMPLE images of smallest sha256(key || seed). Reads the sentence index once, in turns of AT_ONCE
+    rows or one larger file: 800M sentences of 1024 fp16 are 1.6 TB, so at that size measure recall on a schedule of its
+    own. Only the nearest sentence of a duplicate group counts, as in the search. An image whose CROWD x top_k nearest
+    sentences belong to fewer than top_k groups is measured by these groups.
     """
     k = session.recipe.association.top_k
     clusters = session.plan.scorer(SENTENCES.clusters)
@@ -58,7 +58,7 @@ def measure_recall(session: Session) -> float | None:
 
 
 def group_numbers(session: Session, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the duplicate group of each result of `nearest_sentences`, (n, k) int64 >= 0; -1 for padding."""
+    """Return the number of the duplicate group of each result of `nearest_sentences`, (n, k) int64; -1 for padding."""
     contents, content = np.unique(keys, return_inverse=True)
     known: list[str] = contents.tolist()
     groups = duplicate_edges.groups_of(session.lake, session.plan.scorer("sentence_groups"), known)
@@ -67,9 +67,9 @@ def group_numbers(session: Session, keys: np.ndarray, values: np.ndarray) -> np.
 
 
 def nearest_sentences(queries: np.ndarray, paths: tuple[str, ...], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Search the files of an index exactly; return keys and similarities, each (n, k), best first.
+    """Search the index files ``paths`` exactly for the nearest sentences of ``queries``, float32 (n, d).
 
-    Rows with fewer than ``k`` results are padded with '' and -inf.
+    Return keys and similarities, each (n, k), best first; rows with fewer than ``k`` results end in '' and -inf.
     """
     keys = np.full((len(queries), k), "", "<U32")
     values = np.full((len(queries), k), -np.inf, np.float32)
@@ -95,10 +95,10 @@ def _turns(paths: tuple[str, ...]) -> Iterator[pa.Table]:
 
 
 def route(session: Session) -> None:
-    """Assign images to sentence clusters by the probes that reach `association.recall`; nothing without the setting.
+    """Assign images to the fewest sentence clusters (probes) that reach `association.recall`; do nothing without it.
 
-    Runs after sentences are grouped, because only the nearest sentence of a duplicate group counts. The probes are
-    frozen until the centroids are trained anew, or until the sample has grown by `retrain_at`.
+    Runs after sentences are grouped, because only the nearest sentence of a duplicate group counts. The number of
+    probes is frozen until the centroids are trained anew, or until the sample has grown by `retrain_at`.
     """
     recall = session.recipe.association.recall
     scorer = centroid_scorer(session, sentence_clustering(session))
@@ -115,7 +115,7 @@ def route(session: Session) -> None:
 
 
 def _frozen(session: Session, model: Trained, recall: float) -> tuple[int, int]:
-    """Return the probes found last for ``recall`` with these centroids, and the number of images measured; or 0, 0."""
+    """Return the frozen number of probes for ``recall`` with these centroids, and of measured images; else (0, 0)."""
     made_from = sorted((session.plan.scorer(IMAGES.table), model.digest))
     for found in settings_of(session.lake, ROUTES, made_from):
         if found.get("recall") == recall:
@@ -145,7 +145,7 @@ def _clusters(session: Session, keys: np.ndarray) -> np.ndarray:
 
 
 def probe_ranks(nearest: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Return the place, from 0, of each of ``clusters`` (n, w) in the row's ``nearest`` (n, p); p if not there."""
+    """Return the rank, from 0, of each of ``clusters`` (n, w) in its row of ``nearest`` (n, p); p if it is absent."""
     ranks = np.full(clusters.shape, nearest.shape[1], np.int64)
     for place in reversed(range(nearest.shape[1])):
         ranks[(clusters == nearest[:, place, None]) & (clusters >= 0)] = place
@@ -158,7 +158,7 @@ def fewest_probes(
     """Return the fewest probes, 1 to ``most``, whose recall@k is at least ``recall``; ``most`` if none reaches it.
 
     Args:
-        ranks: The place of each result's cluster among its query's clusters, (n, w), from 0.
+        ranks: The rank of each result's cluster among its query's nearest clusters, (n, w), from 0.
         similarities: Similarities of the exact search, (n, w), best first, padded with -inf.
         groups: The duplicate group of each result, (n, w), -1 for padding.
         k: Results that a query gets.

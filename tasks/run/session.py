@@ -28,30 +28,30 @@ if TYPE_CHECKING:  # the readers of all formats, 0.3 s
 
 @dataclass
 class Session:
-    """The state of one run, for as long as it holds the lease. Only the flow process has it and talks to the catalog.
+    """The state of one run, while it holds the lease. It lives in the flow process, which alone writes to the catalog.
 
     Results are committed every ``commit_files`` files, or after 5 s. A commit costs some 50 ms, and a crash redoes
     seconds of work at most.
 
     Attributes:
-        progress: Called at the start of each round and after each finished item, for the last one after all are
-            committed.
+        progress: Called at the start of each round and after each finished item; for the last item of a round after the
+            commit.
         waiting: Called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait
             ends.
         allow_addresses: Networks (CIDR) that a fetch may contact although they are not public.
         allow_empty: Whether a version without a pair is published.
         counts: Number of work items by step.
-        rows: Number of rows by step and by what a row is.
+        rows: Number of rows by (step, unit), such as 'pictures'.
         waves: Number of waves of generated texts that were requested so far.
-        shows_first: Whether a first wave asks for few captions, to be looked at before the others are paid for.
+        shows_first: Whether the first wave requests few captions, for people to look at before the others cost money.
         cut: The plan of the cut after which no text was unknown; None before.
         notes: Messages that are shown when the run ends.
-        told_once: The notes about what this run did, which an idle run does not repeat.
-        retried: How many items were quarantined, by the reason for which this run retries them.
+        told_once: The notes about this run's own work, which an idle run does not repeat.
+        retried: Number of quarantined items at the start, by the reason for which this run retries them.
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
-        fleets: The workers on a Ray cluster that earlier steps have left, with their models loaded.
+        fleets: Idle workers on a Ray cluster from earlier steps, with their models loaded.
         sampled: Returns the part of a source that the run reads; all of it but in a preflight.
     """
 
@@ -94,7 +94,7 @@ class Session:
         return self.plan.recipe
 
     def use(self, table: str, scorer: Scorer) -> str:
-        """Make the plan read only this scorer's rows of ``table``; return the scorer's digest.
+        """Restrict the plan to this scorer's rows of ``table``; return the scorer's digest.
 
         The scorer is registered with the next commit.
 
@@ -118,7 +118,7 @@ class Session:
             self.told_once.add(text)
 
     def tell(self, text: str) -> None:
-        """Note what a worker tells: in the log at once, in the run's row, which `status` shows, and at its end."""
+        """Show a worker's message: in the log at once, in the run's row for `status`, and in the notes at the end."""
         if text not in self.notes:
             LOG.warning("%s", text)
             self.note(text, once=True)
@@ -126,11 +126,11 @@ class Session:
 
     @property
     def lasting_notes(self) -> tuple[str, ...]:
-        """The notes that hold until something changes; a run without work prints them again."""
+        """The notes that stay valid until something changes; a run without work prints them again."""
         return tuple(note for note in self.notes if note not in self.told_once)
 
     def observe(self, observer: Observer) -> None:
-        """Let ``observer`` follow the run from now on."""
+        """Add an observer, whose methods are called from now on."""
         self._observers.append(observer)
         self.writer.committed = self._committed
 
@@ -146,7 +146,7 @@ class Session:
     def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
         """Run ``job`` over ``items``, commit results every few seconds, and return the number of items.
 
-        ``most_workers`` limits the workers, 0 for no limit. Raises what `JobStage.run` raises, and LeaseLost.
+        ``most_workers`` limits the workers, 0 for no limit. Raises the errors of `JobStage.run`, and LeaseLost.
         """
         placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
         with self._stage(step, job, placement) as stage:
@@ -180,9 +180,9 @@ class Session:
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
-        """Run a global step over ``rows`` rows, if there are any; return whether the step is done.
+        """Call ``run``, a computation over all ``rows`` rows in this process, if there are any; return True.
 
-        A survey overrides this: it only counts the step and returns False.
+        A survey only counts the computation and returns False: its results do not exist.
         """
         if rows:
             self.spending.check(step, 1)
@@ -190,11 +190,11 @@ class Session:
         return True
 
     def follow(self, run: Callable[[], Any]) -> None:
-        """Call ``run``, which depends on finished work. A survey, which does no work, skips the call."""
+        """Call ``run``, which depends on finished work; a survey, which does no work, skips the call."""
         run()
 
     def is_due(self, *steps: str) -> bool:
-        """Return whether any of these steps is still pending: False in a run; a survey returns what it has counted."""
+        """Return whether a survey has counted pending rows of any of these steps; False in a run."""
         return False
 
     def _run_with_progress(

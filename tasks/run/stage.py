@@ -56,7 +56,7 @@ LEAST_ROWS = 64
 
 
 def cpu_workers(placement: Placement) -> int:
-    """Return the most workers without a GPU that run at once: on this machine, or on the cluster as it is now."""
+    """Return the maximum number of CPU workers at once: on this machine, or on the cluster's current machines."""
     if placement.workers or not placement.is_cluster:
         return placement.n_workers
     return max(1, sum(int(node.cpus // placement.cpus_per_worker) for node in started(placement)))
@@ -66,8 +66,8 @@ class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
-    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which Ray shows a stage
-    without a model. ``fleets`` are those that earlier stages of the run have left.
+    ``stalled(report)`` is called when the watchdog has ended workers. ``name`` is the step, by which Ray names a stage
+    without a model. ``fleets`` has the idle workers of earlier stages.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class JobStage:
 
     @property
     def unit(self) -> str:
-        """What the job's rows are, in the plural; '' for a job that does not say it."""
+        """Name of the job's rows in the plural, such as 'pictures'; '' if the job has none."""
         return getattr(self._job, "unit", "")
 
     def __enter__(self) -> "JobStage":
@@ -108,11 +108,11 @@ class JobStage:
     ) -> Iterator[list[Manifest]]:
         """Run the job on every item; yield each item's manifests (one a file) in the order in which items finish.
 
-        The manifests of one item belong in one transaction: a partial shard must never be committed. A job turns bad
-        rows into quarantine rows itself. A row that kills its worker process (native crash, out of memory), or that
-        never ends, is found and quarantined as ``poison`` or ``timeout``. Raises what the job raises; items yielded
-        before stay valid. Raises PairmillError when more than single rows kill workers. ``show_ahead`` is called now
-        and then with the finished rows of unfinished items, except on Ray.
+        The manifests of one item belong in one transaction: a partial shard must never be committed. A job converts bad
+        rows to quarantine rows itself. A row that kills its worker process (native crash, out of memory), or that never
+        ends, is found and quarantined as ``poison`` or ``timeout``. Raises the job's errors; items yielded before stay
+        valid. Raises PairmillError when more than single rows kill workers. ``show_ahead`` is called every few seconds
+        with the number of finished rows of unfinished items, except on Ray.
         """
         if not items:
             return iter(())
@@ -121,9 +121,9 @@ class JobStage:
         return self._on_ray(self._taken(len(items)), items, output)
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
-        """Return the items, with small shards joined where a device or a server processes many rows at once.
+        """Return the items, with small shards joined if a GPU or a server processes many rows at once.
 
-        Elsewhere a batch has rows of one shard only, so that its values depend on nothing else.
+        On CPUs they stay as they are: a batch then has rows of one shard only, so its values depend on nothing else.
         """
         if not items or not isinstance(self._job, ModelJob):
             return items
@@ -214,15 +214,15 @@ def is_small(items: Sequence[WorkItem], placement: Placement, has_model: bool) -
 
 
 def join_small(items: Sequence[WorkItem], most_rows: int, workers: int) -> list[WorkItem]:
-    """Join neighbouring items of small shards into items of at most ``most_rows`` rows, for full batches.
+    """Join neighbouring items of small shards to items of at most ``most_rows`` rows, for full batches.
 
     A late wave requests texts for a few images in each of thousands of shards, and a daily ingest brings small shards.
     Of 100 shards of two images, a server that takes half a second a request answered 10 to 11 images a second item by
     item, and 24 to 38 with joined items (two CPUs, in turn).
 
-    Leaves an item for each of ``workers``, unless items would then have fewer than LEAST_ROWS rows. Joins only items
-    that lack the same scores. An item larger than the limit stays as it is. The output is still written as one
-    partition per shard (`items.partition`), so a killed run resumes whether or not its items were joined.
+    At least one item is left for each of ``workers``, unless items would then have fewer than LEAST_ROWS rows. Joins
+    only items that lack the same scores. An item larger than the limit stays as it is. The output is still written as
+    one partition per shard (`items.partition`), so a killed run resumes whether or not its items were joined.
     """
     total = sum(len(item.keys) for item in items)
     most = min(most_rows, max(LEAST_ROWS, -(-total // max(1, workers))))

@@ -1,7 +1,7 @@
 """Declare where Pairmill writes copies of a lake's items beside its tables, and remove those copies at a removal.
 
 Each module that writes files is a writer of one of PLACES, or a test (`tests/tasks/test_item_copies.py`) says why its
-files hold no item. All copies are made again when they are asked for.
+files hold no item. A later use makes the copies of the remaining items again.
 """
 
 import tempfile
@@ -34,10 +34,10 @@ class CopyPlace:
     """Files that may hold copies of items.
 
     Attributes:
-        folders: Return their folders, from a lake and the folder of its reports; None if reports are to stay.
-        patterns: What matches their paths there.
-        writers: The modules that write them, without ``pairmill.``.
-        named: A file's name begins with the sha256 of the one picture that it shows.
+        folders: Function of a lake and the folder of its reports (None if reports are to stay) to the files' folders.
+        patterns: Glob patterns of the files in those folders.
+        writers: The modules that write the files, without ``pairmill.``.
+        named: Whether a file's name begins with the sha256 of the one picture that it shows.
     """
 
     folders: Callable[[Lake, Path | None], Iterable[Path]]
@@ -47,7 +47,7 @@ class CopyPlace:
 
 
 def _caches(lake: Lake, name: str) -> tuple[Path, Path]:
-    """Return the folder of a cache that this user writes to, and the one that it had while the lake was read-only."""
+    """Return the two folders of a cache: the one beside the lake, and this user's own for a read-only lake."""
     return cache_folder(lake, name), own_cache_folder(lake, name)
 
 
@@ -76,16 +76,17 @@ PLACES = (
 
 
 def spill_parents(lake: Lake) -> tuple[Path, ...]:
-    """Return the folders below which DuckDB spills, and caches, samples and dry runs are built."""
+    """Return the folders of a lake's temporary files: DuckDB's spilled data, caches being built, samples, dry runs."""
     beside = _local(lake.data_path.rstrip("/"))
     caches = (folder for name in ("browse", "facts") for each in _caches(lake, name) for folder in (each, each.parent))
     return tuple(dict.fromkeys([*(path.parent for path in beside), *caches, Path(tempfile.gettempdir())]))
 
 
 def remove_copies(lake: Lake, pictures: Collection[str], reports: Path | None) -> Iterator[str]:
-    """Remove all files of PLACES, small pictures of ``pictures`` (sha256s), and what killed processes have spilled.
+    """Remove all files of PLACES, of thumbnails only those of ``pictures`` (sha256s), and killed processes' spills.
 
-    Reports stay if ``reports``, their folder, is None. Yield what stays: files of processes that still work.
+    Reports stay if ``reports``, their folder, is None. Yields a line for each temporary file that stays, because its
+    process still runs.
     """
     for place in PLACES:
         found = (

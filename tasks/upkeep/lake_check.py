@@ -33,7 +33,7 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Checked:
-    """Result of a check: the number of files and their bytes, and the damage, in the order of the checks."""
+    """Result of a check: number of files, their bytes, and the damages in the order of the checks."""
 
     files: int
     bytes: int
@@ -41,7 +41,7 @@ class Checked:
 
 
 def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> Checked:
-    """Check the files, then the rows; with ``deep`` also each picture, the keys of scores, and versions' digests.
+    """Check a lake's files, then its rows; with ``deep`` also each picture, the keys of scores and versions' digests.
 
     Reads every byte of the lake. Holds one page of files (2,000) and the damages in memory. Takes no lease: a run may
     write meanwhile. Raises PairmillError if more than MOST files are damaged.
@@ -68,7 +68,7 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
 
 
 def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
-    """Return the rows that count twice or disagree with `partitions`, of tables without damaged files."""
+    """Return damages of rows that count twice or disagree with `partitions`, in tables without damaged files."""
     bad = {damage.table for damage in damages if damage.trouble in ("gone", "damaged")}
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
@@ -91,7 +91,7 @@ def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:
 
 
 def _damage_of_file(path: str, file: RecordedFile, on_s3: bool) -> Damage | None:
-    """Return what is wrong with a file, None if it is as it was written. S3 itself verifies the bytes of its files."""
+    """Return the damage of a file, None if it is as it was written. S3 itself verifies the bytes of its files."""
     if not on_s3 and os.path.exists(path) and not os.path.isfile(path):
         return _damaged(file, "it is no regular file")  # to open a pipe would wait for ever
     try:

@@ -2,7 +2,7 @@
 
 DuckLake's DELETE leaves the bytes: in the data file, beside which it writes a file of deleted positions; in older
 snapshots; for inlined rows in the metadata database; and in the smallest and largest value of each column, which it
-keeps to plan queries. Every step of `erase` may be killed and done again.
+stores to plan queries. Every step of `erase` may be killed and repeated.
 """
 
 import uuid
@@ -39,10 +39,10 @@ WRITTEN_SECONDS = 86_400  # as long as a worker may write one file
 
 @dataclass(frozen=True)
 class Erased:
-    """Data files that were rewritten without their deleted rows, snapshots that expired, files that were removed.
+    """Result of `erase`: numbers of data files rewritten without deleted rows, snapshots expired, files removed.
 
-    ``why`` says what could not be done, '' if all was. ``others`` are files that others may still write: those of runs
-    on other machines, where unreferenced files of a day stay, and those that readers build.
+    ``why``: why the catalog was not rewritten, '' if it was. ``others``: lines on files that other processes may still
+    write: runs on other machines (unreferenced files of the last day stay then) and readers that build caches.
     """
 
     rewritten: int
@@ -53,17 +53,17 @@ class Erased:
 
 
 def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[Dataset]]:
-    """Count what a takedown would remove, and return the versions that it would amend. Changes nothing."""
+    """Return the items that a takedown would remove, with their counts, and the versions that it would amend."""
     return taken_items.select(lake, subject), touched(lake)
 
 
 def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
+    """Remove and ban the items that ``subject`` names: their rows in one transaction, then cached copies, then bytes.
 
-    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. Return the report of
-    the removal, as `remove`. It names every picture and document, 35 bytes each: 1M make a row of 35 MB. Raises
-    LeaseHeld if a run writes to the lake, and did not end within a minute, and LeaseLost if another process took the
-    lease over.
+    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. Returns the report of
+    the removal, as `remove` does. It names every picture and document, 35 bytes each: 1M make a row of 35 MB. Holds the
+    lease; raises LeaseHeld if a run writes to the lake, and did not end within a minute, and LeaseLost if another
+    process took the lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "takedown", WAIT_SECONDS) as writer:
         taken, versions = preview(lake, subject)
@@ -90,9 +90,10 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
 
 
 def forget(lake: Lake, digest: str, reports: Path) -> tuple[Forgettable, dict[str, Any]]:
-    """Delete the rows of one scorer in one transaction, then erase their bytes; return what was there, and the report.
+    """Delete the rows of one scorer in one transaction, then erase their bytes.
 
-    If a killed `forget` has deleted them, their bytes are erased. ``reports`` is as for `take_down`.
+    Returns the deleted rows and affected versions, and the report. If an earlier, killed `forget` has deleted the rows,
+    only their bytes are erased. ``reports`` is as for `take_down`.
 
     Raises:
         PairmillError: As `forgettable`.
@@ -113,9 +114,10 @@ def forget(lake: Lake, digest: str, reports: Path) -> tuple[Forgettable, dict[st
 
 
 def drop(lake: Lake, find: Callable[[], Dataset]) -> dict[str, Any]:
-    """Delete the published rows of the version that ``find`` returns under the lease, and return the report.
+    """Delete the published rows of the version that ``find`` returns, under the lease; return the report.
 
-    Its bytes go with the snapshots. Raises LeaseHeld: A run writes to the lake, and did not end within a minute.
+    The bytes of the rows are removed once their snapshots expire. Raises LeaseHeld if a run writes to the lake, and did
+    not end within a minute.
     """
     with lease.writing(lake, uuid.uuid4().hex, "drop", WAIT_SECONDS):
         dataset = find()
@@ -132,7 +134,7 @@ def remove(
 ) -> dict[str, Any]:
     """Delete rows and record the removal in one transaction, then erase their bytes; return the report.
 
-    ``delete`` deletes rows, is given the commit number, and returns its part of the report. A killed removal is
+    ``delete`` gets the commit number, deletes the rows, and returns its part of the report. A killed removal is
     unfinished until the same command, a repair or a maintenance erases the bytes. Raises LeaseLost.
     """
     lake = writer.lake
@@ -149,7 +151,7 @@ def remove(
 
 
 def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, dict[str, dict[str, Any]]]:
-    """Erase the bytes of all unfinished removals, and record their reports; return these by id. Raises LeaseLost."""
+    """Erase the bytes of all unfinished removals, and record their reports; return them by id. Raises LeaseLost."""
     waiting = unfinished_removals(writer.lake)
     of_pictures = any("pictures" in report for report in waiting.values())
     erased = finish(writer, reports if of_pictures else None)
@@ -169,9 +171,9 @@ def _forget_judgements(lake: Lake) -> None:
 
 
 def finish(writer: Writer, reports: Path | None) -> Erased:
-    """Remove thumbnails of banned pictures and all files of reports, browser and cut; erase the deleted rows' bytes.
+    """Remove the cached copies of items (`remove_copies`), and erase the bytes of deleted rows.
 
-    Those files are made again. Raises LeaseLost.
+    ``reports`` is the folder of HTML reports, None if they are to stay. Raises LeaseLost.
     """
     pictures = bans(writer.lake)["picture"]
     list(remove_copies(writer.lake, pictures, reports))
@@ -181,9 +183,9 @@ def finish(writer: Writer, reports: Path | None) -> Erased:
 
 
 def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:
-    """Erase the bytes of removals that were killed, or hindered by a reader, before they had done so.
+    """Erase the bytes of unfinished removals: a kill or a reader of the lake kept them from it.
 
-    Yield a line, and one for each file that others may still write.
+    Yields a line on the result, and one for each file that another process may still write; none without such removals.
 
     Raises LeaseHeld if a run writes to the lake, and did not end within ``wait_seconds``, and LeaseLost if another
     process took the lease over.
@@ -200,15 +202,16 @@ def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECO
 
 
 def _now() -> str:
-    """Return the time in UTC."""
+    """Return the current time in UTC, in ISO format to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def erase(writer: Writer) -> Erased:
-    """Erase all deleted rows of a lake, and all unreferenced files. Readers of older snapshots must open it anew.
+    """Erase the bytes of all deleted rows of a lake, and all unreferenced files.
 
-    The holder of the lease is the only one that writes, unless a machine that lost it was not seen to end. Rewrites
-    each file that has a deleted row: at most the whole lake, one file (512 MB) at a time. Raises LeaseLost.
+    Rewrites each file that has a deleted row: at most the whole lake, one file (512 MB) at a time. All older snapshots
+    expire: their readers must open the lake anew. Unreferenced files of the last day stay if a process that lost the
+    lease may still run. Raises LeaseLost.
     """
     lake = writer.lake
     rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
@@ -239,7 +242,7 @@ def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
 
 
 def _replace(writer: Writer, table: str, path: str) -> None:
-    """Replace a file that workers open by its path with one of the rows that are left."""
+    """Replace a file that workers open by its path with a new file of its rows that are not deleted."""
     lake, kept = writer.lake, 0
     file = ParquetFile(f"{lake.data_path}main/{table}/{writer.run_id}/rewritten-{uuid.uuid4().hex}.parquet")
     for rows in rows_left(lake, table, path):

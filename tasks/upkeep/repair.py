@@ -1,8 +1,8 @@
-"""Repair a lake: make lost rows again or pending, then take damaged and doubled files out of the catalog.
+"""Repair a lake: read lost rows again or make them pending, then take damaged and doubled files out of the catalog.
 
-No file of pages leaves the catalog before its rows are committed anew, so that a killed repair leaves the damage for
-the next one to find. A file of computed rows leaves first, because no run can read a table beside it; `partitions` then
-records more rows than there are. Files that left stay on disk for SNAPSHOT_SECONDS, unless rows are removed for good.
+No file of pages leaves the catalog before its rows are committed anew, so that after a kill the next repair finds the
+damage. A file of computed rows leaves first, because no run can read a table with a damaged file; `partitions` then
+records more rows than there are. Removed files stay on disk for SNAPSHOT_SECONDS, unless rows are removed for good.
 """
 
 import uuid
@@ -37,9 +37,9 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Reread:
-    """Result for one shard: rows that were lost and rows that were read again, and why any are missing.
+    """Result of reading one shard again: numbers of rows lost and found, and why any are missing.
 
-    ``kept`` are the paths of its lost partitions if not all rows were read again, so that nothing was committed.
+    ``kept``: paths of the shard's damaged partitions if rows are missing, so that nothing was committed; else ().
     """
 
     shard: str
@@ -52,11 +52,12 @@ class Reread:
 def repair(
     lake: Lake, damages: Sequence[Damage], show: Show, deep: bool = False, lose_rows: bool = False
 ) -> Iterator[str]:
-    """Repair what can be repaired, under the lease; yield a line for each thing done or refused.
+    """Repair the damages that can be repaired, under the lease; yield a line for each repair and each refusal.
 
-    Rows are counted again first: a run may have changed what a check without the lease has found. Where rows would be
-    lost for good, everything stays as it is unless ``lose_rows``. Each step is a transaction of its own. Raises
-    LeaseHeld if another process writes to the lake, and LeaseLost if another process took the lease over.
+    Rows are counted again first: a run may have changed them since the check, which holds no lease. A damage whose
+    repair would lose rows for good stays unless ``lose_rows``. Each step is a transaction of its own. ``deep`` counts
+    as `check_lake` does. Raises LeaseHeld if another process writes to the lake, and LeaseLost if another process took
+    the lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "repair", WAIT_SECONDS) as writer:
         recorded_files.list_files(lake)
@@ -94,7 +95,7 @@ def _without_losses(lake: Lake, todo: Sequence[Damage], lose_rows: bool) -> tupl
 
 
 def _taken_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
-    """Take files out of the catalog, and say until when they are on disk."""
+    """Take the files of damages out of the catalog; yield a line on how long they stay on disk."""
     if ids := sorted({number for damage in damages for number in damage.ids}):
         retire(writer, ids)
         recorded_files.list_files(writer.lake)
@@ -107,7 +108,7 @@ def _taken_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
 
 
 def _forgotten(writer: Writer, todo: Sequence[Damage], unreadable: Collection[str]) -> Iterator[str]:
-    """Make lost scores and readings pending. Tables that are ``unreadable`` have damaged files."""
+    """Make lost scores and readings pending; yield a line for each table. Tables ``unreadable`` have damaged files."""
     lake = writer.lake
     forgotten_rows.count_again(lake, [d.path for d in todo if d.trouble == "counts" and d.ids])
     for table in _tables(todo, "run"):
@@ -126,7 +127,10 @@ def _forgotten(writer: Writer, todo: Sequence[Damage], unreadable: Collection[st
 
 
 def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: bool) -> Iterator[str]:
-    """Read lost pages again and take their damaged files out; then compute lost home shards from the pages."""
+    """Read lost pages again and take their damaged files out; then compute lost home shards from the pages.
+
+    Yields a line for each shard that is left or loses rows, and for each sum.
+    """
     pages = [damage for damage in damages if damage.table in OF_A_PAGE]
     if tables := sorted({damage.table for damage in pages}):
         bad = [number for damage in pages for number in damage.ids]
@@ -157,7 +161,7 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
 
 
 def _tables(todo: Sequence[Damage], how: Redone) -> list[str]:
-    """Return the damaged tables whose lost rows are made again in this way."""
+    """Return the damaged tables whose lost rows are restored in the way ``how``."""
     return sorted({damage.table for damage in todo if redone_by(damage.table) == how})
 
 
@@ -193,7 +197,7 @@ def _listed(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], str]:
 def _reread(
     writer: Writer, lost: LostPages, units: dict[Key, Unit | Fault], why: str, bad: Collection[int], lose_rows: bool
 ) -> Reread:
-    """Read one shard again, and commit what was read in place of the lost partitions unless rows are missing."""
+    """Read one shard again, and commit its rows in place of the lost partitions unless rows are missing."""
     lake = writer.lake
     recipe = runs.recipe_of(lake, lost.run_id) or runs.latest_recipe(lake)
     readers = reader_names(recipe.ingest)
@@ -221,7 +225,7 @@ def _read(
 ) -> tuple[list[Manifest], Counter[str]]:
     """Read units and write the rows of the lost tables; return manifests with the ids of the lost partitions.
 
-    Also return the number of rows that were read, by table; those that an earlier reading has are not written.
+    Also return the number of rows read, by table; rows that an earlier reading has are counted, but not written.
     """
     counts: Counter[str] = Counter()
     source: Source = open_source(lost.source)

@@ -32,7 +32,7 @@ _TROUBLE = (OSError, BotoCoreError, ClientError)
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file; ``sha256`` of its bytes in 64 hex digits."""
+    """A finished file of an export: name, number of rows, size in bytes, and sha256 in 64 hex digits."""
 
     name: str
     rows: int
@@ -48,7 +48,7 @@ class HashingFile(io.RawIOBase):
         self._digest, self.n_bytes = hashlib.sha256(), 0
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True: the file is open for writing."""
         return True
 
     def tell(self) -> int:
@@ -56,7 +56,7 @@ class HashingFile(io.RawIOBase):
         return self.n_bytes
 
     def write(self, data: Any) -> int:
-        """Write bytes; return their number."""
+        """Write bytes; return their number. Raises PairmillError if the disk or S3 refuses."""
         data = bytes(data)  # Arrow gives a view of its buffer
         self._digest.update(data)
         self.n_bytes += len(data)
@@ -65,7 +65,7 @@ class HashingFile(io.RawIOBase):
         return len(data)
 
     def written(self, name: str, rows: int) -> Written:
-        """Describe the file as finished, with its size and sha256."""
+        """Return the record of this file, once all bytes are written, with its size and sha256."""
         return Written(name, rows, self.n_bytes, self._digest.hexdigest())
 
 
@@ -106,14 +106,14 @@ class Destination:
             ) from error
 
     def prepare(self) -> None:
-        """Create the folder if it is local."""
+        """Create the folder if it is local; a prefix on S3 needs none."""
         if self._is_local:
             with self._explaining_errors():
                 os.makedirs(self._root, exist_ok=True)
 
     @contextmanager
     def file(self, name: str) -> Iterator[HashingFile]:
-        """Open a new file for writing; it appears under ``name`` only if the body ends without an error."""
+        """Open a new file for writing; it appears under ``name`` only if the ``with`` block ends without an error."""
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
         with self._explaining_errors():
@@ -147,22 +147,22 @@ class Destination:
         return content if isinstance(content, dict) else {}
 
     def write_list(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
-        """Write ``head`` with the list of ``files`` as JSON."""
+        """Write the object ``head``, with the list ``files`` added, as the JSON file ``name``."""
         self.write_json(name, {**head, "files": [asdict(file) for file in files]})
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write ``content`` as a JSON file."""
+        """Write ``content`` as the JSON file ``name``, indented by 1."""
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
 
     def write_card(self, text: str) -> None:
-        """Write the dataset card unless there is a README.md, which its owner may have edited."""
+        """Write the dataset card README.md, unless the folder has one, which its owner may have edited."""
         if CARD not in self.names():
             with self.file(CARD) as out:
                 out.write(text.encode())
 
     def write_checksums(self, files: list[Written]) -> None:
-        """Write the sha256 of each file in the form that `sha256sum -c` reads."""
+        """Write SHA256SUMS, the sha256 of each file in the form that `sha256sum -c` reads."""
         with self.file(CHECKSUMS) as out:
             out.write("".join(f"{file.sha256}  {file.name}\n" for file in files).encode())
 
@@ -175,12 +175,12 @@ class Destination:
             return False
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
+        """Remove the file ``name``, if it exists."""
         with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def names(self) -> list[str]:
-        """List the names of the files and folders there, sorted; [] if the folder does not exist."""
+        """List the names of the files and folders in this folder, sorted; [] if it does not exist."""
         self._filesystem.invalidate_cache()
         try:
             with self._explaining_errors(FileNotFoundError):

@@ -2,7 +2,7 @@
 
 Pairs are numbered in the order of their shards, because a shard's images are read together. Blocks of BLOCK neighbours
 are shuffled over the whole dataset; then each consumer (a worker of a rank) shuffles windows of WINDOW pairs. So a pair
-may come at any time of the epoch, its neighbours at one time, as in tars that are read through a shuffle buffer.
+may come at any time of the epoch, but neighbours come close together, as in tars read through a shuffle buffer.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ WINDOW = 2048  # pairs in memory of one worker: 200 MB at 100 KB an image
 
 @dataclass(frozen=True)
 class Consumer:
-    """One of ``workers`` workers of rank number ``rank`` of ``ranks``."""
+    """A data-loading worker: number ``worker`` of ``workers`` of the training process ``rank`` of ``ranks``."""
 
     rank: int = 0
     ranks: int = 1
@@ -25,26 +25,26 @@ class Consumer:
 
 
 def per_rank(n: int, ranks: int) -> int:
-    """Return the pairs of each rank in an epoch: equal, or ranks would wait for each other at its end.
+    """Return the number of pairs of each rank in an epoch, equal so that no rank waits for another at its end.
 
-    Up to ``ranks`` - 1 of ``n`` pairs are left out, other ones in each epoch. With one rank none is.
+    Up to ``ranks`` - 1 of ``n`` pairs are left out, different ones in each epoch.
     """
     return n // ranks
 
 
 def windows(n: int, seed: int, epoch: int, consumer: Consumer, done: int = 0) -> Iterator[list[np.ndarray]]:
-    """Yield the consumer's windows of an epoch, each as spans in the order of reading and the order of use.
+    """Yield a consumer's windows of an epoch: the pairs to read, and the order in which to use them.
 
     Args:
         n: Number of pairs of the dataset.
         seed: The shuffle's seed.
         epoch: Number of the epoch.
-        consumer: Whose windows.
-        done: Number of pairs that the consumer used before, to go on behind them.
+        consumer: The worker whose windows to yield.
+        done: Number of pairs that the consumer has used already; they are skipped.
 
     Yields:
         [spans, order]: ``spans`` (m, 2), int64, first and last + 1 of each run of pairs to read; ``order`` (k,), int64,
-        indices into what the spans hold, one after another.
+        indices into the pairs of all spans, one span after another.
     """
     mine = per_rank(n, consumer.ranks)
     bounds = (mine * each // consumer.workers for each in (consumer.worker, consumer.worker + 1))

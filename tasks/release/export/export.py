@@ -48,9 +48,9 @@ LAYOUT = 2  # of files and members; an export of another layout is written anew,
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export at ``uri``: its numbers of files, rows (pairs or documents) and bytes, without the manifest.
+    """A finished export at ``uri``: its numbers of data files, rows (pairs or documents) and bytes.
 
-    ``notes`` are lines on what its user should know of the lake.
+    ``notes``: warnings for the user, a line each, such as that the lake could not record the export.
     """
 
     uri: str
@@ -139,7 +139,7 @@ def export(
 
 
 def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]) -> None:
-    """Write what describes the export: its dataset card, and its Croissant JSON-LD."""
+    """Write the export's dataset card and its Croissant JSON-LD."""
     format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
     shown = export_forms.shown_columns(format, "captions" in head, dataset.n_texts)
@@ -150,7 +150,7 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
 
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
-    """Return the beginning of the names of the export's data files."""
+    """Return the prefix of the names of the export's data files."""
     return f"{dataset.name}-" if "recipe" in head else f"{dataset.name}-v{dataset.version}-"
 
 
@@ -164,7 +164,7 @@ def _write_all(
     with_captions: str,
     text: TextChoice,
 ) -> list[Written]:
-    """Write the files that progress.json does not list yet, or whose rows have changed; return all files."""
+    """Write the files that `.progress.json` does not list yet, or whose rows have changed; return all files."""
     format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
     place.prepare()
     place.write_json(MARK, whose)
@@ -209,7 +209,7 @@ def _write_all(
 def _picture_source(
     lake: Lake, cuts: list[tuple[int, int]], sizes: np.ndarray, format: str, shuffle: int | None
 ) -> Iterator[Callable[[int], Pictured]]:
-    """Yield a function from a file's number to what reads the pictures of its rows."""
+    """Yield a function that maps a file's number to the `Pictured` function, which reads the pictures of its rows."""
     paths = export_forms.picture_paths(lake, format)
     if shuffle is None or format not in WITH_PICTURES:
         yield lambda number: partial(with_pictures, paths=paths)
@@ -219,7 +219,7 @@ def _picture_source(
 
 
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
-    """Divide pairs into files; yield each file's (first, end) rows, at least one row a file."""
+    """Divide rows into files by their sizes in bytes; yield each file's rows as (first, end), at least one row."""
     most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
     ends = np.cumsum(sizes)
     first = 0
@@ -233,9 +233,10 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
 
 
 def mark_of(lake: Lake, of: Dataset | Recipe, format: str, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of an export's mark file: lake and dataset. An amended version stays the same export.
+    """Return the content of an export's mark file, which identifies it: lake, dataset, format and options.
 
-    The export of a recipe takes in each version that it makes. ``more`` are choices other than the default ones.
+    ``of``: the version, or the recipe for a growing export of all its versions. ``more``: options that differ from the
+    defaults. A version that a takedown amends keeps its mark.
     """
     which = {"version": of.version} if isinstance(of, Dataset) else {"recipe": of.digest()}
     return {"lake": exports.lake_id(lake), "dataset": of.name, **which, "format": format, **more}
@@ -249,7 +250,10 @@ def check_growing(lake: Lake, recipe: Recipe, to: str, format: str, more: dict[s
 
 
 def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
-    """Raise PairmillError unless the folder is empty or has this very export."""
+    """Raise PairmillError unless the folder is empty or has the export with the mark ``whose`` and the head ``head``.
+
+    ``amended``: the content may differ from ``head``, since a takedown has amended the version or the export grows.
+    """
     if f"{place.uri}/".startswith(lake.data_path):
         raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
     names = [name for name in place.names() if name != f"{MARK}.part"]
@@ -279,13 +283,13 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
 
 
 def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of the manifest that identifies an export."""
+    """Return the part of an export's manifest that identifies its content: version, format, digest, rows, options."""
     which = {"dataset": dataset.name, "version": dataset.version, "format": format}
     return {**which, "content_digest": dataset.content_digest, "rows": dataset.n_pairs, "layout": LAYOUT, **more}
 
 
 def listed_files(place: Destination, name: str, head: dict[str, Any]) -> list[Written]:
-    """Return the files that MANIFEST or PROGRESS lists if it is of this content and all files exist, else []."""
+    """Return the files that the list ``name`` (MANIFEST or PROGRESS) has for ``head``; [] unless all of them exist."""
     listing = place.read_json(name)
     if any(listing.get(key) != value for key, value in head.items()):
         return []

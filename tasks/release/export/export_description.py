@@ -1,4 +1,4 @@
-"""Describe an export: by a dataset card, by which `datasets` and the Hub know which files are data, and as Croissant.
+"""Describe an export by a dataset card, which tells `datasets` and the Hub its data files, and as Croissant.
 
 Croissant (MLCommons, version 1.0) is JSON-LD of the files, the columns, the recipe, the funnel and the sources.
 """
@@ -59,14 +59,14 @@ _FORM = {
 def croissant(
     lake: Lake, dataset: Dataset, about: str, files: str, names: Sequence[str], gaps: Sequence[Concept]
 ) -> dict[str, Any]:
-    """Return the JSON-LD of an export of a version. The publisher adds a licence of the whole.
+    """Return the Croissant JSON-LD of an export, without a licence of the whole, which its publisher adds.
 
     Args:
         lake: The lake.
         dataset: The version.
-        about: A sentence that says what the export is.
+        about: A sentence that describes the export.
         files: The glob of the data files, which form one FileSet.
-        names: The columns, in a RecordSet; none for tars, whose members Croissant cannot join to rows.
+        names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
         gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
     """
     came_along = licences(lake, dataset)
@@ -112,9 +112,9 @@ def _field(name: str) -> dict[str, Any]:
 
 
 def dataset_card(title: str, about: str, format: str, files: str, names: Sequence[str], text: str) -> str:
-    """Return the Markdown of a card with its YAML header; it has no counts, so it stays valid when an export grows.
+    """Return the Markdown of a dataset card with its YAML header, without counts: the card stays valid as exports grow.
 
-    ``files`` is the glob of the data files, ``names`` are their columns, ``text`` is the choice of a tar's `.txt`.
+    ``files`` is the glob of the data files, ``names`` are their columns, ``text`` is the option for a tar's `.txt`.
     """
     configs = [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]
     header = yaml.safe_dump({"configs": configs, "tags": ["image-text"]}, sort_keys=False)

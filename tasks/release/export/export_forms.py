@@ -1,4 +1,4 @@
-"""Declare the forms of an export: the ending, the columns and the order of each, and how one file is written."""
+"""Declare the formats of an export: file ending, columns and order of rows of each; and write one file."""
 
 import hashlib
 import io
@@ -46,12 +46,12 @@ _REMEDY = "Columns are {columns}; write one, or such as: random(text1..text3, sy
 
 @dataclass(frozen=True)
 class TextChoice:
-    """Columns of a pair with their weights; ``spec`` is as the user wrote it.
+    """The choice of a sample's text: columns of a pair with their weights. ``spec`` is the user's text of it.
 
     A pair's text is drawn among the columns in which it has one, with chances in proportion to the weights. The draw is
     a hash of the image's id, so an export is the same whatever machine writes it, and however often it is resumed.
 
-    With ``each`` a pair is several rows, one for each column in which it has a text; `text_column` names the column.
+    With ``each`` a pair gives several rows, one for each column in which it has a text; `text_column` names the column.
     """
 
     spec: str
@@ -60,7 +60,7 @@ class TextChoice:
 
     @property
     def each_of(self) -> tuple[str, ...]:
-        """The columns for each of which a pair is repeated; none if it is not."""
+        """The columns for each of which a pair becomes a row of its own; () without ``each``."""
         return tuple(name for name, _ in self.weights) if self.each else ()
 
     def text_of(self, row: Mapping[str, Any]) -> str:
@@ -82,9 +82,9 @@ class TextChoice:
 def gather(
     lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, grows: bool, with_captions: str
 ) -> None:
-    """Select a form's rows, pairs or documents, into the temporary table ``export_rows``.
+    """Select the rows of an export (pairs or documents, by ``format``) into the temporary table ``export_rows``.
 
-    ``with_captions``: SQL of all captions, as `exports.gather` takes it; '' for none.
+    ``with_captions``: SQL of all captions, for `exports.gather`; '' for none.
     """
     if format in OF_DOCUMENTS:
         gather_documents(lake, dataset)
@@ -95,14 +95,14 @@ def gather(
 
 
 def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
-    """Return shard -> files that hold the image bytes of ``export_rows``; {} for a form without pictures."""
+    """Return by shard the files with the image bytes of ``export_rows``; {} for a format without pictures."""
     if format not in WITH_PICTURES:
         return {}
     return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
 
 
 def check_choices(format: str, text: str, captions: str, shuffle: int | None, grows: bool) -> None:
-    """Raise PairmillError if the form is unknown, or does not support one of the options."""
+    """Raise PairmillError if the format is unknown, or does not support one of the options."""
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     if text != "text1" and format not in ONE_TEXT:
@@ -116,7 +116,7 @@ def check_choices(format: str, text: str, captions: str, shuffle: int | None, gr
 
 
 def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, text: TextChoice) -> int:
-    """Write rows as one file of a form; return their number, without those that have no text for `llava`."""
+    """Write rows of ``export_rows`` as one file; return the number written (`llava` leaves out rows without a text)."""
     if format == "webdataset":
         _write_tar(table.to_pylist(), pictured, out, text)
     elif format == "llava":
@@ -143,7 +143,7 @@ def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: Text
 
 
 def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice) -> None:
-    """Append one sample: three adjacent files of one base name, which is the image's id unless it stands for a text."""
+    """Append one sample: three adjacent files with one base name, the row's ``sample`` if it has one, else image id."""
     held = {name: row[name] for name in (*columns("pairs"), "captions", "text_column") if name in row}
     members = {
         PICTURE: picture,
@@ -157,7 +157,7 @@ def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice
 
 
 def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) -> int:
-    """Write the JSON from which LLaVA trains: a conversation for each row that has a text; return their number.
+    """Write the JSON on which LLaVA trains, a conversation for each row that has a text; return the number of these.
 
     ``image`` is `{image_id}.jpg`, the picture's name in the tars of a webdataset export: unpacked, their folder is
     LLaVA's ``--image_folder``. A person asks QUESTION, which begins with LLaVA's mark of the picture; the text answers.
@@ -175,7 +175,7 @@ def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) ->
 
 
 def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
-    """Return the columns that the dataset card lists; ``n_texts``: number of text columns of the version."""
+    """Return the columns of a format, for its dataset card; ``n_texts``: number of text columns of the version."""
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "obelics":

@@ -1,4 +1,4 @@
-"""Write rows as a Parquet table: with the pictures as `datasets` and the Hub read them, texts alone, or documents."""
+"""Write rows as a Parquet table: texts alone, with pictures as `datasets` and the Hub read them, or documents."""
 
 import io
 import json
@@ -33,8 +33,8 @@ def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> No
 def write_with_pictures(table: pa.Table, columns: Sequence[str], pictured: Pictured, out: HashingFile) -> None:
     """Write one Parquet file: the column `image`, with pictures from ``pictured``, then ``columns`` of the table.
 
-    `image` is {bytes, path}; its path is the image's id with the picture's ending. Row groups have
-    GROUP_ROWS rows or GROUP_BYTES at most, at least one row. Memory and errors are those of ``pictured``.
+    `image` is {bytes, path}; its path is the image's id with the picture's ending. Row groups have GROUP_ROWS rows or
+    GROUP_BYTES at most, but at least one row. Memory and errors are those of ``pictured``.
     """
     texts = table.select(list(columns))
     schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema], metadata=_METADATA)
@@ -67,12 +67,12 @@ def _groups(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
 
 
 def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> None:
-    """Write the rows of `gather_documents` as one Parquet file, in the row groups of `write_with_pictures`.
+    """Write the rows of `gather_documents` as one Parquet file, in row groups as of `write_with_pictures`.
 
-    The shape is that of the data set OBELICS (arXiv 2306.16527, section 3.4): parallel lists in reading order; where
-    ``images`` has an address, ``texts`` is null, and the other way round. ``image_bytes``, a third parallel list, holds
-    what OBELICS leaves to a downloader. Memory is the pictures of the file, 1 GB at most; errors are those of
-    ``pictured``.
+    The columns are those of the data set OBELICS (arXiv 2306.16527, section 3.4): parallel lists in reading order;
+    where ``images`` has an address, ``texts`` is null, and the other way round. ``image_bytes``, a third parallel list,
+    has the pictures, which OBELICS leaves to a downloader. Memory is the pictures of the file, 1 GB at most; errors are
+    those of ``pictured``.
     """
     rows = table.to_pylist()
     shown = [item for row in rows for item in row["items"] if item["sha256"]]

@@ -1,4 +1,4 @@
-"""Read the original bytes of rows' images, all or an error; read a version's pairs with their images."""
+"""Read the original image bytes of rows, and a version's pairs with their images; a missing image is an error."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,14 +25,14 @@ Pictured = Callable[[list[Row]], Iterator[tuple[Row, bytes]]]
 
 @dataclass(frozen=True)
 class PairReader:
-    """The ``size`` pairs of a version by their number in the order of the shards and their ids: see `reading_pairs`."""
+    """Reader of a version's ``size`` pairs by number, in the order of shards, then image ids; see `reading_pairs`."""
 
     lake: Lake
     size: int
     paths: Paths
 
     def read(self, first: int, last: int) -> Iterator[tuple[Row, bytes]]:
-        """Yield the pairs number ``first`` to ``last`` - 1, each with the original bytes of its image.
+        """Yield the pairs with the numbers ``first`` to ``last`` - 1, each with the original bytes of its image.
 
         Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
         """
@@ -43,11 +43,10 @@ class PairReader:
 
 @contextmanager
 def reading_pairs(uri: str, dataset: Dataset) -> Iterator[PairReader]:
-    """Open the lake to read the version's pairs with their images, within the ``with``.
+    """Open the lake to read the version's pairs with their images, during the ``with`` block.
 
-    Copies the pairs into a temporary table that spills to disk: 1.5 KB a pair, and some 10 s a million of them at each
-    opening. Beyond a few million pairs, or on many machines, export tars instead: every process that opens a reader
-    pays this.
+    Copies the pairs into a temporary table that spills to disk: 1.5 KB a pair, and some 10 s a million pairs at each
+    opening, in every process that opens a reader. Beyond a few million pairs, or on many machines, export tars instead.
     """
     with create_or_open(uri, read_only=True) as lake:
         exports.gather(lake, dataset, exports.RowOrder(by_shard=True))
@@ -67,7 +66,7 @@ def with_pictures(rows: list[Row], paths: Paths) -> Iterator[tuple[Row, bytes]]:
 
 
 def stored_pictures(shard: str | None, sha256s: Iterable[str], paths: Paths) -> Iterator[tuple[str, bytes]]:
-    """Yield (sha256, bytes) of each of these images of one shard once, in the order of the shard's files.
+    """Yield (sha256, bytes) of each distinct image of ``sha256s`` in one shard, in the order of the shard's files.
 
     Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
     """

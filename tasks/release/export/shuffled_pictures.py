@@ -1,4 +1,4 @@
-"""Read pictures in the stored order, and return them in the order of a shuffled export: an external shuffle by buckets.
+"""Return pictures in the order of a shuffled export, by an external shuffle: read them in stored order into buckets.
 
 A bucket is one file of the export, whose rows follow each other in the shuffled order. A pass reads the shards one
 after another and appends each picture to the temporary file of its bucket. No picture is looked up by itself.
@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<qq")  # the row's number and the length of its picture
 
 
 class ShuffledPictures:
-    """Yield the pictures of an export's rows in shuffled order, one file of the export after another.
+    """External shuffle of an export's pictures: `read` returns those of one file of the export after another.
 
     A pass takes as many files as half the free disk beside the lake has room for, at most BUCKETS. Thirty million
     pictures of 100 KB are 3 TB in 3,000 files: 15 passes of 200 GB, each of which reads all shards. The order does not
@@ -36,7 +36,7 @@ class ShuffledPictures:
     process leaves none; an export that goes on begins its first pass at the first missing file.
 
     Args:
-        lake: The lake, whose rows `catalog.queries.export.exports.gather` has numbered.
+        lake: The lake, with the numbered rows of `catalog.queries.export.exports.gather`.
         ends: The number of the last row of each file, plus 1.
         sizes: An upper bound of the bytes of each row.
         paths: The files with the pictures' bytes, by shard.
@@ -58,7 +58,7 @@ class ShuffledPictures:
         self._open.close()
 
     def read(self, number: int, rows: list[Row]) -> Iterator[tuple[Row, bytes]]:
-        """Yield all rows of file ``number`` in order, each with its picture's bytes. Each file can be read once.
+        """Yield the ``rows`` of file ``number`` in order, each with its picture's bytes. Each file can be read once.
 
         Raises PairmillError when a picture's bytes are gone or damaged, or the temporary folder is full.
         """
@@ -101,7 +101,7 @@ class ShuffledPictures:
 
     @contextmanager
     def _explaining_full(self) -> Iterator[None]:
-        """Convert an OSError into the PairmillError that says where the shuffle needs room."""
+        """Convert an OSError to a PairmillError that names the folder in which the shuffle needs room."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Count the pictures of each of a list of concepts in a version, and name the rule that drops most of the others."""
+"""Count a version's pictures of each concept in a list, and name the rule that drops most of the others."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ VALUES = 10_000  # values remembered for each concept and rule, for the median
 
 
 def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> list[Concept]:
-    """Return a `Concept` for each name, in the given order.
+    """Count the pictures and texts of each name, kept and dropped; return a `Concept` for each, in the given order.
 
     A picture shows the name whose sentence "a photo of a NAME" is nearest to it, if their cosine reaches the name's
-    threshold (`ops.whole.word_vectors`). So a picture shows one name at most, and names that are missing from the
-    list lend their pictures to the others: give all classes of a benchmark at once.
+    threshold (`ops.whole.word_vectors`). So a picture shows one name at most, and counts for another name if its own is
+    missing from the list: give all classes of a benchmark at once.
 
     Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes of matrix
     products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError if
@@ -44,7 +44,7 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
 
 @dataclass
 class _Seen:
-    """Pictures that show one name: kept, dropped by rule, failing one rule alone, and the values of the last."""
+    """Counts of pictures that show one name: kept, dropped by rule, and dropped by one rule alone, with its values."""
 
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class _Seen:
     values: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, dropped_by: str, value: str, is_alone: bool) -> None:
-        """Count one picture."""
+        """Count one picture: the rule that dropped it ('' if kept), its value, and whether it fails that rule alone."""
         self.kept += not dropped_by
         if dropped_by:
             self.dropped[dropped_by] += 1
@@ -87,7 +87,7 @@ def _lower_bounded(check: Check) -> str:
 
 
 def _concept(name: str, seen: _Seen, texts: int, columns: Mapping[str, str]) -> Concept:
-    """Return what was counted for one name, with the rule that drops most and a looser threshold for it."""
+    """Return the counts of one name, with the rule that drops most and a looser threshold for that rule."""
     found = Concept(name, seen.kept, seen.dropped.total(), texts=texts, alone=0, back=0)
     if not seen.dropped:
         return found

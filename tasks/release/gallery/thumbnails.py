@@ -33,10 +33,10 @@ NONE = {"picture": "", "lost": ""}
 
 
 class ThumbnailCache:
-    """Make, store and find the files of a lake's thumbnails, by sha256 and ``kind``: size and format, as 'small.jpg'.
+    """Cache of a lake's thumbnails: files by the picture's sha256 and ``kind``, its size and format, as 'small.jpg'.
 
-    A picture never changes under its sha256, so a file that exists is always right. Threads may share it; one at a time
-    reads the lake. Beyond ``most_bytes``, the least recently used files go.
+    A picture never changes under its sha256, so a cached file is always valid. Threads may share the cache; one at a
+    time reads the lake. Beyond ``most_bytes``, the least recently used files are removed.
     """
 
     def __init__(self, lake: Lake, most_bytes: int = CACHE_BYTES) -> None:
@@ -47,7 +47,7 @@ class ThumbnailCache:
         self._lock = threading.Lock()
 
     def find(self, sha256: str, kind: str) -> Path | None:
-        """Return the file of a cached thumbnail, None if there is none; its age counts from now."""
+        """Return the path of a cached thumbnail, None if it is missing; marks the file as used now."""
         path = self._path(sha256, kind)
         with suppress(OSError):
             os.utime(path)
@@ -55,13 +55,13 @@ class ThumbnailCache:
         return None
 
     def read(self, sha256: str, kind: str) -> bytes | None:
-        """Return the bytes of a cached thumbnail, None if there is none."""
+        """Return the bytes of a cached thumbnail, None if it is missing."""
         with suppress(OSError):  # another process may remove it meanwhile
             return path.read_bytes() if (path := self.find(sha256, kind)) else None
         return None
 
     def store(self, sha256: str, kind: str, data: bytes) -> Path:
-        """Write one thumbnail; the file appears whole or not at all. Raises OSError."""
+        """Write one thumbnail to the cache, whole or not at all; return its path. Raises OSError."""
         path = self._path(sha256, kind)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as half:
@@ -72,7 +72,9 @@ class ThumbnailCache:
         return path
 
     def make(self, wanted: Mapping[str, str], size: str) -> dict[str, Path | Fault]:
-        """Return the JPEG of each picture (sha256 -> shard) in one of SIDES, or a Fault for lost or undecodable bytes.
+        """Return by sha256 the path of each picture's JPEG of ``size``, one of SIDES; make missing files.
+
+        ``wanted``: sha256 -> shard. A picture whose bytes are lost or do not decode gets a Fault.
 
         Raises SourceError when a source cannot be reached.
         """
@@ -90,7 +92,7 @@ class ThumbnailCache:
             return found
 
     def sweep(self) -> int:
-        """Remove the least recently used files until the folder is below its limit; return how many."""
+        """Remove the least recently used files until the cache is within its limit; return their number."""
         return trim(self._folder.glob("*/*"), self._most_bytes)
 
     def _path(self, sha256: str, kind: str) -> Path:
@@ -98,11 +100,11 @@ class ThumbnailCache:
 
 
 def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
-    """Return, by sha256, a ``picture`` (data: URL, '' without one) for each of ``wanted`` (sha256, shard).
+    """Return by sha256 ``picture``, a data: URL of a small WebP, and ``lost`` for each of ``wanted`` (sha256, shard).
 
-    ``lost`` is the quarantine reason of bytes that are damaged or no longer at their source, 'out of reach' if the
-    source cannot be read, else ''. After TRIES shards out of reach no further shard is tried. What an earlier page
-    showed is read from the cache: reports of one lake show mostly the same images.
+    A picture that cannot be shown has ``picture`` '', and as ``lost`` the quarantine reason of damaged or missing
+    bytes, or 'out of reach' if its source cannot be read; ``lost`` is '' otherwise. After TRIES shards out of reach no
+    further shard is tried. Thumbnails are cached: reports of one lake show mostly the same images.
     """
     cached, kind, failed = ThumbnailCache(lake), f"{SIDE}.webp", 0
     found = {sha: NONE | {"picture": _data_url(made)} for sha, _ in wanted if (made := cached.read(sha, kind))}
@@ -157,7 +159,7 @@ def _preview(data: bytes, side: int) -> Image.Image | Fault:
 def _webp(data: bytes) -> bytes:
     """Encode an image file as a WebP whose longer side is at most SIDE pixels; b'' if it does not decode.
 
-    Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
+    Photographs take some 8 KB. A picture of over MOST_BYTES is encoded again, coarser, so that 700 pictures stay below
     10 MB.
     """
     image, made = _preview(data, SIDE), b""

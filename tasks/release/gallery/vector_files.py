@@ -1,8 +1,8 @@
-"""Derive files from a lake's picture vectors, beside them: codes to search by, and places on a map.
+"""Derive files from a lake's picture vectors, in the same folder: codes to search by, and places on a map.
 
-The browser only reads a lake, so none of this is a table of it. Each file appears complete or not at all, and is
-written again if it is missing. None is left once the file of the vectors is gone: a removal deletes them together, and
-what was begun before then serves its caller alone.
+The browser only reads a lake, so these are files instead of tables. Each file appears complete or not at all, and is
+written again if it is missing. No file stays once the file of the vectors is gone: a removal deletes them together, and
+a file that was being written at that time is used once and not stored.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ MARGIN = 0.02
 
 @dataclass(frozen=True)
 class PictureMap:
-    """Places (n, 2) uint16 of the pictures of `ImageVectors`. ``digest``: 32 hex digits of the frozen projection."""
+    """Map of the pictures of `ImageVectors`: their places, (n, 2) uint16, and the frozen projection's digest (hex)."""
 
     places: np.ndarray
     digest: str
 
     def inside(self, corners: np.ndarray) -> np.ndarray:
-        """Return which pictures (n,) bool lie inside the polygon with ``corners`` (c, 2), by the even-odd rule."""
+        """Return whether each picture, (n,) bool, lies inside the polygon ``corners`` (c, 2), by the even-odd rule."""
         x, y = self.places[:, 0].astype(np.float32), self.places[:, 1].astype(np.float32)
         (left, top), (right, bottom) = corners.min(0), corners.max(0)
         near = np.flatnonzero((x >= left) & (x <= right) & (y >= top) & (y <= bottom))
@@ -54,7 +54,7 @@ class PictureMap:
 
 
 def sign_codes(stored: ImageVectors) -> SignCodes:
-    """Return the codes of the stored vectors, mapped into memory; none are made where a full scan is fast enough.
+    """Return the search codes of the stored vectors, memory-mapped; empty codes if a full scan is fast enough.
 
     A million vectors of 512 numbers take 15 s of one CPU, once.
     """
@@ -80,8 +80,8 @@ def picture_map(stored: ImageVectors) -> PictureMap:
 
     The projection is fitted once for each CLIP scorer, on the vectors with the smallest ids, which are hashes, and
     fitted again when the vectors have more than doubled: until then pictures keep their places while the lake grows.
-    Without its file, the next map may lie differently; each layout of `projection` has another file. A million vectors
-    of 512 numbers take a minute of one CPU, once; those that were added later, 25 s a million.
+    If that file is deleted, the next map may look different; each layout of `projection` has its own file. A million
+    vectors of 512 numbers take a minute of one CPU, once; vectors that are added later take 25 s a million.
     """
     from pairmill.ops.whole import projection
 
@@ -105,7 +105,7 @@ def picture_map(stored: ImageVectors) -> PictureMap:
 
 @contextmanager
 def _beside(stored: ImageVectors, path: Path) -> Iterator[Path]:
-    """Write a file as `whole_file`, but none if the vectors' file is gone at its end."""
+    """Write a file as `whole_file` does, but drop it if the vectors' file is gone at the end of the ``with`` block."""
     is_written = False
     try:
         with whole_file(path) as half:

@@ -1,4 +1,4 @@
-"""Hold the work items of a stage on Ray: which actor works on each, which actors are lost, and which hang."""
+"""Queue the work items of a stage on Ray, and track the actor of each item, lost actors and hanging workers."""
 
 import pickle
 import threading
@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 # Seconds without a heartbeat after which an actor is lost.
 SILENT_SECONDS = 15.0
-# What a second reader gets in the place of a finished item: no item has this name, so every actor skips it.
+# A second reader gets this in the place of a finished item: no item has this name, so every actor skips it.
 FINISHED = pickle.dumps(("", 0, None, None))
 
 
@@ -17,7 +17,7 @@ class ItemQueue:
     An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
     items that may have been waiting inside it. A second actor that takes the same item must skip it.
 
-    The order in which items were handed out is kept, 0.1 KB an item: 30 MB for ten steps over 30,000 shards.
+    The queue stores the order in which it handed out items, 0.1 KB an item: 30 MB for ten steps over 30,000 shards.
     """
 
     def __init__(self) -> None:
@@ -36,12 +36,12 @@ class ItemQueue:
         self._gone: set[str] = set()
 
     def use(self, number: int, job: bytes) -> None:
-        """Set the pickled job of the items that are queued from now on; all earlier ones are finished."""
+        """Set the pickled job, and its number, for all items that are queued later; earlier items are finished."""
         with self._lock:
             self._job = number, job
 
     def job(self) -> tuple[int, bytes]:
-        """Return the current job with its number."""
+        """Return (number, pickled job) of the current job."""
         with self._lock:
             return self._job
 
@@ -53,10 +53,10 @@ class ItemQueue:
             self._more.notify_all()
 
     def take(self, at: int) -> bytes | None:
-        """Block until there is an item number ``at``, counted from 0; return None when the queue is closed.
+        """Block until item number ``at``, from 0, is queued; return it pickled, or None if the queue is closed.
 
         If the process that reads the queue dies, Ray runs its task again, and drops as many rows as it had received.
-        The second reader must therefore get what the first one got, in the same order.
+        The second reader must therefore get the items of the first one in the same order.
         """
         with self._more:
             self._more.wait_for(lambda: self._is_closed or at < len(self._handed) or self._waiting)
@@ -85,7 +85,7 @@ class ItemQueue:
     def hear(self, minder: str, rows: int, held: str) -> bool:
         """Record a heartbeat of actor ``minder``; return whether it must end its worker process, which hangs.
 
-        ``rows`` are the finished rows of its unfinished items, ``held`` is what its process works on.
+        ``rows`` is the number of finished rows of its unfinished items, ``held`` describes its rows in progress.
         """
         with self._lock:
             self._heard[minder], self._ahead[minder] = time.monotonic(), (rows, held)
@@ -94,20 +94,20 @@ class ItemQueue:
         return is_hung
 
     def progress(self) -> tuple[int, dict[str, str]]:
-        """Return the finished rows of all unfinished items, and what each living actor works on."""
+        """Return the number of finished rows in unfinished items, and texts on the rows in progress by actor."""
         with self._lock:
             living = {minder: self._ahead[minder] for minder in self._heard}
         return sum(rows for rows, _ in living.values()), {minder: held for minder, (_, held) in living.items()}
 
     def end_hung(self, minder: str) -> None:
-        """Let an actor end its worker process at its next heartbeat."""
+        """Make actor ``minder`` end its worker process at its next heartbeat."""
         with self._lock:
             self._hung.add(minder)
 
     def requeue_lost(self) -> int:
         """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors.
 
-        Actors whose machines are left out do not count, but Ray may have handed them items until they ended.
+        Actors that ended because their machine is left out do not count as lost, but Ray may have handed them items.
         """
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
@@ -144,7 +144,7 @@ class ItemQueue:
         self._more.notify_all()
 
     def close(self) -> None:
-        """Drop all items and let the reader's `take` return None."""
+        """Drop all items; `take` returns None from now on."""
         with self._more:
             self._items.clear()
             self._is_closed = True

@@ -39,10 +39,10 @@ class Fleet:
     """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
 
     Attributes:
-        show: Called with the text about a wait while the fleet waits for a machine.
+        show: Called with a text while the fleet waits for a machine, and with '' at the end of the wait.
 
     Args:
-        asked: The resources of one worker, and how many workers.
+        asked: The resources of one worker, and the number of workers.
         patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
         name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
 
@@ -70,11 +70,11 @@ class Fleet:
     def run(
         self, job: bytes, items: Sequence[WorkItem], output: Output, watchdog: Watchdog
     ) -> Iterator[list[Manifest]]:
-        """Run the items by a pickled `JobWorker`; yield the manifests of each as it finishes.
+        """Run the items by a pickled `JobWorker`; yield the manifests of each item as it finishes.
 
-        The same bytes object for every round is sent once. The manifests have the notes of ``watchdog``. Raises what
-        the job raises, and PairmillError if Ray ends the dataset before the last item: Ray drops a block whose task
-        failed, so a dataset ends as if it were finished when the task that reads the queue fails.
+        A job's bytes are sent once if every round passes the same object. The manifests carry the notes of
+        ``watchdog``. Raises the job's errors, and PairmillError if Ray ends the dataset before the last item: Ray drops
+        a block whose task failed, so a dataset ends as if it were finished when the task that reads the queue fails.
         """
         if job is not self._job:
             self._job, self._jobs = job, self._jobs + 1
@@ -151,11 +151,11 @@ class Fleet:
 
 
 class Fleets:
-    """The fleets that finished steps of a run have left: loading a large model takes minutes.
+    """Idle fleets of a run's finished steps, for later steps to reuse: loading a large model takes minutes.
 
-    A step takes over the fleet of its model if it asks for the same resources. All others end as soon as the machines
-    have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with its step,
-    and so does every fleet unless ``keeps``.
+    A step takes over the fleet of its model if it asks for the same resources. All idle fleets end as soon as the
+    machines have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with
+    its step, and so does every fleet unless ``keeps``.
     """
 
     def __init__(self, keeps: bool = False) -> None:
@@ -163,9 +163,9 @@ class Fleets:
         self._left: dict[tuple[str, Resources], Fleet] = {}
 
     def take(self, model: str, asked: Resources, items: int, build: Callable[[], Fleet]) -> Fleet:
-        """Return the fleet that was left for ``model`` with the resources ``asked``, else what ``build`` returns.
+        """Return the idle fleet of ``model`` with the resources ``asked``, else a new one from ``build``.
 
-        ``items`` is the number of items at hand, by which the room for a new fleet is judged.
+        ``items``, the number of pending items, limits the workers that a new fleet needs room for.
         """
         if fleet := self._left.pop((model, asked), None):
             return fleet
@@ -174,14 +174,14 @@ class Fleets:
         return build()
 
     def give_back(self, model: str, asked: Resources, fleet: Fleet, is_idle: bool) -> None:
-        """Keep a step's fleet, or end it if it may not be kept; ``is_idle`` says that it has no item."""
+        """Store a step's fleet for reuse if it has a model and ``is_idle`` (it has no item in work), else end it."""
         if self._keeps and model and is_idle:
             self._left[model, asked] = fleet
         else:
             fleet.close()
 
     def close(self) -> None:
-        """End all fleets that were left."""
+        """End all idle fleets."""
         while self._left:
             self._left.popitem()[1].close()
 
@@ -246,7 +246,7 @@ def _named(function: Callable[..., Any], name: str) -> Any:
 def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
     """Put each item's outcome into ``results`` until the dataset ends, and then an error.
 
-    Whoever still waits for items reads the error: what Ray raised, or that the dataset ended without them.
+    A thread that still waits for items reads the error: Ray's own, or that the dataset ended without these items.
     Nothing is prefetched: the last item of a round would wait for the first of the next round.
     """
     ended: BaseException = PairmillError(ENDED)

@@ -1,4 +1,4 @@
-"""Start or join Ray, list its machines or call a function on each, and wait until one has a worker's resources."""
+"""Start or join Ray, list its machines, call a function on each, and wait until one has a worker's resources."""
 
 import atexit
 import logging
@@ -41,14 +41,14 @@ def started(placement: Placement) -> list[Node]:
 
 
 def nodes() -> list[Node]:
-    """Return the live machines."""
+    """Return the live machines of the joined cluster with their total CPUs and GPUs."""
     import ray
 
     return [_node(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def free() -> list[Node]:
-    """Return the live machines with the CPUs and GPUs that no worker has."""
+    """Return the live machines with their unused CPUs and GPUs."""
     from ray._private import state
 
     return [_node(name, has) for name, has in state.available_resources_per_node().items()]
@@ -68,7 +68,7 @@ def session_folder() -> str:
 
 
 class ResourceWait:
-    """Check that some machine has the resources of one worker; without them Ray would wait silently.
+    """Wait until some machine has the resources of one worker, and report the wait; Ray alone would wait silently.
 
     The start and the end of a wait are logged.
 
@@ -85,7 +85,7 @@ class ResourceWait:
         self._left_out: set[str] = set()
 
     def wait(self) -> None:
-        """Wait until a machine has the resources, after asking the autoscaler for them. Raises PairmillError."""
+        """Ask the autoscaler for the resources, and wait until a machine has them. Raises PairmillError as `look`."""
         from ray.autoscaler.sdk import request_resources
 
         if self._is_there():
@@ -139,12 +139,12 @@ class ResourceWait:
             self._show("")
 
     def leave_out(self, node: str) -> bool:
-        """Do not count the machine with this id; return whether another one has the resources."""
+        """Exclude the machine with the id ``node``; return whether another machine has the resources."""
         self._left_out = self._left_out | {node}  # Ray's thread reads it meanwhile
         return self._is_there()
 
     def selector(self) -> dict[str, str]:
-        """Return the label selector of machines that are not left out."""
+        """Return Ray's label selector of the machines that are not excluded; {} if none is."""
         return {"ray.io/node-id": f"!in({','.join(sorted(self._left_out))})"} if self._left_out else {}
 
     def _is_there(self) -> bool:
@@ -166,7 +166,7 @@ def _launching() -> int:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """A machine with its CPUs and GPUs, and its answer; ``fault`` says in one line why there is none."""
+    """The result of a call on one machine, with its CPUs and GPUs; ``fault``: why it has no ``answer``, else ''."""
 
     name: str
     cpus: float
@@ -176,10 +176,10 @@ class NodeAnswer:
 
 
 def on_each_node(address: str, ask: Callable[..., Any], *given: object) -> list[NodeAnswer]:
-    """Call ``ask(*given)`` once on each live machine of the cluster at ``address``, all at the same time.
+    """Call ``ask(*given)`` once on each live machine of the cluster at ``address``, all at once; return the answers.
 
-    A machine whose environment cannot run the function, or that does not answer within ANSWER_SECONDS, has a fault. One
-    that is lost meanwhile is left out.
+    A machine whose environment cannot run the function, or that does not answer within ANSWER_SECONDS, has a fault. A
+    machine that is lost meanwhile is left out.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -204,7 +204,7 @@ def on_each_node(address: str, ask: Callable[..., Any], *given: object) -> list[
 
 
 def _answer(call: Any) -> tuple[Any, str]:
-    """Return (answer, '') or (None, why there is none)."""
+    """Return (answer, ''), or (None, one line on the error)."""
     import ray
     from ray.exceptions import RayError
 

@@ -1,4 +1,4 @@
-"""Run work items inside a Ray actor: a supervised worker process with the threads that its machine has CPUs for."""
+"""Run work items inside a Ray actor, in a supervised worker process with feeder threads by its machine's CPUs."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ MOST_TRIES = 5
 
 
 def hand_out(_: Any, items: Any) -> Iterator[dict]:
-    """Yield each queued item as a row, until the queue is closed. Run again, it yields the same rows."""
+    """Yield each item of the `ItemQueue` actor ``items`` as a row, until it is closed; a rerun yields the same rows."""
     import ray
 
     at = 0
@@ -115,8 +115,8 @@ class Supervisor:
     def _leave_out(self, error: Exception) -> None:
         """Report that the model does not fit this machine, hand all items back, and end this actor.
 
-        The actor must not stay: Ray would keep handing it items, as it is always free. It ends after the run has heard
-        of its machine, because Ray replaces it at once, and must know where not to.
+        The actor must not stay: Ray would keep handing it items, as it is always free. It ends after the run has
+        excluded its machine, because Ray starts a replacement at once, which must go to another machine.
         """
         import ray
 

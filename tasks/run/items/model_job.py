@@ -11,7 +11,7 @@ from pairmill.tasks.run.items.partition import Job, Part
 
 @dataclass(frozen=True)
 class Piece:
-    """A batch of rows of one work item: their ``keys`` and the ``data`` read for them (bytes, texts)."""
+    """A batch of rows of one work item: their ``keys``, and the ``data`` read for them (bytes, texts)."""
 
     keys: tuple[str, ...]
     data: Any
@@ -45,24 +45,24 @@ class ModelJob(Job, Protocol):
         ...
 
     def prepare(self, piece: Piece) -> Any:
-        """Preprocess a piece on a CPU."""
+        """Preprocess a piece on a CPU; return the input of `infer`."""
         ...
 
     def infer(self, ready: Any) -> Any:
-        """Launch the model on a prepared piece, without waiting."""
+        """Launch the model on a prepared piece, without waiting; return the input of `fetch`."""
         ...
 
     def fetch(self, running: Any) -> Any:
-        """Wait for the model's result of a piece."""
+        """Wait for the model's result of a launched piece, and return it."""
         ...
 
     def parts(self, item: WorkItem, found: list[Any]) -> Iterable[Part]:
-        """Turn the inference results of all batches, in order, into table rows."""
+        """Convert the results of all pieces of an item, in order, to rows of tables."""
         ...
 
 
 def one_by_one(job: ModelJob, item: WorkItem, rows: int = 0) -> Iterable[Part]:
-    """Run the job piece after piece in the calling thread."""
+    """Run a model job on an item, piece after piece, in the calling thread; return its rows."""
     found = []
     for piece in job.pieces(item, rows):
         found.append(job.fetch(job.infer(job.prepare(piece))))

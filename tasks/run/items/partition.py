@@ -37,16 +37,16 @@ class Part:
 
 
 class Job(Protocol):
-    """Callable that turns one work item into rows.
+    """Callable that converts one work item to rows of tables.
 
-    It is pickled once to each worker, lives as long as the worker, and loads its models on first use. It may yield
-    several parts of one table, so that the written rows need not fit in memory. A true attribute ``is_light`` says that
-    it uses neither models nor torch, a true ``reads_sources`` that it reads its rows, the units of a source, one by
-    one. An attribute ``unit`` names the item's rows in the plural, as progress shows them.
+    A job is pickled once to each worker, lives as long as the worker, and loads its models on first use. It may yield
+    several parts of one table, so that the written rows need not fit in memory. Optional attributes: ``is_light``, true
+    if the job uses neither models nor torch; ``reads_sources``, true if its rows are units of a source, read in turn;
+    ``unit``, the name of the item's rows in the plural, for progress.
     """
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Turn one work item into parts."""
+        """Convert one work item to parts."""
         ...
 
 
@@ -64,9 +64,10 @@ class Output:
 
 
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
-    """Write parts as they arrive, one Parquet file per shard, table and scorer; no rows give a manifest without a file.
+    """Write parts as they arrive, one Parquet file per shard, table and scorer; return a manifest for each file.
 
-    The manifests have 0 seconds: only the caller knows how long the parts took. Written files stay when a part raises.
+    A table without rows has a manifest without a file. The manifests have 0 seconds: only the caller knows how long the
+    parts took. Written files stay when a part raises.
     """
     files: dict[tuple[int, str, str], _Partition] = {}
     try:
@@ -159,7 +160,7 @@ def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
 
 
 def with_seconds(manifests: list[Manifest], seconds: float) -> list[Manifest]:
-    """Return the manifests with ``seconds``, divided by rows among the manifests of one table and scorer."""
+    """Return the manifests with ``seconds`` set; manifests of one table and scorer share them in proportion to rows."""
     rows: Counter[tuple[str, str]] = Counter()
     for each in manifests:
         rows[each.table, each.scorer] += each.rows
@@ -185,7 +186,7 @@ class ParquetFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows. The first rows set the schema and the bloom filters' size."""
+        """Append rows. The first call sets the file's schema and the size of its bloom filters."""
         # The rows of a row group: at most 64 MB, which a reader loads at once, and at most DuckDB's 122,880.
         n = max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
         if self._writer is None:

@@ -23,10 +23,10 @@ COLUMNS = ["sha256", "bytes", "uri", "offset", "length"]
 
 
 def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield (sha256s, bytes) of the item's keys in file order, at most ``chunk`` rows at a time; every key once.
+    """Yield (sha256s, bytes) of the item's keys in file order, at most ``chunk`` images at a time; every key once.
 
-    The next chunk is read while the caller processes the current one. Keys without usable bytes come last, as Faults:
-    'damaged' where the lake's own bytes do not hash to their id, 'missing' where the lake only refers to a source that
+    The next chunk is read while the caller processes the current one. Keys without usable bytes come last, with a Fault
+    each: 'damaged' if the lake's own bytes do not hash to their id, 'missing' if the lake only refers to a source that
     no longer has them. Raises SourceError when a source cannot be reached, PairmillError when a whole file is gone or
     damaged.
     """
@@ -40,9 +40,9 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
 
 
 def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield `payloads` in batches of ``rows`` images.
+    """Yield (sha256s, bytes) as `payloads` does, in batches of ``rows`` images.
 
-    The last batch may be smaller, and so is one whose images exceed BATCH_BYTES together.
+    The last batch may be smaller, and so is a batch whose images reach BATCH_BYTES together.
     """
     shas: list[str] = []
     datas: list[bytes | Fault] = []

@@ -1,8 +1,8 @@
 """Report the progress of a running item to the supervisor of its worker: current row, time limit and finished rows.
 
-The supervisor kills a worker that exceeds its limit. The limits are far above what any honest row takes: they end what
-would never end. Finished rows are only shown, because captions on a laptop take seconds each, and an item, which is
-committed whole, has up to 512. Without listeners, reports are dropped.
+The supervisor kills a worker that exceeds its limit. The limits are far above the duration of any good row: they end
+work that would never end. Finished rows are only shown, because captions on a laptop take seconds each, and an item,
+which is committed whole, has up to 512. Without listeners, reports are dropped.
 """
 
 import time
@@ -20,12 +20,12 @@ _reported_at = [0.0]
 
 
 def item_seconds(rows: int) -> float:
-    """Return the seconds that an item of ``rows`` rows may take before its job reports progress."""
+    """Return the time limit in seconds for an item of ``rows`` rows until its job first reports progress."""
     return ITEM_SECONDS + ROW_SECONDS * rows
 
 
 def unit_seconds(size: int) -> float:
-    """Return the seconds that a unit of ``size`` bytes may take until its next document."""
+    """Return the time limit in seconds for a unit of ``size`` bytes until its next document."""
     return UNIT_SECONDS + size / UNIT_BYTES_PER_SECOND
 
 
@@ -42,12 +42,12 @@ def begin(key: str, seconds: float) -> None:
 
 
 def go_on(key: str, seconds: float) -> None:
-    """Report progress within row ``key``, at most once a second."""
+    """Report progress within row ``key``, which renews its limit of ``seconds``; at most one report a second."""
     if time.monotonic() - _reported_at[0] > 1:
         begin(key, seconds)
 
 
 def finish(rows: int) -> None:
-    """Report that ``rows`` more rows of the item that runs alone in this process are finished."""
+    """Report that ``rows`` more rows of the process's only running item are finished."""
     for _, finished in _listeners:
         finished(rows)

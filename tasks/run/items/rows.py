@@ -22,9 +22,9 @@ OWN = Score.__dataclass_fields__["package"].default
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
-    """Read the item's rows in the order of ``item.keys``.
+    """Read ``columns`` of the item's files, in the order of ``item.keys``; ``key`` is the column of the keys.
 
-    A key that several files have is read from the last; a key without a row is left out.
+    A key that several files have is read from the last file; a key without a row is left out.
     """
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
     place = {name: n for n, name in enumerate(table[key].to_pylist())}
@@ -32,10 +32,10 @@ def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
 
 
 def read_range(paths: tuple[str, ...], columns: list[str], span: tuple[int, int], is_small: bool) -> pa.Table:
-    """Read the rows whose cluster is from ``span[0]`` to ``span[1]``. Files are sorted by cluster.
+    """Read the rows of clusters ``span[0]`` to ``span[1]``, inclusive, from files that are sorted by cluster.
 
-    If ``is_small``, the process reads all rows once and keeps them for its other ranges: the eight ranges of a small
-    lake would open each file eight times, 1 CPU ms each. Otherwise it skips the row groups of other clusters.
+    If ``is_small``, the process reads all rows once and caches them for other ranges: the eight ranges of a small lake
+    would open each file eight times, 1 CPU ms each. Otherwise it skips the row groups of other clusters.
     """
     first, last = span
     if is_small:
@@ -62,7 +62,7 @@ def read_table(path: str, columns: list[str], filters: list | None = None) -> pa
 
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
-    """Open one of the lake's Parquet files, local or s3. Raises Damaged when the body cannot read it."""
+    """Open one of the lake's Parquet files, local or s3. Raises Damaged if the ``with`` block cannot read it."""
     import fsspec  # 0.1 CPU s: who has nothing to do opens no file
 
     try:
@@ -83,7 +83,7 @@ def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Convert BLOBs of little-endian fp16 to float16 (n, d), a single chunk without a copy.
+    """Convert BLOBs of little-endian fp16, all of one length, to float16 (n, d); a single chunk is not copied.
 
     Reads Arrow's buffers directly: as Python bytes, 1M vectors of 512 dimensions would take 1 GB twice over. Raises
     ValueError for nulls.
@@ -106,7 +106,7 @@ def _halves(chunk: pa.Array) -> np.ndarray:
 
 
 def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
-    """Write blocks of fp16 BLOBs to ``path`` and return them as one memory map (n, d) of fp16."""
+    """Write blocks of fp16 BLOBs to ``path``; return them as one memory-mapped array (n, d) of fp16."""
     n = 0
     with path.open("wb") as file:
         for block in blocks:
@@ -121,9 +121,9 @@ def to_blobs(vectors: np.ndarray) -> pa.Array:
 
 
 def scalars(values) -> list[float | None]:
-    """Round scores to 4 decimals for the lake, so that the batch composition cannot move a threshold; NaN becomes None.
+    """Round scores to 4 decimals for the lake, so that the batch composition moves no threshold; NaN becomes None.
 
-    An array is rounded at once (10 times as fast), to exactly the doubles that Python's `round` returns.
+    An array is rounded as a whole (10 times as fast), to exactly the doubles that Python's `round` returns.
     """
     plain = values if isinstance(values, np.ndarray) else np.array([np.nan if v is None else v for v in values])
     if plain.ndim != 1 or plain.dtype.kind not in "fiub":  # big integers, decimals, values that are no numbers
@@ -153,9 +153,9 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 def quarantine(
     items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
 ) -> pa.Table:
-    """Make rows of the ``quarantine`` table from Faults, one an item.
+    """Build a row of the ``quarantine`` table for each of ``items``, with its source and fault.
 
-    ``payloads`` name the place of each item's bytes (a source's unit); None: the item's own id.
+    ``payloads``: the place of each item's bytes (a source's unit); None: the item's own id.
     """
     return pa.table(
         {
@@ -170,7 +170,7 @@ def quarantine(
 
 
 def measured(score: Score, batch: Batch) -> dict[str, list]:
-    """Validate the columns that a score's op returned, and convert them to their stored form, by column.
+    """Validate the columns that a score's op returned; return them by name, in their stored form.
 
     Raises PairmillError when the op lacks a column, returns another number of rows, or returns values that do not fit
     the column's type.
@@ -206,7 +206,7 @@ def _unfit(score: Score, why: str) -> PairmillError:
 
 
 def score_rows(score: Score, keys: list[str], values: dict[str, list]) -> pa.Table:
-    """Make rows of a score's table: its key and its columns, NULL where ``values`` lacks a column."""
+    """Build rows of a score's table: its key column, and its columns from ``values``, NULL for absent columns."""
     columns = {column.name: pa.array(values.get(column.name, [None] * len(keys)), TYPES[column.type])
                for column in score.columns}  # fmt: skip
     return pa.table({score.key: pa.array(keys, pa.string()), **columns})

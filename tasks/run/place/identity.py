@@ -1,4 +1,4 @@
-"""Compute the scorers of a recipe: digests of op version, settings, model content and inputs behind each score."""
+"""Compute the scorers of a recipe: the digests of op version, settings, model content and inputs of each score."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Bound:
 
 
 def with_scorers(plan: Plan) -> tuple[Plan, list[Scorer]]:
-    """Return the plan with the digests of all scorers that are known before a run, and these scorers, to be registered.
+    """Return the plan with the digests of all scorers that are known before a run, and these scorers, to register.
 
     Checks all models of the recipe, and reads their bytes once a process. Raises ModelError for a missing or unfit
     model, BadRecipe for a setting that an op does not have, and PairmillError for an op that cannot be imported.
@@ -88,7 +88,7 @@ def _decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
 
 
 def demo_weights(recipe: Recipe, known: Sequence[Scorer]) -> tuple[str, ...]:
-    """Return which of the small shipped models a run uses: of captioners, fusion and the scorers ``known``."""
+    """List the small shipped demo models among captioners, fusion and the scorers ``known``."""
     specs = {recipe.models[each.model] for each in recipe.captioners}
     if recipe.fuse is not None and known:
         specs.add(recipe.models[recipe.fuse.model])
@@ -125,13 +125,13 @@ def op_class(score: Score) -> Any:
 
 
 def decoder(recipe: Recipe) -> Decode:
-    """Return the decoder that feeds all image scores."""
+    """Return the image decoder of all scores, by the recipe's settings."""
     settings, limits = recipe.decoding, recipe.ingest
     return Decode(settings.side, settings.mode, max_pixels=limits.max_pixels, max_bytes=limits.max_bytes)
 
 
 def clip(recipe: Recipe) -> Clip:
-    """Return the CLIP model of all vectors and similarities."""
+    """Return the recipe's CLIP model, which computes all vectors and similarities."""
     return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
 
 
@@ -151,7 +151,7 @@ def parser(recipe: Recipe) -> str:
 
 
 def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
-    """Return the image embedding by another CLIP (``spec``) than the recipe's, with its scorer."""
+    """Return the image embedding by the CLIP model ``spec`` instead of the recipe's, with its scorer."""
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
     other = plan.recipe.model_copy(update={"models": models})
     op, decoding = _op(other, IMAGE_EMBEDDING), _decode_settings(other, IMAGE_EMBEDDING)
@@ -170,7 +170,7 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
 
 
 def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
-    """Return the model of a captioner."""
+    """Return the model of a captioner, with its settings; it is not loaded."""
     spec = recipe.models[captioner.model]
     model: Any = vision_backend(spec, captioner.precision, captioner.batch_size, captioner.encoding)
     if "processor" in model.answer_settings:
@@ -179,15 +179,15 @@ def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
 
 
 def fuser(recipe: Recipe) -> Answering:
-    """Return the model that fuses texts."""
+    """Return the model that fuses texts, with its settings; it is not loaded."""
     assert recipe.fuse is not None
     return fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
 
 
 def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
-    """Return the scorer of the fused text; an entry of ``made_from`` is '' where the recipe has no tags.
+    """Return the scorer of fused texts, computed from the scorers ``made_from`` ('' for tags if there are none).
 
-    The image side and the decoder are part of it where the model sees the image.
+    Its digest covers the image side and the decoder if the model sees the image.
     """
     assert recipe.fuse is not None
     model = fuser(recipe)

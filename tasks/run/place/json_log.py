@@ -1,6 +1,6 @@
 """Write logs as JSON, one object a line: time, level, run, stage, shard, message.
 
-Whatever a worker process or a library writes to standard error becomes such a line too: the run's process reads it by a
+Other output of worker processes and libraries to standard error becomes such lines too: the run's process reads it by a
 pipe in place of the terminal.
 """
 
@@ -30,27 +30,27 @@ def is_asked() -> bool:
 
 
 def work_at(run: str, stage: str, shard: str = "") -> None:
-    """Name the run and stage of this process, and the shard of this thread, in all later lines."""
+    """Set the run and stage of this process, and the shard of this thread, for all later lines of the log."""
     _process.update(run=run, stage=stage)
     _shard.set(shard)
 
 
 def line(level: str, message: str) -> str:
-    """Return one line of the log. JSON escapes line breaks and control codes."""
+    """Return one line of the log as JSON, with a line break; secrets in the message are hidden."""
     values = (datetime.now(UTC).isoformat(), level, *_process.values(), _shard.get(), hidden(message))
     return json.dumps(dict(zip(FIELDS, values, strict=True))) + "\n"
 
 
 class JsonFormatter(logging.Formatter):
-    """Format a record, with its traceback, as one JSON object."""
+    """Log formatter: a record, with its traceback, as one JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the JSON of a record without a line break."""
+        """Return a record as JSON, without a line break at its end."""
         return line(record.levelname, super().format(record)).removesuffix("\n")
 
 
 def log_as_json() -> None:
-    """Let all loggers of this process write JSON to standard error."""
+    """Configure all loggers of this process to write JSON lines to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -58,13 +58,13 @@ def log_as_json() -> None:
 
 
 class LogLines(Observer):
-    """Log the begin and the end of each step as JSON lines, which name the run and the step from then on."""
+    """Observer that logs the start and the end of each round, and sets the run and step that log lines name."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
 
     def progressed(self, progress: Progress) -> None:
-        """Log the begin or the end of a round."""
+        """Log the start or the end of a round, with its rows and items; ignore other progress."""
         work_at(self._run_id, progress.step)
         if progress.is_begin or progress.is_end:
             rows = f"{progress.done:,} of {progress.total:,} {progress.unit or 'rows'}"
@@ -73,7 +73,7 @@ class LogLines(Observer):
 
 @contextmanager
 def json_lines() -> Iterator[None]:
-    """Write JSON lines during the body: this process's log, and what any process below it writes to standard error."""
+    """Write the log as JSON lines during the ``with`` block, also other output of child processes to standard error."""
     os.environ[ASKED] = "json"
     real, (read, write) = os.dup(2), os.pipe()
     os.dup2(write, 2)
@@ -92,7 +92,7 @@ def json_lines() -> Iterator[None]:
 
 
 def _copy(lines: IO[str], out: IO[str]) -> None:
-    """Copy JSON lines, and make one of every other line."""
+    """Copy JSON lines, and convert every other line to one, until the line _END."""
     for text in lines:
         if text == _END:
             return
@@ -101,7 +101,7 @@ def _copy(lines: IO[str], out: IO[str]) -> None:
 
 
 def _is_ours(text: str) -> bool:
-    """Return whether a line is one of this log: two processes that write at once may have mixed theirs."""
+    """Return whether a line is valid JSON of this log: two processes that write at once may mix their lines."""
     try:
         found = json.loads(text)
     except ValueError:

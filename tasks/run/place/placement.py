@@ -62,7 +62,7 @@ class Placement:
 
     @property
     def n_workers(self) -> int:
-        """The most workers on this machine: ``workers``, or one per CPU that this process may use."""
+        """Maximum number of workers on this machine: ``workers``, or one per CPU that this process may use."""
         return self.workers or max(1, len(os.sched_getaffinity(0)))
 
     @property
@@ -71,5 +71,5 @@ class Placement:
         return self.ray_address not in ("", "local")
 
     def pool_of(self, model: str) -> ModelPool:
-        """Return the pool of the recipe's model of this name."""
+        """Return the pool of the model that the recipe names ``model``, the default pool if none is set."""
         return self.models.get(model, ModelPool())

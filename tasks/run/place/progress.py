@@ -1,4 +1,4 @@
-"""Define the progress of a step, in rows that people count (pictures, sentences, files), and who follows a run."""
+"""Define the progress of a step, in rows that people count (pictures, sentences, files), and observers of a run."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -16,10 +16,10 @@ class Progress:
         step: The step's name.
         done: Finished rows.
         total: All rows of the round.
-        unit: What a row is, in the plural; '' for a step whose rows mean nothing to people.
+        unit: Name of the rows in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people.
         items: Finished work items. A run commits whole items.
         of_items: All work items of the round.
-        quarantined: Items of the finished rows that went to the quarantine.
+        quarantined: Number of items that the finished rows sent to quarantine.
     """
 
     step: str
@@ -32,12 +32,12 @@ class Progress:
 
     @property
     def is_begin(self) -> bool:
-        """Whether nothing is finished yet."""
+        """Whether this is the start of the round: no row or item is finished."""
         return not (self.done or self.items)
 
     @property
     def is_end(self) -> bool:
-        """Whether all is finished and committed."""
+        """Whether this is the end of the round: all rows and items are finished and committed."""
         return (self.done, self.items) == (self.total, self.of_items)
 
 
@@ -45,23 +45,23 @@ ShowProgress = Callable[[Progress], None]
 
 
 def not_shown(progress: Progress) -> None:
-    """Ignore progress."""
+    """Ignore progress: the default of callbacks."""
 
 
 class Observer:
-    """What a session tells about its run; this class ignores all of it. An error of an observer ends the run."""
+    """Base class for observers of a run, whose methods a session calls. Here they do nothing; an error ends the run."""
 
     def progressed(self, progress: Progress) -> None:
-        """Note the progress of a step, as `Session.progress` gets it."""
+        """Handle a step's progress, at each start of a round and after finished items."""
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
-        """Note the priced partitions of one finished item, by a worker with ``gpus`` GPUs. They are not committed."""
+        """Handle a finished item: its priced manifests, not yet committed, by a worker with ``gpus`` GPUs."""
 
     def committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
-        """Note that partitions are committed, and the seconds that it took. Called in any thread."""
+        """Handle a commit of partitions that took ``seconds``. Called in any thread."""
 
     def stalled(self, step: str, report: str) -> None:
-        """Note that a step finished nothing for a long time, and that the workers of ``report`` were ended."""
+        """Handle a stall: a step finished nothing for a long time, and the workers in ``report`` were ended."""
 
 
 class RowCount:
@@ -80,7 +80,7 @@ class RowCount:
                 self._sizes[part.shard].append(len(part.keys))
 
     def add(self, manifests: Collection[Manifest]) -> int:
-        """Add the rows of one finished item; return all finished rows."""
+        """Count one finished item by its manifests; return the number of all finished rows."""
         self.finished += 1
         self.quarantined += sum(manifest.rows for manifest in manifests if manifest.table == "quarantine")
         for shard in {manifest.shard for manifest in manifests}:
@@ -93,9 +93,9 @@ class RowCount:
         return self.shown > before
 
     def progress(self, step: str, unit: str) -> Progress:
-        """Return the progress as shown."""
+        """Return the progress of the running round, with ``shown`` as the finished rows."""
         return Progress(step, self.shown, self.total, unit, self.finished, self.items, self.quarantined)
 
     def end(self, step: str, unit: str) -> Progress:
-        """Return the progress of a round that is committed."""
+        """Return the progress at the end of the round, when all items are committed."""
         return Progress(step, self.total, self.total, unit, self.items, self.items, self.quarantined)

@@ -1,4 +1,4 @@
-"""Compute how many workers a stage gets, and the CPUs, GPUs and feeder threads of each.
+"""Compute the number of workers of a stage, and the CPUs, GPUs and feeder threads of each.
 
 This machine's GPUs are found without initialising CUDA, which breaks forks.
 """
@@ -25,7 +25,7 @@ MOST_FEEDERS = 15
 CLIENT_FEEDERS = 4
 # The most workers on a cluster when the user sets no number: Ray starts as many as fit.
 UNBOUNDED = 10_000
-# Where a kernel shows the GPUs: NVIDIA's device files, the passage to Windows' driver (WSL2), AMD's nodes.
+# Paths at which a kernel shows GPUs: NVIDIA's device files, the device of Windows' driver (WSL2), AMD's nodes.
 NVIDIA, WSL, AMD = Path("/dev"), Path("/dev/dxg"), Path("/sys/class/kfd/kfd/topology/nodes")
 WSL_TOOLS = "/usr/lib/wsl/lib"
 
@@ -66,7 +66,7 @@ class Resources:
 
     @property
     def share(self) -> float:
-        """The fraction of a GPU's memory that each worker may use; 0 without a GPU."""
+        """Fraction of a GPU's memory that each worker may use; 0 without a GPU."""
         return min(1.0, self.gpus)
 
 
@@ -96,7 +96,7 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
 
 
 def feeders_on(asked: Resources, node: Node) -> int:
-    """Return the feeders of a worker on this machine: by its own CPUs and GPUs, unless the run sets a number.
+    """Return the number of feeders of a worker on ``node``: by the node's CPUs and GPUs, unless the run sets a number.
 
     A worker's CPUs are the same on all machines, so that it fits everywhere; only its number of threads differs.
     Otherwise 8 GPUs beside 192 CPUs would have the 5 feeders of another machine that has 1 GPU and 8 CPUs.
@@ -117,12 +117,12 @@ def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
 
 
 def places(asked: Resources, nodes: list[Node]) -> int:
-    """Count the items that all workers together have in flight, as far as the machines have room now."""
+    """Return the number of items that all workers together have in flight, as far as the machines have room now."""
     return asked.lanes * max(1, min(asked.most, room(asked, nodes)))
 
 
 def room(asked: Resources, nodes: list[Node]) -> int:
-    """Count the workers that fit on the machines."""
+    """Return the number of workers with the resources ``asked`` that fit on the machines."""
     return sum(
         min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most)
         for node in _of_kind(nodes, asked.kind)
@@ -194,7 +194,7 @@ def _feeders(share: float) -> int:
 
 
 def devices() -> tuple[str, ...]:
-    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them.
+    """List the GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES ('0', '1', …).
 
     As in CUDA, an invalid name such as -1 ends the list.
     """
@@ -206,7 +206,7 @@ def devices() -> tuple[str, ...]:
 
 
 def devices_by_worker(gpus: float) -> tuple[str, ...]:
-    """List the CUDA_VISIBLE_DEVICES of each worker that takes ``gpus`` GPUs.
+    """List the value of CUDA_VISIBLE_DEVICES for each worker, if a worker takes ``gpus`` GPUs.
 
     '' hides all GPUs from CPU workers, also those that this machine has but `devices` does not find: otherwise every
     CPU worker would load its model onto the first card.
@@ -248,7 +248,7 @@ def _n_compute_nodes() -> int:
 
 @cache
 def torch_build() -> dict[str, Any]:
-    """Return what torch's version file sets, such as ``__version__``, ``cuda`` and ``hip``; {} without torch.
+    """Return the variables of torch's version file, such as ``__version__``, ``cuda`` and ``hip``; {} without torch.
 
     Importing torch would take 3 s.
     """

@@ -30,7 +30,7 @@ class RunLimits:
 
 @dataclass
 class Spending:
-    """What a run has used so far of its ``limits``."""
+    """The hours, rows and bytes that a run has used so far, with their ``limits``."""
 
     limits: RunLimits = RunLimits()
     gpu_hours: float = 0.0
@@ -44,7 +44,7 @@ class Spending:
         return (time.monotonic() - self._began) / 3600
 
     def add(self, manifests: Sequence[Manifest], gpus: float) -> None:
-        """Add finished partitions, which workers with ``gpus`` GPUs each computed."""
+        """Add the GPU-hours, rows and bytes of finished partitions, computed by workers with ``gpus`` GPUs each."""
         self.gpu_hours += gpus * sum(each.seconds for each in manifests) / 3600
         self.rows += sum(each.rows for each in manifests)
         self.gigabytes += sum(each.bytes for each in manifests) / 1e9
@@ -78,7 +78,7 @@ class Budget:
     _a_row: dict[str, float] = field(default_factory=dict)  # step -> cost of a row of its most expensive item so far
 
     def priced(self, step: str, manifests: list[Manifest], prices: Prices) -> list[Manifest]:
-        """Add the token cost to the manifests and to the run's total."""
+        """Return the manifests with the cost of their tokens, and add it to the run's total."""
         found = []
         for manifest in manifests:
             if usage := manifest.usage:
@@ -134,7 +134,7 @@ class Budget:
 
 
 def cost(usage: Usage, prices: Prices) -> float:
-    """Return the cost of a usage. Discarded tokens count at the higher of the two prices."""
+    """Return the cost of tokens in the currency of the prices; discarded tokens count at the higher of the two."""
     dearer = max(prices.prompt, prices.answer)
     tokens = usage.prompt_tokens * prices.prompt + usage.tokens * prices.answer + usage.discarded_tokens * dearer
     return tokens / 1e6

@@ -1,4 +1,4 @@
-"""Start the fork server, the process that workers are forked from with their libraries already imported."""
+"""Start the fork server, the process from which workers are forked with their libraries already imported."""
 
 import fcntl
 import multiprocessing
@@ -39,7 +39,7 @@ _main_lock = threading.Lock()
 
 
 def preload(specs: Iterable[str]) -> None:
-    """Set the modules that the fork server imports, by model specs. It imports them when it starts, once a process."""
+    """Set the modules that the fork server imports at its start, by the model specs of the run."""
     _modules[:] = modules_for(specs)
 
 
@@ -67,10 +67,11 @@ def start_fork_server() -> None:
 
 @contextmanager
 def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
-    """Set the variables that libraries read at load time, for a process that is started in the body.
+    """Set the environment variables for one thread in numeric libraries, and ``more``, during the ``with`` block.
 
-    There is one worker per CPU, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each
-    other at every step of a small model (measured: captions 30 times slower).
+    A process that is started in the block inherits them. There is one worker per CPU, so each uses one thread: two
+    workers of two threads on two busy CPUs wait for each other at every step of a small model (measured: captions 30
+    times slower).
     """
     with _lock:  # a second thread would restore the variables that the first has set
         before = dict(os.environ)
@@ -84,7 +85,7 @@ def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
 
 @contextmanager
 def without_main() -> Iterator[None]:
-    """Start a process in the body that does not import the main module of this one.
+    """Hide this process's main module during the ``with`` block, so that a process started there does not import it.
 
     A worker needs nothing of it. `multiprocessing` would run the user's script again in each worker: without an
     ``if __name__ == "__main__"`` each would start a run of its own, and fail.
@@ -111,7 +112,7 @@ def hold_folder() -> None:
 
 
 def sweep_folders() -> None:
-    """Remove the temporary folders of processes that have ended. One without the file HOLDER is not ours."""
+    """Remove the temporary folders of Pairmill's ended processes: those with an unlocked file HOLDER."""
     for held in Path(tempfile.gettempdir()).glob(f"pymp-*/{HOLDER}"):
         if held.parent not in _held and _is_free(held):
             shutil.rmtree(held.parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Prepare the fork server's memory and errors for its workers. It imports this module last, before any fork.
+"""Freeze the fork server's objects and set its error handling, when imported: last, before any worker is forked.
 
 All objects created so far are exempt from garbage collection: a collection writes to every object that it visits, and
 in a forked worker each write copies a page, 100 MB a worker for torch alone. A worker that lacks memory before it reads
@@ -13,7 +13,7 @@ from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 
 
 def print_unless_memory_lacks(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
-    """Print the traceback of an error, unless it is for want of memory."""
+    """Print the traceback of an error, unless its cause is a lack of memory (an ``excepthook``)."""
     if lack_of_memory(error) is None:
         sys.__excepthook__(kind, error, at)
 

@@ -19,8 +19,8 @@ class Order:
 class RowLease:
     """Lease of rows of order ``number`` to the worker for ``seconds``; 0 seconds release it.
 
-    ``keys`` are the leased rows, None if the worker cannot tell which. A lease replaces the previous one with the same
-    ``place``, a number chosen by the worker: 0 when it runs one item at a time.
+    ``keys`` are the leased rows, None if the worker does not know which rows are in progress. A lease replaces the
+    previous lease with the same ``place``, a number chosen by the worker: 0 when it runs one item at a time.
     """
 
     number: int
@@ -31,7 +31,7 @@ class RowLease:
 
 @dataclass(frozen=True)
 class RowsFinished:
-    """The worker has the results of ``rows`` more rows of order ``number``, which are not written yet."""
+    """Message that the worker has the results of ``rows`` more rows of order ``number``, which are not written yet."""
 
     number: int
     rows: int
@@ -39,7 +39,7 @@ class RowsFinished:
 
 @dataclass(frozen=True)
 class Found:
-    """One piece that a generator function yielded."""
+    """Message with one value that the generator function of order ``number`` yielded."""
 
     number: int
     found: Any
@@ -47,7 +47,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Done:
-    """The last message of an order: manifests, or the error with its traceback."""
+    """Last message of an order: its manifests, or the error with its traceback."""
 
     number: int
     manifests: list[Manifest]

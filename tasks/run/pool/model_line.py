@@ -35,7 +35,7 @@ Say = Callable[[RowLease | RowsFinished], None]
 
 
 class ModelLine:
-    """A model job with its engine, called by one thread per item. ``say`` sends leases on rows to the supervisor."""
+    """A model job with its engine, called in one thread an item; ``say`` sends row leases to the supervisor."""
 
     def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
         self._job = job
@@ -100,7 +100,7 @@ class _Launched:
 
 
 class _Watched:
-    """The CPU and device work of a model job, with a lease on the rows in progress and a time limit for each call."""
+    """The parts of a model job for an engine, each with a lease on its rows and a time limit."""
 
     def __init__(self, job: ModelJob, say: Say) -> None:
         self._job, self._say, self._places = job, say, count(1)

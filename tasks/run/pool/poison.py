@@ -28,8 +28,8 @@ class LostWorker:
 
     Attributes:
         reason: The reason of quarantine, 'poison', 'timeout' or 'damaged'.
-        detail: The same in words.
-        keys: The rows in progress; None if unknown, () if none of this part, which is innocent then.
+        detail: The reason as a text for people.
+        keys: The rows in progress; None if unknown, () if no row of this part was, so that the part is innocent.
         crash: The signal of a native library that ended the process, such as 'SIGABRT'; '' for any other death.
     """
 
@@ -40,7 +40,7 @@ class LostWorker:
 
     @property
     def is_damage(self) -> bool:
-        """Whether the one row in progress is known to have ended the process; it need not die again."""
+        """Whether the one row in progress surely ended the process, so that it is not tried again."""
         return self.reason == "damaged"
 
 
@@ -56,15 +56,15 @@ class _Suspect:
 def isolate(
     item: WorkItem, attempt: Callable[[WorkItem, int], Result | LostWorker], first: LostWorker | None = None
 ) -> tuple[list[Result], dict[str, LostWorker]]:
-    """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
+    """Run ``item`` in parts to find the rows that kill a worker: by the rows in progress at a death, else by halves.
 
-    Returns the results of the parts that ran, and the fatal rows by key. Takes some log2(n) lost workers for each
-    killer, at most three where the rows in progress are known, one for a damaged row.
+    Returns the results of the parts that ran, and the loss by fatal row. Takes some log2(n) lost workers for each
+    fatal row, at most three if the rows in progress are known, one for a damaged row.
 
     Args:
         item: The item to divide.
         attempt: Runs a part; with ``rows`` 1 it runs row by row, so that the next loss names one row.
-        first: The loss of the whole item before. The item is run once more unless the rows in progress are known or the
+        first: An earlier loss of the whole item. The item is run once more unless the rows in progress are known or the
             time limit was exceeded.
 
     Raises:
@@ -156,7 +156,7 @@ def _is_by_row(item: WorkItem) -> bool:
 
 
 def _explained(outcome: Result, job: Job) -> Result | LostWorker:
-    """Call the one row in progress damaged if it is of a source, and a native library crashed on it."""
+    """Change a loss to 'damaged' if its one row in progress is a source's unit, on which a native library crashed."""
     if not isinstance(outcome, LostWorker) or not outcome.crash or len(outcome.keys or ()) != 1:
         return outcome
     is_unit = getattr(job, "reads_sources", False)

@@ -39,10 +39,10 @@ class PoolShape:
 
     Attributes:
         processes: The most processes.
-        devices: What each process sees as CUDA_VISIBLE_DEVICES, by place ('' or none: CPU work).
+        devices: CUDA_VISIBLE_DEVICES of each process, in turn ('' or none: CPU work).
         lanes: Items in flight in each process.
-        least: Processes used at once, 0 for all; the others start when the remaining work is worth their start.
-        is_light: The job needs no model, so that the process that lists sources is the pool's first.
+        least: Processes to start at once, 0 for all; the others start when the remaining work is worth their start.
+        is_light: Whether the job needs no model, so that the process that lists sources can be the pool's first.
     """
 
     processes: int
@@ -63,8 +63,8 @@ def run_in_pool(
     """Run the job of ``worker`` on every item; yield each item's manifests.
 
     An item whose worker dies or exceeds its time limit is bisected by the process that replaces the dead one. The other
-    processes continue. ``show`` is called now and then with the finished rows of the items that are not finished. The
-    manifests have the notes of ``watchdog``, which ends processes that hang.
+    processes continue. ``show`` is called every few seconds with the number of finished rows of unfinished items. The
+    manifests carry the notes of ``watchdog``, which ends processes that hang. Raises the job's errors.
     """
     start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
     crew = _PoolCall(worker, output, shape)
@@ -100,11 +100,11 @@ def run_item(
     report: Report = lambda rows: None,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> list[Manifest]:
-    """Run one item in a process; find and quarantine the rows that kill it. Raises what the job raises.
+    """Run one item in a process and return its manifests; find and quarantine rows that kill the process.
 
-    ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once. ``report`` is as in
-    `Process.run`. Nothing is tried again once ``is_given_up``: a row that hangs would keep the process from later
-    stages.
+    Raises the job's errors. ``payload`` is the pickled ``worker``, sent once if every item passes the same object.
+    ``report`` is as in `Process.run`. Nothing is tried again once ``is_given_up()``: a row that hangs would keep the
+    process from later stages.
     """
     found = process.run(payload, item, output, report=report)
     if not isinstance(found, LostWorker):
@@ -119,15 +119,15 @@ def run_item(
 
 
 def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
-    """Yield what the generator ``function`` yields, run in a separate process that is reused by the next call.
+    """Run the generator ``function`` on ``argument`` in a separate process, which later calls reuse; yield its values.
 
-    Raises what ``function`` raises, and PairmillError when the process dies or is silent for too long.
+    Raises the errors of ``function``, and PairmillError when the process dies or is silent for too long.
     """
     return apart().stream(pickle.dumps(function), argument)
 
 
 def dismiss() -> None:
-    """Stop all cached worker processes, once they have finished their orders. The next stage starts new ones."""
+    """Stop all cached worker processes, once they have finished their orders. The next stage starts new processes."""
     while cached_processes:
         cached_processes.popitem()[1].close()
 
@@ -138,7 +138,7 @@ cached_processes: dict[object, Process] = {}
 
 
 def _process_at(shape: PoolShape, place: int) -> Process:
-    """Return the process at ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
+    """Return process number ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
     if shape.is_light and place == 0:
         return apart()
     is_forked = not any(shape.devices)  # the fork server imported the libraries without a GPU
@@ -152,7 +152,7 @@ def _process_at(shape: PoolShape, place: int) -> Process:
 def apart() -> Process:
     """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server.
 
-    It caches clients of remote storage: other settings of these (AWS_*, *_proxy) get a new process.
+    It caches clients of remote storage: changed settings of these (AWS_*, *_proxy) get a new process.
     """
     reach = frozenset(
         (name, value)
@@ -184,7 +184,7 @@ class _PoolCall:
         return len(self._processes)
 
     def grow(self, left: int) -> None:
-        """Add processes until there are as many as ``left`` items justify, see `Pace`."""
+        """Add processes, up to the number that ``left`` remaining items justify; see `Pace`."""
         wanted = max(self._shape.least or self._shape.processes, self._pace.workers(left))
         while self.size < min(wanted, self._shape.processes, left):
             process = _process_at(self._shape, self.size)
@@ -203,7 +203,7 @@ class _PoolCall:
         return outcome
 
     def end_hung(self, watchdog: Watchdog) -> None:
-        """Let the watchdog end what hangs. If it gives up, also end what was tried again meanwhile, and raise."""
+        """Let the watchdog end processes that hang. If it gives up, end all processes and raise its PairmillError."""
         try:
             watchdog.look({process: process.in_hand() for process in self._processes}, Process.end_hung)
         except PairmillError:
@@ -238,7 +238,7 @@ class _PoolCall:
 
 
 class Pace:
-    """Durations of a stage's items so far, unfinished items included, in seconds. Thread-safe."""
+    """Durations of a stage's items, unfinished ones too, from which the number of workers follows. Thread-safe."""
 
     # One worker is justified per START_SECONDS of remaining work: forking it and loading a small CLIP or captioner
     # takes 0.6 to 1.3 CPU seconds before its first row.
@@ -252,7 +252,7 @@ class Pace:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Time the body as one item."""
+        """Time the ``with`` block as one item."""
         thread = threading.get_ident()
         with self._lock:
             began = self._began[thread] = time.monotonic()
@@ -265,7 +265,7 @@ class Pace:
                 self._seconds += time.monotonic() - began
 
     def workers(self, left: int) -> int:
-        """Return the number of workers that ``left`` items justify, running items included."""
+        """Return the number of workers that the ``left`` remaining items justify, running items included."""
         now = time.monotonic()
         with self._lock:
             under_way = sum(now - began for began in self._began.values())
@@ -273,15 +273,16 @@ class Pace:
 
 
 def wanted(seconds: float, finished: int, left: int) -> int:
-    """Return the number of workers, at least 1, for ``left`` items when ``finished`` items took ``seconds``.
+    """Return the number of workers, at least 1, that ``left`` items justify if ``finished`` items took ``seconds``.
 
-    Until an item has finished, the seconds so far count as the duration of one item.
+    One worker is justified per START_SECONDS of work. Until an item has finished, the seconds so far count as the
+    duration of one item.
     """
     return max(1, floor(seconds / max(1, finished) * left / Pace.START_SECONDS))
 
 
 class RowsAhead:
-    """Count the finished rows of items that are still being worked on. Any thread may add to it."""
+    """Count the finished rows of unfinished items. Thread-safe."""
 
     def __init__(self) -> None:
         self._rows: Counter[str] = Counter()
@@ -293,7 +294,7 @@ class RowsAhead:
             self._rows[item] += rows
 
     def end(self, item: str) -> None:
-        """Forget an item: it is finished, or its rows are computed again."""
+        """Drop the rows of an item: it is finished, or its rows are computed again."""
         with self._lock:
             self._rows.pop(item, None)
 

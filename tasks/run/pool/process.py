@@ -1,4 +1,4 @@
-"""Run jobs in a supervised worker process, and know which rows it was processing when it dies or hangs."""
+"""Run jobs in a supervised worker process, and report the rows in progress when it dies or hangs."""
 
 import itertools
 import logging
@@ -40,16 +40,16 @@ Report = Callable[[int], None]  # called with a number of rows that have their r
 
 
 class LoadDeaths(PairmillError):
-    """Worker processes died again and again before they had a row: this machine has no room for the model."""
+    """Raised when worker processes die again and again before their first row: the model does not fit this machine."""
 
 
 class Process:
     """One supervised worker process, started on demand and restarted after each death. Thread-safe.
 
     Args:
-        environment: Variables set in the process on top of the caller's own (which devices it sees).
-        is_forked: Fork it from the fork server, so that it shares the imported libraries; else spawn it, and it imports
-            what it needs.
+        environment: Variables set in the process on top of the caller's own, such as CUDA_VISIBLE_DEVICES.
+        is_forked: Whether to fork it from the fork server, so that it shares the imported libraries; else it is spawned
+            and imports them itself.
         lanes: The permits of ``turns``, a semaphore that limits the items in flight over all callers.
     """
 
@@ -62,7 +62,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id, 0 before the first order."""
+        """Id of the process, 0 before its first start."""
         return self._life.pid if self._life else 0
 
     def start(self) -> None:
@@ -73,10 +73,10 @@ class Process:
     def run(
         self, worker: bytes, item: WorkItem, output: Output, rows: int = 0, report: Report = lambda rows: None
     ) -> list[Manifest] | LostWorker:
-        """Run one item with a pickled `JobWorker`; return LostWorker when the process died or was killed.
+        """Run one item with a pickled `JobWorker`; return its manifests, or LostWorker when the process died.
 
-        Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
-        process before. ``report`` is called for each batch.
+        Raises the job's errors. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
+        process before. ``report`` is called after each batch with its number of rows.
         """
         number, life = self._order(worker, (item, output, rows), row_reports.item_seconds(len(item.keys)), report)
         try:
@@ -89,9 +89,9 @@ class Process:
             life.forget(number)
 
     def stream(self, function: bytes, argument: Any) -> Iterator[Any]:
-        """Yield the pieces that a pickled generator function makes of ``argument``.
+        """Call a pickled generator function with ``argument`` in the process, and yield its values.
 
-        Raises what the function raises, and PairmillError when the process dies or is silent for ITEM_SECONDS.
+        Raises the function's errors, and PairmillError when the process dies or is silent for ITEM_SECONDS.
         """
         number, life = self._order(function, (argument,), row_reports.ITEM_SECONDS)
         said: Found | Done | None = None
@@ -112,17 +112,17 @@ class Process:
             said.result()
 
     def in_hand(self) -> str:
-        """Describe the process and the rows in progress, '' if it has no work."""
+        """Return a text with the process id and the keys of its rows in progress, '' if it has no work."""
         life = self._life
         return life.in_hand() if life else ""
 
     def end_hung(self) -> None:
-        """Kill the process, after it has dumped its stacks; its orders count as out of time."""
+        """Kill the process, after it has logged its threads' stacks; its orders end as 'timeout'."""
         if (life := self._life) is not None:
             life.end_hung()
 
     def close(self) -> None:
-        """Let the process exit once it has finished its orders."""
+        """Ask the process to exit once it has finished its orders; a later order starts a new process."""
         with self._lock:
             if self._life is not None:
                 self._life.close()
@@ -154,7 +154,7 @@ class Process:
 
 
 class _Ended(Exception):
-    """Raised when the process has ended; ``lost`` says why, and which rows of the awaited order it was processing."""
+    """Raised when the process has ended; ``lost``: the reason, and the rows of the awaited order in progress."""
 
     def __init__(self, lost: LostWorker) -> None:
         super().__init__(lost.detail)
@@ -263,7 +263,7 @@ class _RunningProcess:
         self._ended.wait()
 
     def in_hand(self) -> str:
-        """Describe the process and the keys of its leases, '' if no order has begun: it may be importing still."""
+        """Return a text with the process id and its leased keys, '' if no order has begun (it may be importing)."""
         with self._lock:
             holds = [hold for hold, _ in self._holds.values() if hold.keys != ()]
         if not holds or self._ended.is_set():  # is_over() would take the exit code from the thread that waits for it

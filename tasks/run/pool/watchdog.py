@@ -1,8 +1,8 @@
-"""End workers that finish nothing for minutes, name them and their items, and give up after some times.
+"""End the workers of a stage that finishes nothing for minutes, report them, and fail after several such stalls.
 
-The time limits of single rows (`row_reports`) are hours, for the longest honest row. The watchdog sees a stage as a
-whole: if no worker finishes a row or an item for ``minutes``, those with work in hand hang (a lock, a dead mount, a
-driver), and new processes do their items again.
+The time limits of single rows (`row_reports`) are hours, for the longest good row. The watchdog sees a stage as a
+whole: if no worker finishes a row or an item for ``minutes``, the workers with rows in progress hang (a lock, a dead
+mount, a driver). They are ended, and new processes run their items again.
 """
 
 import time
@@ -18,12 +18,13 @@ Worker = TypeVar("Worker")
 
 @dataclass
 class Watchdog:
-    """Watches one stage.
+    """Watchdog of one stage.
 
     Attributes:
         minutes: The longest time without a finished row; 0 switches the watchdog off.
-        most: How often the stage may stall before it fails.
-        show: Called with a report, and with '' once the stage goes on.
+        most: Number of the stall at which the stage fails.
+        show: Called with a report of a stall, and with '' once a row is finished again.
+        reports: The reports so far, one a stall.
     """
 
     minutes: float = 0.0
@@ -36,7 +37,7 @@ class Watchdog:
     _taken: int = 0
 
     def saw(self, rows: int) -> None:
-        """Note that an item is finished (``rows`` -1), or that ``rows`` rows of unfinished items are."""
+        """Record progress: a finished item (``rows`` -1), or the number of finished rows of all unfinished items."""
         if rows == -1 or rows != self._rows:
             self._rows, self._since = max(rows, 0), time.monotonic()
             if self._is_shown:
@@ -44,11 +45,11 @@ class Watchdog:
                 self.show("")
 
     def look(self, in_hand: Mapping[Worker, str], end: Callable[[Worker], object]) -> None:
-        """Call ``end`` for each worker with work in hand if nothing was finished for ``minutes``.
+        """Call ``end`` for each worker with rows in progress if nothing was finished for ``minutes``.
 
-        ``in_hand`` describes each worker's rows in progress, '' for a worker without work. The time during which no
-        worker has work in hand does not count: a first row may come after a long wait for a machine. Raises
-        PairmillError, with all reports, at the ``most``-th time.
+        ``in_hand`` describes each worker's rows in progress, '' for a worker without work. Time in which no worker has
+        work does not count: a first row may come after a long wait for a machine. Raises PairmillError, with all
+        reports, at stall number ``most``.
         """
         if not self.minutes:
             return
@@ -71,7 +72,7 @@ class Watchdog:
         self.show(f"{self.reports[-1]}; these workers were ended, and their items are done again")
 
     def take(self) -> tuple[str, ...]:
-        """Return the reports so far that were not yet taken, as notes of the run."""
+        """Return the reports since the last call, as notes of the run."""
         taken = tuple(self.reports[self._taken :])
         self._taken = len(self.reports)
         return taken

@@ -58,14 +58,17 @@ class JobWorker:
 
 
 def _show_native(is_shown: bool) -> None:
-    """Send what native libraries print to the terminal, or nowhere; Python's own standard error is always shown."""
+    """Send the output of native libraries to the terminal, or discard it; Python's own standard error always shows."""
     target = os.dup(sys.stderr.fileno()) if is_shown else os.open(os.devnull, os.O_WRONLY)
     os.dup2(target, NATIVE_STDERR)
     os.close(target)
 
 
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
-    """Execute the orders from ``pipe``, until the other end closes or sends None."""
+    """Execute the orders that arrive on ``pipe``, until its other end closes or sends None (a process's main function).
+
+    ``environment`` replaces the environment variables.
+    """
     _set_up(environment)
     desk = _WorkerEnd(pipe)
     worker: Any = None
@@ -96,7 +99,7 @@ class _WorkerEnd:
             self._pipe.send(message)
 
     def begin(self, worker: Any, before: Any) -> Any:
-        """Prepare the next callable, after closing the engine of the callable ``before``.
+        """Prepare the callable of the next orders, after closing the engine of the previous callable, ``before``.
 
         A model job with several lanes gets an engine; any other callable is used as it is.
         """
@@ -149,7 +152,7 @@ class _WorkerEnd:
 
 
 def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manifest]:
-    """Add notes to the first manifest."""
+    """Return the manifests with ``notes`` added to the first one, unchanged if either is empty."""
     if not manifests or not notes:
         return manifests
     return [replace(manifests[0], notes=(*manifests[0].notes, *notes)), *manifests[1:]]
