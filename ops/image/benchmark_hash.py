@@ -27,7 +27,7 @@ SUFFIXES = frozenset((".jpg", ".jpeg", ".jpe", ".png", ".webp", ".gif", ".bmp", 
 
 
 def pictures(folders: tuple[str, ...]) -> tuple[Path, ...]:
-    """List the picture files below the folders, in order of folders and paths. Raises BadRecipe if one has none."""
+    """List the picture files below the folders, sorted by folder and path. Raises BadRecipe for an empty folder."""
     found: list[Path] = []
     for folder in folders:
         place = Path(folder).expanduser()

@@ -79,7 +79,7 @@ class Answering(Protocol):
 
     @property
     def version(self) -> int:
-        """Version of this code, part of a scorer's identity: increase it when answers change, rare ones aside."""
+        """Version of the answering code, part of a scorer's identity: increase it if answers change, not rare ones."""
         ...
 
     @property

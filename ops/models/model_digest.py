@@ -59,7 +59,7 @@ def resolve(spec: str) -> Path:
 
 
 def transformers_folder(spec: str, kind: str) -> str:
-    """Return the folder of an 'hf:' model. Raises ModelError for another spec; ``kind`` names the models it wants."""
+    """Return the local folder of an 'hf:' model. Raises ModelError for other specs; ``kind`` is a noun for messages."""
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads {kind}; write 'hf:NAME_OR_FOLDER'")
     return str(resolve(spec))

@@ -11,9 +11,10 @@ IMAGENET = "imagenet"
 
 @cache
 def class_names(name: str) -> list[str]:
-    """Return the 998 distinct names of ImageNet's 1,000 classes for 'imagenet'; [] for any other name.
+    """Return the 998 distinct names of ImageNet's 1,000 classes if ``name`` is 'imagenet'; [] for any other name.
 
-    Two of the names stand for two classes each. A tagger's identity holds the words, not the version of open_clip.
+    Two of the names are shared by two classes each. A tagger's identity contains the words, not the version of
+    open_clip.
     """
     package = find_spec("open_clip") if name == IMAGENET else None
     if package is None or package.origin is None:

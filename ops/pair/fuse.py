@@ -29,10 +29,10 @@ def check_template(template: str) -> None:
 
 
 def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str) -> str:
-    """Fill ``template`` with the texts; tags are joined by ', ', and braces in texts stay. Raises as `check_template`.
+    """Return ``template`` filled with the texts; tags are joined by ', '. Raises as `check_template`.
 
-    A line, a sentence or a labelled field ("Tags: {tags}") is dropped if all of its fields are empty, because a bare
-    "Tags: " makes a model invent some.
+    Braces in texts stay. A line, a sentence or a labelled field ("Tags: {tags}") is dropped if all of its fields are
+    empty, because a bare "Tags: " makes a model invent some.
     """
     check_template(template)
     texts = {"caption": caption.strip(), "tags": ", ".join(tags), "sentence": sentence.strip()}
@@ -44,5 +44,5 @@ def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str)
 
 
 def instructions(template: str) -> tuple[str, ...]:
-    """Return the literal parts of ``template``: one text between each two fields."""
+    """Return the literal parts of ``template`` between its fields, without blank ones."""
     return tuple(literal for literal, _, _, _ in Formatter().parse(template) if literal.strip())

@@ -26,7 +26,7 @@ _TYPES: dict[str, type] = {
 
 @cache
 def formats() -> dict[str, Format]:
-    """Load all formats by name, sorted by turn; at an equal turn Pairmill's own come first.
+    """Return name -> format of all declared formats, sorted by turn; at an equal turn Pairmill's own come first.
 
     Raises PairmillError for an invalid format.
     """
@@ -42,7 +42,7 @@ def formats() -> dict[str, Format]:
 
 
 def own_formats() -> list[Format]:
-    """Load every format of the package ``formats``."""
+    """Return every format that a module of the package ``formats`` lists in ``FORMATS``."""
     modules = [importlib.import_module(f"{own.__name__}.{found.name}") for found in iter_modules(own.__path__)]
     return [format for module in modules for format in getattr(module, "FORMATS", ())]
 

@@ -39,7 +39,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of a document; ``data`` is empty exactly when ``fault`` says why."""
+    """An image of a document; ``data`` is empty exactly when ``fault`` gives the reason."""
 
     position: int  # from 0 in reading order
     url: str
@@ -50,7 +50,7 @@ class Picture:
 
 
 def picture_of_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
-    """Build a Picture from a file of the source; ``content`` is the result of reading the file."""
+    """Return the Picture of a source file whose ``content`` has been read, bytes or a Fault."""
     if isinstance(content, Fault):
         return Picture(position, url, alt_text, b"", content)
     return Picture(position, url, alt_text, content, place=tree.where(path))
@@ -65,7 +65,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Document:
-    """Texts and images in reading order. ``metadata`` holds only values that JSON can represent."""
+    """A document: its texts and images in reading order. ``metadata`` holds only values that JSON can represent."""
 
     uri: str
     title: str
@@ -98,14 +98,14 @@ def _storable_picture(picture: Picture) -> Picture:
 
 
 def web_address(uri: str) -> str:
-    """Strip user and password from a web address and percent-encode its control codes; return other URIs unchanged."""
+    """Return a web address without user and password, its control codes percent-encoded; other URIs unchanged."""
     if not uri.lower().startswith(WEB):
         return uri
     return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
 def parsed(value: Any) -> Any:
-    """Parse JSON text; return None if it is invalid, and return a value that is not text unchanged. Never raises."""
+    """Parse JSON text; return None if it is invalid, and a value that is not text unchanged. Never raises."""
     if not isinstance(value, str | bytes):
         return value
     if exceeds_value_limit(value):
@@ -117,7 +117,7 @@ def parsed(value: Any) -> Any:
 
 
 def exceeds_value_limit(text: str | bytes) -> bool:
-    """Return whether a JSON text may hold over MOST_VALUES values: `[[],[],…]` grows 21 times when parsed."""
+    """Return whether JSON text may hold over MOST_VALUES values: `[[],[],…]` takes 21 times the memory when parsed."""
     if len(text) <= MOST_VALUES:
         return False
     if isinstance(text, bytes):
@@ -126,7 +126,7 @@ def exceeds_value_limit(text: str | bytes) -> bool:
 
 
 def as_storable(value: Any) -> dict[str, object]:
-    """Convert a dict to one that JSON can store; return {} for any other value.
+    """Return a copy of a dict that JSON can store; {} for any other value.
 
     Dates become text, digests become hex, NaN becomes null; other bytes, and values over MAX_TEXT, are dropped.
     """
@@ -157,12 +157,12 @@ def _is_plain(value: object) -> bool:
 
 
 def clean(value: object) -> str:
-    """Normalise text to one line: collapse white space, drop control codes and lone surrogates; '' if not a string."""
+    """Return text as one line: white space collapsed, control codes, lone surrogates removed; '' for other values."""
     return " ".join(printable(value).split()) if isinstance(value, str) else ""
 
 
 def lines(value: object) -> list[str]:
-    """Normalise a text or a list of texts to its lines, as `clean` does each; [] for other values, and for no letters.
+    """Return the non-empty lines of a text or a list of texts, each cleaned as by `clean`; [] for other values.
 
     A line break ends a sentence, so captions are read line by line.
     """
@@ -171,7 +171,7 @@ def lines(value: object) -> list[str]:
 
 
 def first_text(*values: object) -> str:
-    """Return the first text with letters of ``values``, which are texts or lists of texts, as `clean` does; or ''."""
+    """Return the first of ``values`` (texts or lists of texts) that is not empty after `clean`, cleaned; else ''."""
     texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
     return next(filter(None, map(clean, texts)), "")
 
@@ -196,7 +196,10 @@ class Format(Protocol):
     examples: tuple[Example, ...]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Yield this format's units, and take every file that they read; decide by content where the name does not."""
+        """Yield this format's units, and take every file that they read from ``files``.
+
+        Decide by content if the file name does not decide.
+        """
         ...
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:

@@ -1,4 +1,4 @@
-"""Define Example, a small source that a format declares of itself, and make the files that examples consist of."""
+"""Define Example, a small source that a format declares of itself, and build the files that examples consist of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = f"<title>T</title><p>A first sentence.</p><img src=a.jpg alt='{CAPTION}'>
 
 @dataclass(frozen=True)
 class Example:
-    """A small source of a format. README's table, the tests, the fuzzer and the golden values are made of it."""
+    """A small example source of a format, for README's table, the tests, the fuzzer and the golden values."""
 
     what: str  # what such a source is, in Markdown, for README's table
     source: str  # name of its file or folder
@@ -26,7 +26,7 @@ class Example:
 
 
 def picture(*colours: str, format: str = "JPEG") -> bytes:
-    """Return an image of 40 by 30 pixels with a page for each colour, red without any."""
+    """Return the bytes of an image of 40 by 30 pixels, with one page per colour; one red page by default."""
     from PIL import Image  # 0.1 CPU seconds, which only tests pay
 
     first, *others = (Image.new("RGB", (40, 30), colour) for colour in colours or ("red",))
@@ -36,7 +36,7 @@ def picture(*colours: str, format: str = "JPEG") -> bytes:
 
 
 def tar_of(files: dict[str, bytes]) -> bytes:
-    """Return a tar of these files."""
+    """Return the bytes of a tar with these files (path -> content)."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name, content in files.items():
@@ -47,7 +47,7 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 
 def zip_of(files: dict[str, bytes]) -> bytes:
-    """Return a zip of these files."""
+    """Return the bytes of a zip with these files (path -> content)."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -56,7 +56,7 @@ def zip_of(files: dict[str, bytes]) -> bytes:
 
 
 def parquet_of(row: Mapping[str, object]) -> bytes:
-    """Return a Parquet file of one row."""
+    """Return the bytes of a Parquet file with one row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

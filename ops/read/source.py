@@ -1,4 +1,4 @@
-"""Open a source of interleaved documents, list its units, and read their documents and faults."""
+"""Open a source of interleaved documents, list its units, and read documents and faults of a unit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOOKED_INTO = 64
 
 @dataclass
 class Source:
-    """List and read the documents of one place; the place may hold several formats, each of which claims its own files.
+    """A place with documents, possibly in several formats, each of which claims its own files.
 
     ``uri`` does not depend on the working directory or on how the place was written, because document ids derive from
     it. A Source holds no listing, so it pickles small and workers can read units with it.
@@ -51,9 +51,9 @@ class Source:
     formats: tuple[str, ...]
 
     def listed(self) -> Iterator[Unit | Fault]:
-        """List the units, and a Fault for each file that belongs to no unit, sorted by URI.
+        """Yield the units, and a Fault for each file that belongs to no unit, sorted by URI.
 
-        The listing is a table on disk until the iterator ends, so its length takes no memory. Raises SourceError if
+        The listing is a table on disk until the iterator ends, so any length fits in memory. Raises SourceError if
         nothing can be read, or the source cannot be reached.
         """
         files = FileTable()
@@ -84,7 +84,7 @@ class Source:
             yield from image_folder.claim_unnamed(self.tree, files, _suffixes() - {"gz"})
 
     def check(self) -> None:
-        """Raise SourceError if nothing can be read or the source cannot be reached; stop at the first unit."""
+        """Raise SourceError if the source has no unit or cannot be reached; stop at the first unit."""
         files = FileTable()
         for _ in self.tree.list_into(files):
             pass
@@ -110,17 +110,17 @@ class Source:
         return f"source '{self.uri}': '{name}' cannot be read{columns}; expected {expected}"
 
     def units(self) -> list[Unit]:
-        """List the units, sorted by URI. Raises SourceError as ``listed`` does."""
+        """Return the units, sorted by URI. Raises SourceError as ``listed`` does."""
         return [found for found in self.listed() if isinstance(found, Unit)]
 
     def ignored(self) -> list[Fault]:
-        """List a Fault for each file that belongs to no unit, sorted by URI. Raises SourceError as ``listed`` does."""
+        """Return a Fault for each file in no unit, sorted by URI. Raises SourceError as ``listed`` does."""
         return [found for found in self.listed() if isinstance(found, Fault)]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one unit in order, and a Fault for each unreadable one. Raises SourceError.
 
-        A FileNotFoundError of a format is the Fault ``missing``: the file went after the listing.
+        A file that was deleted after the listing gives a Fault ``missing``.
         """
         try:
             yield from formats()[unit.format].read(self.tree, unit)

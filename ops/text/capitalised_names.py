@@ -10,7 +10,7 @@ BEGINS = re.compile(r"(?:^|[.!?:;…\"“”‘(\[]\s*)$")
 
 
 def names(text: str) -> set[str]:
-    """Return the runs of capitalised words that do not begin a sentence: "Clara", "Lake Como".
+    """Return the runs of capitalised words that do not begin a sentence: {"Clara", "Lake Como"}.
 
     A rough count of named entities that needs no model: it misses names that begin a sentence, counts German nouns, and
     finds none in scripts without capitals.

@@ -50,12 +50,12 @@ class CorpusEntropy:
 
 
 def words(text: str) -> list[str]:
-    """Split the first LONGEST characters into words by NLTK's rules; punctuation marks are words, case is kept."""
+    """Return the words of a text's first LONGEST characters by NLTK's rules; punctuation marks count, case is kept."""
     return _tokeniser().tokenize(text[:LONGEST])
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Count every occurrence of every word in ``texts``."""
+    """Return word -> number of its occurrences in ``texts``."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(words(text))

@@ -24,11 +24,11 @@ COPIED, SHORTEST_COPY = 8, 3
 
 
 def generation_status(text: str, finish: str = "stop", instructions: Sequence[str] = ()) -> str:
-    """Return the status of a generated text, the first that fits of the following.
+    """Return the status of a generated text: the first of the following that applies.
 
     'refusal': the server withheld the response, or the model states that it cannot comply. 'empty': no word.
     'repeating': a loop. 'copied_prompt': a copy from ``instructions``, the prompt's literal parts without the filled-in
-    texts. 'cut_off': the text did not end by itself, by any finish reason but 'stop'. 'ok' otherwise.
+    texts. 'cut_off': any finish reason but 'stop'. 'ok' otherwise.
 
     The content is judged before the end: a loop or a copy mostly ends at the token limit. ``finish`` is the server's
     finish reason: 'length' at the token limit, 'content_filter' or 'refusal' if withheld, 'abort', 'tool_calls' and so

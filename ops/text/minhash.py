@@ -104,7 +104,7 @@ ORDERS = list(zip(_NUMBERS[0::2] | np.uint32(1), _NUMBERS[1::2], strict=True))
 
 
 def grams(sentence: str) -> set[str]:
-    """Return the character 3-grams of a sentence, normalised; a shorter sentence is its own only gram."""
+    """Return the set of character 3-grams of a normalised sentence; a shorter sentence is its own only gram."""
     text = normalise(sentence)
     return {text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1))}
 

@@ -48,7 +48,7 @@ class NounPhrases:
 
 
 def noun_phrases(words: list[Word]) -> set[tuple[str, bool]]:
-    """Return the distinct phrases of a parsed sentence, each with whether its noun is plural (by its tag)."""
+    """Return the distinct (phrase, is plural) of a parsed sentence."""
     return {
         (phrase, word.tag == "NNS")
         for at, word in enumerate(words)
@@ -71,7 +71,7 @@ def _phrases(words: list[Word], at: int) -> Iterator[str]:
 
 
 def singulars(phrase: str) -> list[str]:
-    """List the possible singulars of a phrase whose last word is a plural: "boxes" gives "box" and "boxe"."""
+    """Return the possible singulars of a phrase whose last word is a plural: "boxes" gives "box" and "boxe"."""
     first, space, last = phrase.rpartition(" ")
     forms = [last.removesuffix(ending) + instead for ending, instead in ENDINGS if last.endswith(ending)]
     forms = [IRREGULAR[last]] if last in IRREGULAR else forms
@@ -79,7 +79,7 @@ def singulars(phrase: str) -> list[str]:
 
 
 def merge_plurals(counts: Mapping[tuple[str, bool], int]) -> Counter[str]:
-    """Add the counts of plurals to those of their singulars if the singular is counted too; keep other counts.
+    """Return phrase -> count, with counts of plurals added to their singulars if the singular is counted too.
 
     So "glasses" joins "glass", but "stairs" does not join "stair" if no text has "stair". A sentence with both forms
     counts twice.

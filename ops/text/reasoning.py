@@ -1,4 +1,4 @@
-"""Separate a model's answer from the reasoning that it writes before it."""
+"""Remove the reasoning that a model writes before its answer."""
 
 import re
 
@@ -35,8 +35,8 @@ _FRAME = re.compile(
 def without_reasoning(text: str) -> str:
     """Return a generated text without the model's reasoning; '' if it ends before the answer begins.
 
-    The answer is what follows the last closing mark, with or without an opening one; if nothing does, what precedes the
-    first opening mark. A text without marks is returned as it is.
+    The answer is the text after the last closing mark, with or without an opening one; if that is empty, the text
+    before the first opening mark. A text without marks is returned unchanged.
     """
     answer, closed = _after_last(_CLOSED, text)
     if closed and not answer.strip():

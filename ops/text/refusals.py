@@ -15,9 +15,10 @@ BETWEEN = re.compile(r"[\s,.:;!。、，！…–-]+")
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text begins with a statement that its writer cannot see an image, or cannot or will not help.
+    """Return whether a text begins by stating that its writer cannot see an image, or cannot or will not help.
 
-    Quotation marks around the whole text are ignored; a quoted sign at its start keeps its own, and is no refusal.
+    Quotation marks around the whole text are ignored; a text that begins with a shorter quotation, such as a sign's, is
+    no refusal.
     """
     text = text.strip()
     if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:

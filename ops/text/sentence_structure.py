@@ -68,7 +68,7 @@ class SentenceStructure:
 
 
 def english_parses(texts: list[str], parser: DependencyParser) -> Iterator[tuple[int, list[Word]]]:
-    """Yield (row, parse) of each text that may be English; parse at most MOST_LETTERS characters of each."""
+    """Yield (row, parse) of each text that may be English; only the first MOST_LETTERS characters are parsed."""
     counts = [len(WORD.findall(text)) for text in texts]
     rows = [row for row, text in enumerate(texts) if counts[row] < FEWEST_WORDS or language_of(text) == "en"]
     if rows:
@@ -76,7 +76,7 @@ def english_parses(texts: list[str], parser: DependencyParser) -> Iterator[tuple
 
 
 def complexity(words: list[Word]) -> int:
-    """Count the relations of the noun that has the most; 0 if there is no noun or no relation.
+    """Return the number of relations of the noun that has most; 0 without a noun or a relation.
 
     A relation is an attribute (ATTRIBUTES), a preposition with its object, or the noun's own role at a verb or
     preposition (ARGUMENTS), which coordinated nouns share.

@@ -13,11 +13,12 @@ BREAK = re.compile(r"\s*\n\s*")
 
 @dataclass(frozen=True)
 class SentenceSplitter:
-    """Split text into sentences in order; collapse white space and drop empty sentences. ``language`` is ISO 639-1.
+    """Split a text into sentences, in order, with white space collapsed and without empty sentences.
 
-    The rules and abbreviations are sentencex's (offline); an unknown language uses those of a related language or
-    English. A line break always ends a sentence. When ``version`` increases, which it does not for rare texts, all
-    texts are read again. ``is_lower`` turns the sentences into lower case after the split, which reads capitals.
+    ``language`` is an ISO 639-1 code. The rules and abbreviations are sentencex's (offline); an unknown language uses
+    those of a related language or English. A line break always ends a sentence. When ``version`` increases (not for
+    changes of rare texts), all texts are read again. ``is_lower`` converts sentences to lower case after the split,
+    which needs capitals.
     """
 
     language: str = "en"
@@ -33,7 +34,7 @@ class SentenceSplitter:
 
 
 def normalise(sentence: str) -> str:
-    """Normalise a sentence so that equal sentences have equal text.
+    """Return a sentence's canonical form, so that equal sentences have equal text.
 
     The steps are NFKC, casefolding, NFKC again, and collapsing white space. Casefolding may undo NFKC, hence the second
     pass: normalise(normalise(x)) == normalise(x).

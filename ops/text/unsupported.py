@@ -19,7 +19,7 @@ QUOTED = re.compile(
 
 
 def unsupported(text: str, sources: Sequence[str]) -> int:
-    """Count the distinct numbers and quotations of ``text`` that occur in none of ``sources``, >= 0.
+    """Return how many distinct numbers and quotations of ``text`` occur in none of ``sources``.
 
     Numbers are compared by value: "1,000" equals "1000", and "3" equals a source's "three". Numbers written as words
     are no claims. Quotations are compared by their words, ignoring case, spaces and punctuation.

@@ -33,15 +33,15 @@ class Range:
 
 
 def resampled_totals(counts: np.ndarray, n_units: int, share: float, seed: int = 0) -> np.ndarray:
-    """Return the totals of a sample, and below them those of RESAMPLES resamples, float64 (1 + RESAMPLES, k).
+    """Return the totals of a sample in row 0, and of RESAMPLES bootstrap resamples below: float64 (1 + RESAMPLES, k).
 
     The sampled part of the source is known, so deviations from the sample's totals shrink by sqrt(1 - share).
 
     Args:
-        counts: What each unit has, float64 (m, k).
-        n_units: Units of the sample: the m, and those that have nothing.
-        share: Share of all units that the sample has, above 0 and at most 1.
-        seed: Chooses the resamples.
+        counts: Quantities of each unit, float64 (m, k).
+        n_units: Number of units in the sample: the m, and those with all quantities 0.
+        share: Share of all units that is in the sample, above 0 and at most 1.
+        seed: Random seed of the resamples.
     """
     chances = np.full(len(counts) + 1, 1 / n_units)
     chances[-1] = max(0.0, 1 - len(counts) / n_units)
@@ -51,13 +51,13 @@ def resampled_totals(counts: np.ndarray, n_units: int, share: float, seed: int =
 
 
 def interval(estimates: np.ndarray) -> Range:
-    """Return the estimate of a sample, the first, with the interval of those of its resamples."""
+    """Return the first estimate, a sample's, with the 90 % interval of the others, its resamples'."""
     value, (low, high) = float(estimates[0]), np.quantile(estimates[1:], ENDS).tolist()
     return Range(min(low, value), value, max(high, value))
 
 
 def ratio_range(parts: Sequence[tuple[float, float]]) -> Range:
-    """Return the range of sum(y) / sum(x) over the (y, x > 0) of independent items, such as seconds and rows.
+    """Return sum(y) / sum(x) with its 90 % interval, from (y, x > 0) of independent items, such as seconds and rows.
 
     With a single item the range is from half to twice its ratio.
     """

@@ -1,4 +1,4 @@
-"""Find the connected components of a graph, and split those over a size limit by dropping their longer edges.
+"""Find the connected components of a graph, and split components over a size limit by dropping their longer edges.
 
 scipy.sparse.csgraph takes 1.5 to 3 times the CPU for groups of copies at random positions (0.6 to 0.9 for neighbours).
 """
@@ -16,7 +16,7 @@ STEPS = 20
 
 @dataclass(frozen=True)
 class SplitComponent:
-    """How one component over the size limit was split."""
+    """Record of how one component over the size limit was split."""
 
     label: int  # its smallest node
     size: int  # its number of nodes
@@ -47,7 +47,7 @@ def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
 def recut(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, list[SplitComponent]]:
-    """Label components so that none has more than ``max_group`` nodes: (labels (n,) int64, the components split).
+    """Split components over ``max_group`` nodes; return (component labels (n,) int64, the components that were split).
 
     A component over the limit keeps only edges up to a smaller distance, a twentieth of its span at a time; so do its
     parts that are still over the limit, while the other parts stay. ``distance`` (m,) is smaller for more similar

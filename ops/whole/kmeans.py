@@ -106,7 +106,7 @@ def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Router:
-    """A coarse index of many centroids: ``heads`` (g, d) float32, and the centroids' numbers group by group.
+    """Coarse index of many centroids: group centroids ``heads`` (g, d) float32, and the centroid numbers by group.
 
     The centroids of group i are ``members[offsets[i]:offsets[i + 1]]``. The index depends on the centroids alone, so
     every worker builds the same one, or receives it.
@@ -118,7 +118,7 @@ class Router:
 
 
 def build_router(centroids: np.ndarray, seed: int = 0) -> Router:
-    """Cluster (k, d) centroids into about sqrt(k) groups of similar direction."""
+    """Cluster centroids (k, d) into about sqrt(k) groups of similar direction, as a coarse index."""
     heads = train(centroids, max(1, round(len(centroids) ** 0.5)), seed)
     of_group = assign(centroids, heads)[:, 0]
     members = np.argsort(of_group, kind="stable")

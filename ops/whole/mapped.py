@@ -1,4 +1,4 @@
-"""Read an array that is mapped from a file without holding what was read in memory."""
+"""Read a memory-mapped array without keeping its pages in resident memory."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ SCATTERED = 500  # rows read from all over a file before their pages are given b
 
 
 def blocks(array: np.ndarray, rows: int) -> Iterator[np.ndarray]:
-    """Yield ``rows`` rows at a time; each block is released when the next one is asked for."""
+    """Yield an array in blocks of ``rows`` rows; each block is released when the next one is requested."""
     for start in range(0, len(array), rows):
         yield array[start : start + rows]
         release(array)
 
 
 def release(array: np.ndarray) -> None:
-    """Give the pages of a mapped file back; a later read takes them from the system's cache of files again.
+    """Release the resident pages of a memory-mapped array; later reads take them from the system's file cache.
 
-    Without it, one pass over a million vectors leaves this process with 1 GB of resident memory. An array that is not
-    mapped stays as it is.
+    Otherwise, one pass over a million vectors leaves this process with 1 GB of resident memory. Does nothing to an
+    array that is not mapped.
     """
     if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def picked(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return a copy of the rows at ``rows``, which ascend.
+    """Return a copy of the rows ``rows`` (ascending indices) of an array, releasing its pages meanwhile.
 
     The system maps the 64 kB around each page that is read: 5,000 scattered rows would make most of 1 GB resident.
     """

@@ -1,4 +1,4 @@
-"""Lay out vectors in the plane so that near ones stay near: UMAP of a sample, or its first two principal components.
+"""Project vectors to the plane so that near ones stay near: UMAP of a sample, or its first two principal components.
 
 Other vectors are placed beside their nearest neighbours of the sample, which never moves again.
 """
@@ -23,7 +23,7 @@ AT_ONCE = 16_384
 
 @dataclass(frozen=True)
 class Projection:
-    """A frozen projection: ``mean`` (d,), ``components`` (d, c), the sample as (m, c) and its places (m, 2)."""
+    """A fixed projection: ``mean`` (d,), ``components`` (d, c), the reduced sample (m, c) and its ``places`` (m, 2)."""
 
     mean: np.ndarray
     components: np.ndarray
@@ -31,7 +31,7 @@ class Projection:
     places: np.ndarray
 
     def place(self, vectors: np.ndarray) -> np.ndarray:
-        """Return places (n, 2) float32: the mean of the nearest sampled places, weighted by 1 / distance²."""
+        """Return places (n, 2) float32 of vectors (n, d): means of near sample places, weighted by 1 / distance²."""
         index = faiss.IndexFlatL2(self.sample.shape[1])
         index.add(self.sample)
         found = np.empty((len(vectors), 2), np.float32)
@@ -45,12 +45,12 @@ class Projection:
 
 
 def layout() -> str:
-    """Return 'umap' if umap-learn is installed (the extra `map`), else 'components'."""
+    """Return the name of the layout method: 'umap' if umap-learn is installed (the extra `map`), else 'components'."""
     return "umap" if find_spec("umap") else "components"
 
 
 def fit(sample: np.ndarray) -> Projection:
-    """Return the projection of a sample (m, d), m >= 1, by `layout`. UMAP of 10,000 vectors takes half a minute."""
+    """Fit a projection to a sample (m, d), m >= 1, by `layout`. UMAP of 10,000 vectors takes half a minute."""
     rows = np.asarray(sample, np.float32)
     mean = rows.mean(0)
     spread, directions = np.linalg.eigh((rows - mean).T @ (rows - mean))

@@ -25,14 +25,14 @@ GROUPS = 64
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale rows to length 1: (n, d) of any float type to float32; a row of zeros stays zero."""
+    """Return rows scaled to length 1: (n, d) of any float type to float32; a row of zeros stays zero."""
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return rows / np.where(lengths > 0, lengths, 1)
 
 
 def blocks(n: int, columns: int, most: int = 2**31) -> Iterator[slice]:
-    """Yield slices of ``range(n)`` that keep a float32 product with ``columns`` columns near BLOCK_BYTES.
+    """Yield slices of ``range(n)`` so that a float32 product (rows, ``columns``) takes about BLOCK_BYTES.
 
     A slice has at most ``most`` rows and at least one.
     """
@@ -41,7 +41,7 @@ def blocks(n: int, columns: int, most: int = 2**31) -> Iterator[slice]:
 
 
 def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Compute dot products along the last axis in float32; equal vectors give equal bits at any position."""
+    """Return the dot products along the last axis in float32; equal vectors give equal bits at any position."""
     return (left * right).sum(axis=-1, dtype=np.float32)
 
 

@@ -113,7 +113,7 @@ def _merge(
 
 
 def recall_at_k(found_similarities: np.ndarray, exact_similarities: np.ndarray, k: int) -> float:
-    """Measure the share of the exact top ``k`` that was found, [0, 1]; both inputs are (n, >= k), best first.
+    """Return the share of the exact top ``k`` that was found, [0, 1]; both inputs are (n, >= k), best first.
 
     A hit is a found similarity that is at least the exact k-th similarity minus 1e-4: another vector as near is as
     good. Missing results are -inf. A query with fewer than k exact results counts only those; the recall is 1.0 if

@@ -1,4 +1,4 @@
-"""Search a million vectors by codes of one bit a dimension, then rank the best candidates by their full vectors.
+"""Search a million vectors by codes of one bit per dimension, then rank the best candidates by their full vectors.
 
 A code is the signs of the centred and rotated vector (as in RaBitQ, Gao and Long 2024). Search has three steps, each of
 which passes fewer rows on: Hamming distance to the query's code, dot product of the codes with the query in four bits,
@@ -24,13 +24,13 @@ EXACT_BELOW = 50_000  # vectors that are scanned in full, in 0.03 s
 
 @dataclass(frozen=True)
 class SignCodes:
-    """Codes (words, n) uint64 of n vectors, maybe a memory map, and the mean (d,) that was taken off them."""
+    """Sign codes (words, n) uint64 of n vectors, possibly memory-mapped, and the mean (d,) subtracted before coding."""
 
     mean: np.ndarray
     codes: np.ndarray
 
     def nearest(self, query: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
-        """Return the rows (m,) int64 of ``k`` vectors with the largest dot products with ``query`` (d,), best first.
+        """Return the rows (m,) int64 of the ``k`` vectors with the largest dot product with ``query`` (d,), best first.
 
         ``vectors`` (n, d) are those of the codes. The result is exact for fewer than EXACT_BELOW vectors; of a million
         clustered ones it holds over 0.95 of the true 50 nearest (`infra/bench/browse.py`).
@@ -46,18 +46,18 @@ class SignCodes:
 
 
 def words(dimension: int) -> int:
-    """Return the number of 64-bit words of a code."""
+    """Return the number of 64-bit words of a sign code of ``dimension`` bits."""
     return -(-dimension // WORD)
 
 
 def encode(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the codes (words, n) uint64 of ``vectors`` (n, d)."""
+    """Return the sign codes (words, n) uint64 of ``vectors`` (n, d) minus ``mean`` (d,)."""
     return _packed((vectors.astype(np.float32) - mean) @ rotation(len(mean)) > 0).T
 
 
 @cache
 def rotation(dimension: int) -> np.ndarray:
-    """Return the random rotation (d, d) float32 that spreads what a few large dimensions hold over all bits."""
+    """Return the random rotation (d, d) float32 that spreads the variance of a few large dimensions over all bits."""
     normal = np.random.default_rng(dimension).standard_normal((dimension, dimension))
     return np.linalg.qr(normal)[0].astype(np.float32)
 
@@ -100,7 +100,7 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def most_similar(query: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
-    """Return the rows (n,) int64 of the ``k`` most similar ``vectors``, best first; ties by the smaller row.
+    """Return the row numbers (n,) int64 of the ``k`` most similar ``vectors``, best first; ties by the smaller row.
 
     Args:
         query: (d,) float32.

@@ -1,4 +1,4 @@
-"""Measure how CLIP sees the words of a vocabulary: how well images ground them, and where a word becomes a tag."""
+"""Measure how CLIP sees the words of a vocabulary: how well images ground them, and their thresholds as tags."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def best_grounded(words: Sequence[str], values: np.ndarray, first: int, most: int) -> list[int]:
-    """List the indices of the ``most`` best grounded words from index ``first`` on, best first; ties by index.
+    """Return the indices of the ``most`` best grounded words from index ``first`` on, best first; ties by index.
 
-    ``values`` are those of `grounding`. A phrase that exceeds the shorter phrase at its end by less than MORE is
+    ``values`` is the result of `grounding`. A phrase that exceeds the shorter phrase at its end by less than MORE is
     skipped, wherever the shorter phrase is in ``words``.
     """
     value = dict(zip(words, values.tolist(), strict=True))

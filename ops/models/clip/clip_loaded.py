@@ -132,7 +132,7 @@ class LoadedClip:
         return RowBatches(len(texts), found)
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
-        """Fit (h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
+        """Fit an image (h, w, 3) to (3, s, s) uint8: resize ('shortest', 'longest' or 'squash'), then crop or pad."""
         side, (height, width) = self.image_size, picture.shape[:2]
         if self.resize_mode == "squash":
             target = (side, side)

@@ -1,4 +1,4 @@
-"""Read image files, each a document; a .txt file of the same stem is its caption, a .json file its metadata.
+"""Read image files as documents; a .txt file of the same stem is the caption, a .json file the metadata.
 
 Names only decide which files are read together. The worker that reads a file decides by its first bytes whether it is
 an image. A file without an image's suffix (``a1b2c3d4e5``, ``photo.jpg.1``) is an image if it begins like one; its
@@ -42,7 +42,7 @@ CAPTIONS = ("caption", "text", "alt", "alt_text")
 
 
 class ImageFolder:
-    """Read one image as one unit and one document."""
+    """Format for folders of image files: one image is one unit and one document."""
 
     name = "image_folder"
     turn = 100
@@ -59,7 +59,7 @@ class ImageFolder:
     )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim each file with an image's suffix, with its caption and metadata files."""
+        """Claim each file with an image suffix, with its caption and metadata files; yield their units."""
         return (_claimed(tree, files, entry) for entry in files.of(SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
@@ -76,7 +76,7 @@ class ImageFolder:
 
 
 def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str] = ()) -> Iterator[Unit]:
-    """Claim each file whose suffix is not in ``named``; it becomes a document if it begins like an image."""
+    """Claim each file whose suffix is not in ``named``, and yield its unit; it becomes a document if it is an image."""
     for entry in files.beyond(named):
         if files.is_free(entry.path):  # not taken as caption or metadata of an earlier file
             yield _claimed(tree, files, entry)
@@ -94,7 +94,7 @@ def is_picture(tree: Tree, path: str) -> bool:
 
 
 def no_picture(uri: str, path: str) -> Fault:
-    """Build the Fault of a file that no format reads."""
+    """Return the Fault of a file that no format reads."""
     detail = f"'{path}' is skipped: it is no page, no table of documents, and no picture of a supported format"
     return Fault(uri, "not_an_image", detail)
 
@@ -133,7 +133,7 @@ def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], c
 
 
 def readable(uri: str, data: bytes) -> str | Fault:
-    """Decode a caption or metadata file; return a Fault if it is not text."""
+    """Return the text of a caption or metadata file, or a Fault if it is not text."""
     if format_of(data[:HEAD_BYTES]):
         return Fault(uri, "bad_encoding", "a picture with the name of a caption file; rename it to have it read")
     found = decode_text(data)

@@ -1,4 +1,4 @@
-"""Read tables of one document a row: lists of addresses, tables of image bytes, and RealSyn's release.
+"""Read tables with one document per row: lists of addresses, tables of image bytes, and RealSyn's release.
 
 Columns are recognised by the names that published datasets use. Nothing is fetched: an image on the web becomes a
 Fault ``missing`` that keeps its address and the row's metadata.
@@ -42,7 +42,7 @@ REAL = {"raw_image_url": ADDRESS, "text1": "One.", "text2": "Two.", "text3": "Th
 
 
 class UrlList:
-    """Read rows of an address (url, image_url …) and any captions (TEXT, alt …), as LAION is released."""
+    """Format for tables of image addresses (url, image_url …) with or without captions (TEXT, alt …), such as LAION."""
 
     name = "url_list"
     turn = 70
@@ -68,7 +68,7 @@ class UrlList:
 
 
 class ImageTable:
-    """Read rows of image bytes: binary columns, or Hugging Face's ``{bytes, path}`` structs, one or a list a row."""
+    """Format for Parquet tables of image bytes: binary columns, or Hugging Face's ``{bytes, path}`` structs."""
 
     name = "image_table"
     turn = 60
@@ -97,7 +97,7 @@ class ImageTable:
 
 
 class RealSyn:
-    """Read rows in RealSyn's released form, which export also writes: an address, real texts, a synthetic text.
+    """Format for tables in RealSyn's released form, which export also writes: an address, real texts, a synthetic text.
 
     An export has up to five texts, and the pictures in a column `image` of {bytes, path}. `syn_text` becomes metadata.
     """
@@ -126,7 +126,7 @@ class RealSyn:
 
 
 def address_column(columns: Mapping[str, str]) -> str:
-    """Return the name of the column of image addresses, '' if there is none."""
+    """Return the name of a table's column of image addresses, '' if there is none; ``columns`` maps name -> kind."""
     lower = {name.lower(): name for name, kind in reversed(list(columns.items())) if kind == "text"}
     return next((lower[name] for name in ADDRESSES if name in lower), "")
 
@@ -147,14 +147,14 @@ def is_image_table(kinds: Mapping[str, str]) -> bool:
 
 
 def held_columns(columns: Mapping[str, str]) -> list[str]:
-    """List the columns that hold encoded image bytes: structs with bytes, or binary columns with an image's name."""
+    """Return the columns that hold encoded image bytes: structs with bytes, or binary columns with an image's name."""
     binary = [name for name, kind in columns.items() if kind == "binary"]
     named = {name for name in binary if name.lower() in HELD or PICTURE_WORD.search(name.lower())}
     return [name for name, kind in columns.items() if kind in ("held", "helds") or name in named]
 
 
 def caption_columns(columns: Mapping[str, str]) -> list[str]:
-    """List the caption columns, best first: those with a caption's name, and texts whose name begins like one."""
+    """Return the caption columns, best first: those with a caption's name, then texts whose name begins like one."""
     found = [name for name, kind in columns.items() if kind in ("text", "texts", "list")]
     named = sorted(
         (name for name, kind in columns.items() if name.lower() in CAPTIONS and kind not in ("held", "helds")),
@@ -164,12 +164,12 @@ def caption_columns(columns: Mapping[str, str]) -> list[str]:
 
 
 def collect_texts(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Collect the distinct lines of a row's captions, in the order of the columns ``names``."""
+    """Return the distinct lines of a row's captions, in the order of the columns ``names``."""
     return list(dict.fromkeys(line for name in names for line in lines(row.get(name))))
 
 
 class RowCaptions(NamedTuple):
-    """The captions of a row: the first one whole, the distinct lines of all, and the columns that are not read."""
+    """Captions of a row: the first as ``alt`` text, the distinct lines of all, and the columns that are not text."""
 
     alt: str
     words: list[str]
@@ -177,7 +177,7 @@ class RowCaptions(NamedTuple):
 
 
 def captions_of(row: dict[str, Any], names: list[str]) -> RowCaptions:
-    """Read the captions of a row; texts in columns of bytes are decoded as a file of one caption is."""
+    """Return the captions in the columns ``names`` of a row; bytes are decoded like a caption file."""
     texts = {name: _as_text(row.get(name)) for name in names}
     unread = [name for name, found in texts.items() if not _is_text(found)]
     return RowCaptions(first_text(*texts.values()), collect_texts(texts, names), unread)
@@ -197,7 +197,7 @@ def _is_text(value: Any) -> bool:
 
 
 def unread_captions(uri: str, row: dict[str, Any], names: list[str]) -> list[Fault]:
-    """Build the Fault of each caption column in ``names`` that holds no text, or bytes that are no text."""
+    """Return a Fault for each caption column in ``names`` whose value is no text, or bytes that are no text."""
     no_text = {name: "bytes that are no text" for name in names if isinstance(row[name], bytes)}
     other = "no text but {}: its captions are not read; store it as text or a list of texts"
     return [
@@ -211,7 +211,7 @@ def unread_captions(uri: str, row: dict[str, Any], names: list[str]) -> list[Fau
 
 
 def read_address(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str, alt: str) -> Picture | Fault:
-    """Build the Picture for a row's address: a file of the source, a data: URI, or a link to fetch later.
+    """Return the Picture for the address in a row's ``column``: a file of the source, a data: URI, or a link to fetch.
 
     Return a Fault if the row has no address. Raises SourceError if the storage does not respond.
     """
@@ -222,7 +222,7 @@ def read_address(tree: Tree, path: str, uri: str, row: dict[str, Any], column: s
 
 
 def read_reference(tree: Tree, path: str, reference: str, position: int, alt: str) -> Picture:
-    """Build the Picture of a file beside the table at ``path``, of a data: URI, or of a link to fetch later."""
+    """Return the Picture of a file beside the table at ``path``, of a data: URI, or of a link to fetch later."""
     link = resolve(tree, path, reference)
     if link.fault or link.data:
         return Picture(position, link.url, alt, link.data, link.fault)
@@ -233,7 +233,7 @@ def read_reference(tree: Tree, path: str, reference: str, position: int, alt: st
 
 
 def row_document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
-    """Build a row's document: images, then captions; the columns that are not in ``used`` become metadata."""
+    """Return a row's document: images, then captions; columns that are not in ``used`` become metadata."""
     about = as_storable({name: value for name, value in row.items() if name not in used})
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))
 

@@ -1,6 +1,6 @@
 """Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text to which each image belongs.
 
-Image files lie beside the table under their ``image_name``; other images are at their ``raw_url``. An image precedes
+Image files are beside the table under their ``image_name``; other images are at their ``raw_url``. An image precedes
 the text with its ``matched_text_index``. Files are named ``docs_….jsonl.zip``, as released (arXiv 2304.06939).
 """
 
@@ -32,7 +32,7 @@ RELEASED = {
 
 
 class Mmc4:
-    """Read each JSON line of Multimodal C4 as a document."""
+    """Format for JSON lines of Multimodal C4; each line is a document."""
 
     name = "mmc4"
     turn = 40
@@ -49,7 +49,7 @@ class Mmc4:
     )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim the tables and the image files that their lines name; if there are image files, read every line."""
+        """Claim JSON-lines files and the images that they name; reads every line if the source has image files."""
         has_pictures = files.has(PICTURE_SUFFIXES)
         for entry in tables.shaped(tree, files, {"text_list", "image_info"}.issubset):
             files.take(entry.path)

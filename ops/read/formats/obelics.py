@@ -40,7 +40,7 @@ RELEASED = {
 
 
 class Obelics:
-    """Read OBELICS' Parquet files; one row group is a unit, one row a document."""
+    """Format for OBELICS' Parquet files; one row group is a unit, one row a document."""
 
     name = "obelics"
     turn = 80
@@ -59,7 +59,7 @@ class Obelics:
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim all Parquet files if one has OBELICS' columns, and the image files that their rows name.
 
-        The footers are read here. A Parquet file that cannot be read is claimed too: read() yields its fault.
+        Reads the footers. A Parquet file that cannot be read is claimed too: read() yields its fault.
         """
         if next(tables.shaped(tree, files, is_interleaved), None) is None:
             return

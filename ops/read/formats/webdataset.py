@@ -63,7 +63,7 @@ LAION = {"key": "0", "url": ADDRESS, "caption": CAPTION, "status": "success", "w
 
 
 class WebDataset:
-    """Read WebDataset tars, one unit each; a unit's etag also covers img2dataset's sidecar file."""
+    """Format for WebDataset tars, one unit each; a unit's etag also covers img2dataset's sidecar file."""
 
     name = "webdataset"
     turn = 30

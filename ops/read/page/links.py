@@ -23,7 +23,7 @@ NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
 def is_link(picture: Picture) -> bool:
-    """Return whether the image's bytes are still to be fetched from its web address."""
+    """Return whether the image's bytes must still be fetched from its web address."""
     fault = picture.fault
     return fault is not None and fault.reason == "missing" and fault.detail.startswith(NOT_FETCHED)
 
@@ -39,7 +39,7 @@ class Link:
 
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
-    """Resolve ``reference`` of the document at path ``page`` with this ``<base href>``, '' for none. Never raises."""
+    """Resolve an image reference of the document at path ``page``; ``base`` is its <base href>, or ''. Never raises."""
     reference = _stripped(reference)
     if reference[:5].lower() == "data:":
         return decode_data_uri(reference)  # urlsplit would keep it in its cache

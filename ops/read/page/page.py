@@ -40,9 +40,9 @@ class Page(NamedTuple):
 
 
 def parse(uri: str, data: bytes, content_type: str = "") -> Page | Fault:
-    """Parse a page, sent with this Content-Type header ('' for none), into a tree, however broken the markup.
+    """Parse HTML bytes, sent with this Content-Type header ('' for none), into a tree, however broken the markup.
 
-    Return a Fault if it cannot be a document. Never raises.
+    Returns a Fault if the bytes cannot be a document. Never raises.
     """
     if len(data) > MOST_BYTES:
         return Fault(uri, "too_large", f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
@@ -75,7 +75,7 @@ def build_document(
     read_picture: Callable[[PictureReference, int], Picture],
     about: dict[str, object],
 ) -> Document:
-    """Build a page's document of the ``items`` in reading order, and of its own metadata, which ``about`` may replace.
+    """Build a page's document of its ``items`` in reading order and its metadata, entries of which ``about`` replaces.
 
     ``read_picture`` reads the image of a reference at a position, which counts from 0.
     """
@@ -115,7 +115,7 @@ def title(root: Any) -> str:
 
 
 def metadata(root: Any) -> dict[str, object]:
-    """Collect the page's metadata: language, description, keywords, author, licence, dates, canonical address."""
+    """Return the page's metadata by name: language, description, keywords, author, licence, dates, canonical URL."""
     found: dict[str, object] = {}
     if root.get("lang"):
         found["language"] = root.get("lang")
@@ -132,7 +132,7 @@ def metadata(root: Any) -> dict[str, object]:
 
 
 def opt_out(root: Any) -> str:
-    """Return the directive of a ``<meta name="robots">`` that forbids the use of the page, '' if there is none."""
+    """Return the directive of a ``<meta name="robots">`` that forbids use of the page, '' if there is none."""
     for element in root.iter("meta"):
         name = (element.get("name") or element.get("http-equiv") or "").strip().lower()
         if name in ROBOTS and (directive := opted_out((element.get("content") or "",))):
@@ -141,6 +141,6 @@ def opt_out(root: Any) -> str:
 
 
 def base(root: Any) -> str:
-    """Return the href of the page's <base>, '' if there is none, or one that browsers ignore."""
+    """Return the href of the page's <base>; '' if there is none, or if browsers ignore it."""
     href = next((element.get("href").strip() for element in root.iter("base") if element.get("href")), "")
     return "" if href.lower().startswith(("data:", "javascript:")) else href

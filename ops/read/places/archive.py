@@ -25,7 +25,7 @@ PEEKED_BYTES = 8 * 2**20
 class ArchiveTree(Tree):
     """Read the plain files of an open archive. Not picklable: it lives as long as one unit is read.
 
-    ``begins`` is where the archive's own bytes can be read again; None if ``file`` is a decompressed copy.
+    ``begins`` is the place of the archive's own bytes in the source; None if ``file`` is a decompressed copy.
     """
 
     def __init__(self, root: str, file: IO[bytes], faults: list[Fault], begins: Place | None) -> None:
@@ -49,7 +49,7 @@ class ArchiveTree(Tree):
         yield from faults
 
     def members(self) -> tuple[list[Entry], list[Fault]]:
-        """List the members in the order of the archive, and the faults; a hidden member becomes a Fault."""
+        """Return (files in the order of the archive, faults); a hidden member becomes a Fault."""
         sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
         entries = [Entry(name, size, "") for name, size in sizes]
         hidden = {entry.path: left_out(entry.path) for entry in entries}
@@ -57,7 +57,7 @@ class ArchiveTree(Tree):
         return [entry for entry in entries if not hidden[entry.path]], self._faults + faults
 
     def uri(self, path: str) -> str:
-        """Return the URI of a member."""
+        """Return the URI of the member ``path``: the archive's URI, '#', and the path."""
         return f"{self.root}#{path}"
 
     def exists(self, path: str) -> bool:
@@ -84,7 +84,7 @@ class ArchiveTree(Tree):
         return io.BytesIO(b"" if isinstance(data, Fault) else data)
 
     def where(self, path: str) -> Place | None:
-        """Locate a member's bytes in a tar; return None for a zip, which may compress any member."""
+        """Return the place of a member's bytes in a tar; None for a zip, which may compress any member."""
         if self._begins is None or path not in self._tar or self._tar[path].is_sparse:
             return None
         return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
@@ -92,7 +92,7 @@ class ArchiveTree(Tree):
 
 @contextmanager
 def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
-    """Open the archive at ``path``, gzipped or not. Raises what ``tree.open`` raises."""
+    """Open the archive at ``path``, gzipped or not, as a tree. Raises the errors of ``tree.open``."""
     with seekable(tree, path) as (file, faults, as_it_is):
         yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
 
@@ -104,7 +104,7 @@ def is_tar_name(path: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
-    """List the names of an archive's first members; () if it is no archive or cannot be read. Cached per listing."""
+    """Return the names of an archive's first members; () if it is no archive or cannot be read. Cached per listing."""
     try:
         if entry.suffix == "zip":
             with tree.open(entry.path) as file:

@@ -1,4 +1,4 @@
-"""Hold a source's file listing in a table on disk while the formats claim files: 118M files take no memory.
+"""Store a source's file listing in a table on disk while formats claim files: 118M files take no memory.
 
 The table is a private SQLite database in the folder of temporary files. 64 MB of it are in memory, so a small source
 never reaches the disk. A file takes some 150 bytes, and 10 microseconds to insert and to read.
@@ -39,7 +39,7 @@ class Entry:
 
 
 class FileTable:
-    """The files of a source by path, each free or taken by a format; and a list of rows to sort by URI.
+    """The files of a source by path, each free or taken by a format, and a list of rows to sort by URI.
 
     Formats take files one format after another. The current format sees the files that were free when its turn began.
     """
@@ -59,7 +59,7 @@ class FileTable:
         self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def drop(self, folder: str) -> None:
-        """Delete the files of a folder, whose name ends in '/'."""
+        """Delete the files below ``folder``, a path that ends in '/'."""
         self._db.execute("DELETE FROM files WHERE path >= ? AND path < ?", (_bytes(folder), _bytes(folder[:-1] + "0")))
 
     def begin_turn(self) -> None:
@@ -72,11 +72,11 @@ class FileTable:
         self._db.executemany("UPDATE files SET turn = ? WHERE path = ? AND turn = ?", taken)
 
     def of(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files with one of ``suffixes`` that the format may take, by path; it may take some meanwhile."""
+        """Yield the files with one of ``suffixes`` that this format may take, by path; it may take some meanwhile."""
         return self._files(f"suffix IN ({_marks(suffixes)})", suffixes)
 
     def beyond(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files with none of ``suffixes`` that the format may take, by path; it may take some meanwhile."""
+        """Yield the files with none of ``suffixes`` that this format may take, by path; it may take some meanwhile."""
         return self._files(f"suffix NOT IN ({_marks(suffixes)})", suffixes)
 
     def has(self, suffixes: Collection[str]) -> bool:
@@ -84,7 +84,7 @@ class FileTable:
         return next(self.of(suffixes), None) is not None
 
     def get(self, path: str) -> Entry | None:
-        """Return the file at ``path``; None if there is none, or an earlier format has taken it."""
+        """Return the file at ``path``; None if there is none or an earlier format has taken it."""
         sql = "SELECT size, etag FROM files WHERE path = ? AND turn IN (?, ?)"
         found = self._db.execute(sql, (_bytes(path), FREE, self._turn)).fetchone()
         return Entry(path, *found) if found else None
@@ -95,16 +95,16 @@ class FileTable:
         return self._db.execute(sql, (_bytes(path), FREE)).fetchone() is not None
 
     def count(self) -> int:
-        """Count all files, free or taken."""
+        """Return the number of all files, claimed by a format or not."""
         return self._db.execute("SELECT count(*) FROM files").fetchone()[0]
 
     def keep(self, rows: Iterable[Kept]) -> None:
-        """Store rows (uri, size, etag, kind, detail or None) to be sorted."""
+        """Store rows (uri, size, etag, kind, detail or None) of the listing; `kept` yields them sorted."""
         kept = ((_bytes(uri), size, etag, kind, detail) for uri, size, etag, kind, detail in rows)
         self._db.executemany("INSERT INTO kept (uri, size, etag, kind, detail) VALUES (?, ?, ?, ?, ?)", kept)
 
     def kept(self) -> Iterator[Kept]:
-        """Yield the stored rows by URI; for one URI, rows without a detail first, then in insertion order."""
+        """Yield the rows stored by `keep` by URI; for one URI, rows without a detail first, then in insertion order."""
         rows = self._db.execute(
             "SELECT uri, size, etag, kind, detail FROM kept ORDER BY uri, detail IS NOT NULL, rowid"
         )

@@ -1,4 +1,4 @@
-"""Recognise folders that Pairmill wrote (lakes and exports), which would feed a dataset with itself if read as sources.
+"""Recognise folders that Pairmill wrote (lakes and exports), so that a dataset is not fed with itself.
 
 A folder is recognised by its mark file, a lake's folder also by the names of its catalog and its data. This module
 never opens a lake's catalog, because closing a SQLite file releases the locks that this process holds on it.
@@ -14,18 +14,18 @@ _TABLE = "a table of a lake"
 
 
 def clue(name: str) -> str:
-    """Return the clue that a file's name gives about its folder: the name if only Pairmill writes it, else ''."""
+    """Return ``name`` if only Pairmill writes files of this name, as a sign of its folder; else ''."""
     return name if name in (MARK, LAKE_CATALOG) else ""
 
 
 def data_clue(path: str) -> tuple[str, str]:
-    """Return the folder of the lake to which a data file's path points, and the clue; ('', '') for any other path."""
+    """Return (folder of the lake that a data file's path points to, sign of it); ('', '') for any other path."""
     at = path.find(f"{LAKE_DATA}/")
     return (path[:at], _TABLE) if at == 0 or (at > 0 and path[at - 1] == "/") else ("", "")
 
 
 def is_own(clues: Iterable[str], has_data: Callable[[], bool]) -> bool:
-    """Return whether Pairmill wrote a folder, by its names, and by whether ``has_data()`` finds a lake's data."""
+    """Return whether Pairmill wrote a folder: by the signs of its file names, and by ``has_data()``, a lake's data."""
     found = frozenset(clues)
     return MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data()))
 

@@ -15,7 +15,7 @@ RANGE, CHUNK = 4 * 2**20, 2**20
 
 
 class Ranges(AbstractBufferedFile):
-    """A file of ``size`` bytes; ``fetch(start, end)`` returns the bytes [start, end) completely or raises."""
+    """Seekable file of ``size`` bytes; ``fetch(start, end)`` returns the bytes [start, end) completely or raises."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         super().__init__(None, "", block_size=RANGE, cache_type="readahead", size=size)  # pyright: ignore[reportArgumentType]
@@ -27,5 +27,5 @@ class Ranges(AbstractBufferedFile):
 
 
 def buffered(size: int, fetch: Callable[[int, int], bytes]) -> IO[bytes]:
-    """Open a remote file of ``size`` bytes, in which a line may be read with a bound. Raises what ``fetch`` raises."""
+    """Open a remote file of ``size`` bytes as a buffered reader over `Ranges`. Raises the errors of ``fetch``."""
     return io.BufferedReader(Ranges(size, fetch), CHUNK)  # pyright: ignore[reportArgumentType]

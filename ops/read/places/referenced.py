@@ -1,4 +1,4 @@
-"""Read images that a lake references in their source instead of storing them."""
+"""Read images that a lake stores by reference from their source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMEDY = (
 
 
 class Reference(NamedTuple):
-    """``length`` bytes from byte ``offset`` of a file or S3 object ``uri``; ``sha256`` is their content id."""
+    """Location of an image: ``length`` bytes from byte ``offset`` of the file or S3 object ``uri``; its content id."""
 
     sha256: str
     uri: str
@@ -28,8 +28,8 @@ class Reference(NamedTuple):
 def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceError]:
     """Read the bytes of each reference, in order.
 
-    A Fault ``missing`` stands for a file that is gone, unreadable, or now holds other bytes. A SourceError is returned,
-    not raised, if the place as a whole cannot be reached (a folder that is not mounted, S3 that does not respond): such
+    A file that is gone, unreadable, or has other bytes now gives a Fault ``missing``. A SourceError is returned, not
+    raised, if the place as a whole cannot be reached (a folder that is not mounted, S3 that does not respond): these
     images are not lost, and must not be recorded as lost.
     """
     far = [each for each in references if each.uri.startswith("s3://")]

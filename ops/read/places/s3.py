@@ -47,14 +47,14 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True)
 class S3Tree(Tree):
-    """Read the keys under ``root`` ('s3://bucket/prefix'), or the key ``only``; a '..' in a key is a plain name."""
+    """Tree of the S3 keys below ``root`` ('s3://bucket/prefix'), or the key ``only``; '..' in a key is a plain name."""
 
     root: str
     only: str = ""
 
     @property
     def place(self) -> str:
-        """The URI of the prefix or key."""
+        """The URI of the tree's prefix or single key."""
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
@@ -196,7 +196,7 @@ def _read_all(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
 
 
 def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
-    """Read bytes as `_read_all` does; an exception stands for an object that is gone, forbidden or has become shorter.
+    """Read (uri, start, end) ranges in parallel; an exception stands for an object that is gone, forbidden or shorter.
 
     Raises SourceError if S3 does not respond, or the bucket of a missing object cannot be listed either.
     """
@@ -216,7 +216,7 @@ def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
-    """Build the tree of a prefix, or of one key if its name ends in a known suffix; send no request."""
+    """Return the tree of a prefix, or of one key if its name ends in a known suffix; send no request."""
     root, _, name = uri.rpartition("/")
     is_key = name.rpartition(".")[2].lower() in file_suffixes and root.count("/") >= 2
     return S3Tree(root, only=name) if is_key else S3Tree(uri.rstrip("/"))
@@ -224,7 +224,7 @@ def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
 
 @cache
 def filesystem() -> Any:
-    """Create the process's one S3 file system; it is never pickled."""
+    """Return the process's one S3 file system, created on first use; it is never pickled."""
     usual = {"AWS_MAX_ATTEMPTS": ("total_max_attempts", ATTEMPTS), "AWS_RETRY_MODE": ("mode", "standard")}
     found = s3fs.S3FileSystem(
         config_kwargs={
@@ -248,7 +248,7 @@ def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: obj
 
 
 def range_of(uri: str, start: int, end: int) -> bytes:
-    """Read bytes [start, end) of an object. Raises SourceError if S3 fails or the object became shorter."""
+    """Return the bytes [start, end) of an object. Raises SourceError if S3 fails or the object became shorter."""
     found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
     if len(found) < end - start:
         raise SourceError(f"'{uri}' became shorter while it was read; run again")
@@ -256,7 +256,10 @@ def range_of(uri: str, start: int, end: int) -> bytes:
 
 
 def again(ask: Callable[[], Asked]) -> Asked:
-    """Call ``ask``; retry up to ``len(WAITS)`` times if the response breaks off. Raises the last attempt's error."""
+    """Return the result of ``ask``; retry it up to ``len(WAITS)`` times if the response breaks off.
+
+    Raises the last attempt's error.
+    """
     for wait in WAITS:
         try:
             return ask()
@@ -267,7 +270,7 @@ def again(ask: Callable[[], Asked]) -> Asked:
 
 
 def told(uri: str, ask: Callable[[], Asked]) -> Asked:
-    """Call ``ask``, and raise S3's failures as SourceError; FileNotFoundError and PermissionError pass unchanged."""
+    """Return the result of ``ask``; raise S3's failures as SourceError, but not FileNotFoundError, PermissionError."""
     try:
         return ask()
     except (FileNotFoundError, PermissionError):
@@ -277,5 +280,5 @@ def told(uri: str, ask: Callable[[], Asked]) -> Asked:
 
 
 def cannot(uri: str, error: Exception) -> str:
-    """Write the message for a failed read, with the remedy."""
+    """Return the message for a failed read from S3, with the remedy."""
     return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

@@ -22,7 +22,7 @@ MAX_EXTENSION = 64 * 1024
 class Member(NamedTuple):
     """A regular file in a tar: its path inside the archive with '/', and its bytes' offset and size in the tar.
 
-    The bytes of a sparse file are stored without its holes: ``offset`` is then where its headers begin.
+    The bytes of a sparse file are stored without its holes; its ``offset`` is that of its headers.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Member(NamedTuple):
     is_sparse: bool = False
 
     def read(self, file: IO[bytes]) -> bytes:
-        """Read the file's bytes from the tar."""
+        """Return the member's bytes from the open tar ``file``."""
         file.seek(self.offset)
         if not self.is_sparse:
             return file.read(self.size)
@@ -178,5 +178,5 @@ def is_unsafe(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """Remove './' parts and doubled slashes from a member's name."""
+    """Return a member's name without './' parts and doubled slashes."""
     return "/".join(part for part in name.split("/") if part not in ("", "."))

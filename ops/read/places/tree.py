@@ -1,4 +1,4 @@
-"""List and read a source's files by relative path: the base of all trees, one document's, and a local folder's."""
+"""List and read a source's files by relative path: the base of all trees, a document's view, and a local folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place:
 
 
 class Tree(ABC):
-    """The operations on a source's files that formats use; small and picklable. ``root`` is the source's URI."""
+    """Base of trees: the operations on a source's files that formats use. Small, picklable. ``root`` is its URI."""
 
     root: str
 
@@ -78,7 +78,7 @@ class Tree(ABC):
         return uri.removeprefix(self.uri(""))
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read files as ``read`` does, ``most`` bytes in total; in parallel if the place is remote."""
+        """Return contents of files as ``read`` does, ``most`` bytes in total; in parallel if the place is remote."""
         found: list[bytes | Fault] = []
         for path in paths:
             found.append(self.read(path, most))
@@ -86,15 +86,15 @@ class Tree(ABC):
         return found
 
     def where(self, path: str) -> Place | None:
-        """Locate the file's bytes for as long as the source exists; None if compressed, or at a web address."""
+        """Return the place of the file's bytes, valid while the source exists; None if compressed or on the web."""
         return None
 
 
 class OneDocument(Tree):
-    """Cache the files of one document, and bound their total size.
+    """View of a source's tree for one document: cache its files, and limit their total size.
 
-    A file that no longer fits is returned as a Fault ``too_large`` and is not read. Everything else is passed on to the
-    source's tree.
+    A file that no longer fits is returned as a Fault ``too_large`` and is not read. All other calls go to the source's
+    tree.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -108,7 +108,7 @@ class OneDocument(Tree):
         return self.read_many([path], most)[0]
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read files of at most ``most`` bytes each; a Fault for each that fails."""
+        """Return the contents of files of at most ``most`` bytes each; a Fault for each that fails."""
         wanted = [path for path in dict.fromkeys(paths) if path not in self._found]
         for path, data in zip(wanted, self._tree.read_many(wanted, min(most, self._left)), strict=True):
             self._found[path] = data
@@ -132,20 +132,20 @@ class OneDocument(Tree):
         return self._tree.open(path)
 
     def where(self, path: str) -> Place | None:
-        """Return the place of a file's bytes in the source, None if it has none of its own."""
+        """Return the place of a file's bytes in the source; None if it has none, as a compressed file."""
         return self._tree.where(path)
 
 
 @dataclass(frozen=True)
 class LocalTree(Tree):
-    """Read a local folder, or one file of it (``only``). ``root`` is absolute and free of links."""
+    """Tree of a local folder, or of one file in it (``only``). ``root`` is absolute and without symbolic links."""
 
     root: str
     only: str = ""
 
     @property
     def place(self) -> str:
-        """The path of the folder or file."""
+        """The path of the tree's folder or single file."""
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
@@ -266,7 +266,7 @@ def _entry(path: str, stat: os.stat_result) -> Entry:
 
 
 def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
-    """Return the Fault for a file of ``size`` bytes that is empty or larger than what is left (``most``), or None."""
+    """Return the Fault for a file of ``size`` bytes that is empty or larger than the limit ``most``; else None."""
     if size == 0:
         return Fault(uri, "empty", "no bytes")
     if size > MAX_BYTES:
@@ -289,7 +289,7 @@ def _nearest(path: Path) -> str:
 
 
 def local_tree(uri: str) -> LocalTree:
-    """Build the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError if there is none."""
+    """Return the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError if there is none."""
     if not uri.removeprefix("file://").strip():
         raise SourceError("source '': an empty name; give a folder or a file, '.' for the folder where this runs")
     try:

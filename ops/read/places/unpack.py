@@ -1,4 +1,4 @@
-"""Decompress files as bounded streams: a cut file yields the part before the cut, a zip bomb no more than a limit.
+"""Decompress files as bounded streams: a truncated file yields its readable part, a zip bomb no more than a limit.
 
 The limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON lines up to 30 times, a gzip of zeros
 1,030 times.
@@ -28,7 +28,7 @@ FAR_CHUNK = 8 * 2**20
 
 
 class Inflated(io.RawIOBase):
-    """Decompress a gzip file of one or more members as a stream; damage ends the stream and sets ``fault``."""
+    """Stream of a decompressed gzip file of one or more members; damage ends the stream and sets ``fault``."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.fault: Fault | None = None
@@ -85,7 +85,7 @@ class Inflated(io.RawIOBase):
 
 
 class SeekableFile(NamedTuple):
-    """A file open for random access, its faults, and whether the source holds the same bytes uncompressed."""
+    """A file open for random access, its faults, and whether it has the source's own bytes, not a decompressed copy."""
 
     file: IO[bytes]
     faults: list[Fault]
@@ -97,7 +97,7 @@ def seekable(tree: Tree, path: str) -> Iterator[SeekableFile]:
     """Open a file for random access, decompressed if its first bytes are gzip's.
 
     A compressed or remote file is first copied to a temporary file: gzip cannot be read backwards, and S3 would get one
-    request per member. Raises what ``tree.open`` raises.
+    request per member. Raises the errors of ``tree.open``.
     """
     with tree.open(path) as file:
         packed = is_gzip(file)
@@ -114,7 +114,7 @@ def seekable(tree: Tree, path: str) -> Iterator[SeekableFile]:
 
 
 def head(file: IO[bytes], size: int) -> bytes:
-    """Read the first ``size`` bytes of the decompressed file to detect its type."""
+    """Return the first ``size`` bytes of a file, decompressed if it is gzip, to detect its type."""
     return io.BufferedReader(Inflated(file, ""), CHUNK).read(size) if is_gzip(file) else file.read(size)
 
 

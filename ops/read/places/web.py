@@ -1,8 +1,8 @@
 """Read a list or an archive at a web address, by ranges if the server supports them, else as a whole.
 
 Transient failures are retried, and each response has a time limit. The usual proxy variables apply. The query of an
-address may be a signature: it is sent with requests, but is in no URI. A list may lie on a private network; but a
-public server may not send a request on to one (server-side request forgery).
+address may be a signature: it is sent with requests, but is in no URI. A list may be on a private network, but a public
+server may not redirect to a private address (server-side request forgery).
 
 fsspec's HTTPFile retries nothing, does not notice that a file changes while it is read, and shows the address's
 signature in its errors. tenacity would save no line: Retry-After and the messages would still have to be written.
@@ -50,7 +50,7 @@ MOST_BYTES = 64 * 2**30
 
 @dataclass(frozen=True)
 class WebTree(Tree):
-    """Read the one file ``name`` of ``root`` ('https://host/folder'); ``query`` is sent with each request."""
+    """Tree of one file, ``name`` below ``root`` ('https://host/folder'); ``query`` is sent with each request."""
 
     root: str
     name: str
@@ -58,7 +58,7 @@ class WebTree(Tree):
 
     @property
     def place(self) -> str:
-        """The address without its query, which may be a secret that no row may hold."""
+        """The file's address without its query, which may be a secret that no row may contain."""
         return self.uri(self.name)
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
@@ -102,7 +102,7 @@ class WebTree(Tree):
 
 
 def web_tree(uri: str) -> WebTree:
-    """Build the tree of one list or archive; send no request. Raises SourceError for an invalid address."""
+    """Return the tree of one list or archive; send no request. Raises SourceError for an invalid address."""
     try:
         request_address(uri)
     except ValueError:
@@ -119,7 +119,7 @@ def web_tree(uri: str) -> WebTree:
 
 
 class RemoteFileState(NamedTuple):
-    """The size of a remote file in bytes, -1 if unknown; its ``etag``, '' if none; and whether ranges work."""
+    """Size of a remote file in bytes (-1 if unknown), its ``etag`` ('' if none), and whether ranges can be read."""
 
     size: int
     etag: str
@@ -127,7 +127,7 @@ class RemoteFileState(NamedTuple):
 
 
 def range_of(address: str, start: int, end: int, state: RemoteFileState) -> bytes:
-    """Read bytes [start, end). Raises SourceError if the read fails or the file has changed since ``state``."""
+    """Return bytes [start, end) of a file. Raises SourceError if that fails or the file has changed since ``state``."""
 
     def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> bytes:
         watch.allow(end - start)
@@ -142,7 +142,10 @@ def range_of(address: str, start: int, end: int, state: RemoteFileState) -> byte
 
 
 def brought(address: str) -> IO[bytes]:
-    """Copy the whole file to a temporary file. Raises SourceError if it cannot be read or is larger than MOST_BYTES."""
+    """Copy the whole file at ``address`` to a temporary file, and return that file open at its start.
+
+    Raises SourceError if the file cannot be read or is larger than MOST_BYTES.
+    """
 
     def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> IO[bytes]:
         near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
@@ -161,7 +164,7 @@ def brought(address: str) -> IO[bytes]:
 
 
 def state_of(address: str) -> RemoteFileState:
-    """Request the size and etag of a file by a range of one byte: a signed address may allow only GET.
+    """Return size and etag of a file by requesting a range of one byte: a signed address may allow only GET.
 
     The request is sent each time the file is opened. Raises SourceError if the address cannot be read.
     """
@@ -200,7 +203,7 @@ class _ResponseDeadline:
         self._timer.cancel()
 
     def open(self, request: Request) -> HTTPResponse:
-        """Send a request as urlopen does, and raise what urlopen raises."""
+        """Send a request and return the response, as urlopen does, with its errors."""
         return build_opener(_Http(self._sockets), _Https(self._sockets), _Redirects).open(request, timeout=SECONDS)
 
     def allow(self, size: int) -> None:
@@ -253,7 +256,7 @@ class _Redirects(HTTPRedirectHandler):
     """Follow redirects to web addresses only; urllib alone would follow one to an FTP server too."""
 
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """Return the request of a redirect. Raises SourceError for an address that is not of the web."""
+        """Return the request that follows a redirect. Raises SourceError if the new address is not http(s)."""
         if urlsplit(newurl).scheme not in ("http", "https"):
             shown = f"'{without_secrets(req.full_url)}' leads on to '{without_secrets(newurl)}'"
             raise SourceError(f"{shown}, no http(s) address; copy the file here, and name that")

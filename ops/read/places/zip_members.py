@@ -1,4 +1,4 @@
-"""Find and decompress the members of a zip, none larger than a worker can hold."""
+"""Find and decompress the members of a zip, within a size that a worker's memory can hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
 class ZipMembers:
-    """The plain files of a zip in ``found``, the other members in ``faults``; scanned if the directory is lost."""
+    """Plain files of a zip (``found``) and faults of its other members; a zip that lost its directory is scanned."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.uri = uri

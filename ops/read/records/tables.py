@@ -71,7 +71,7 @@ class RowBatch(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def header(tree: Tree, entry: Entry) -> TableHeader | None:
-    """Read a table's columns; return None if the file is not a table or cannot be read. Cached per listing."""
+    """Return a table's columns and row groups; None if it is not a table or cannot be read. Cached per listing."""
     format = format_of(entry.path)
     if not format:
         return None
@@ -91,7 +91,7 @@ def header(tree: Tree, entry: Entry) -> TableHeader | None:
 
 
 def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool]) -> Iterator[Entry]:
-    """Yield the tables whose columns ``fits`` accepts; read the headers in parallel: on S3 a footer takes two reads."""
+    """Yield the tables whose columns ``fits`` accepts; read headers in parallel: on S3 a footer takes two requests."""
     tables = (entry for entry in files.of(SUFFIXES) if format_of(entry.path))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in runs(tables, 4 * AT_ONCE):
@@ -100,14 +100,14 @@ def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool])
 
 
 def claimed(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool], format: str) -> Iterator[Unit]:
-    """Claim the tables whose columns ``fits`` accepts, and yield the units of each for the format named ``format``."""
+    """Claim the tables whose columns ``fits`` accepts, and yield their units for the format named ``format``."""
     for entry in shaped(tree, files, fits):
         files.take(entry.path)
         yield from units(tree, entry, format)
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
-    """Map each column name of an Arrow schema to its kind; `TableHeader` lists the kinds."""
+    """Return column name -> kind for an Arrow schema; `TableHeader` lists the kinds."""
     return {field.name: _kind(field.type) for field in schema}
 
 
@@ -142,7 +142,7 @@ def _json_kind(value: Any) -> str:
 
 
 def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
-    """Divide one table into units for the format ``format``."""
+    """Divide one table into units (row groups or byte ranges) for the format named ``format``."""
     uri, found = tree.uri(entry.path), header(tree, entry)
     if found and found.groups:
         return [
@@ -160,7 +160,7 @@ def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
 
 
 def path_of(tree: Tree, unit: Unit) -> str:
-    """Return the path of the file to which a unit belongs."""
+    """Return the path of the table to which a unit belongs."""
     uri = unit.uri
     for mark in ("#row-group=", "#bytes="):
         uri = uri.rpartition(mark)[0] or uri
@@ -168,9 +168,10 @@ def path_of(tree: Tree, unit: Unit) -> str:
 
 
 def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
-    """Yield the document of each row, read within OneDocument's limits, and a Fault for each unreadable row.
+    """Yield the document that ``build`` returns for each row of a unit, and a Fault for each unreadable row.
 
-    A column of another type than text is one Fault a unit of Parquet, whose rows have one type.
+    Files are read within OneDocument's limits. A caption column that is no text gives one Fault per unit of Parquet,
+    whose rows have one type.
     """
     path, told = path_of(tree, unit), set[str]()
     is_parquet = format_of(path) == "parquet"
@@ -187,7 +188,7 @@ def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None
 
 
 def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row | Fault]:
-    """Yield (uri, row) for every row of the unit, in order; ``choose`` is for Parquet.
+    """Yield (uri, row) for every row of a unit, in order; ``choose`` selects columns of Parquet.
 
     A Fault stands for a row that cannot be read, and for a damaged rest of the table. Raises SourceError if the storage
     as a whole does not respond.
@@ -209,13 +210,13 @@ def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row |
 
 
 def batches(file: IO[bytes], uri: str, group: int, choose: Choose | None = None) -> Iterator[RowBatch | Fault]:
-    """Yield the rows of a row group, of the columns that ``choose`` lists, in batches that fit into memory.
+    """Yield the rows of a Parquet row group in batches that fit into memory, with the columns that ``choose`` lists.
 
-    A Fault stands for a row that is too large, and for the rest of a row group that expands like a bomb. Raises one of
-    BAD_PARQUET.
+    A Fault stands for a row that is too large, or for the rest of a row group that exceeds the limit of expansion.
+    Raises one of BAD_PARQUET.
 
-    The first batch has one row: where reading raises, `RowGroupMetaData.column` ends the process (pyarrow 26, damaged
-    size statistics), so the column chunks are looked at once a row of each was read.
+    The first batch has one row: if reading raises, `RowGroupMetaData.column` would crash the process (pyarrow 26,
+    damaged size statistics), so column chunks are inspected only after one row of each was read.
     """
     table = pq.ParquetFile(file, buffer_size=2**20)
     metadata = table.metadata.row_group(group)

@@ -43,7 +43,7 @@ Row = tuple[str, dict[str, Any]]
 
 
 def format_of(path: str) -> str:
-    """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv', or ''; .gz and .zip do not count."""
+    """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv' or ''; .gz and .zip are ignored."""
     suffix = path.lower().rpartition(".")[2]
     if suffix in PARQUET:
         return "parquet"
@@ -186,7 +186,7 @@ class _Lines:
         self.in_vain = 0
 
     def read(self) -> str:
-        """Read the next line, at most MAX_SEPARATED characters of it; '' at the end."""
+        """Return the next line, at most MAX_SEPARATED characters of it; '' at the end."""
         self.number += 1
         if self._at < len(self._ahead):
             self._at += 1
@@ -195,7 +195,7 @@ class _Lines:
         return self._file.readline(MAX_SEPARATED)
 
     def look(self) -> Iterator[str]:
-        """Yield the lines that follow, without reading them."""
+        """Yield the following lines without consuming them."""
         at = self._at
         while True:
             if at == len(self._ahead):

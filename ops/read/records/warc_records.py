@@ -42,7 +42,7 @@ IDENTITY = ("", "identity", "none")
 
 
 class Record(NamedTuple):
-    """A response, resource or revisit record."""
+    """A response, resource or revisit record of a WARC file."""
 
     url: str
     date: str
@@ -56,12 +56,12 @@ class Record(NamedTuple):
     own_offset: int = -1  # of a revisit's block, if ``offset`` is that of the record with its payload
 
     def item(self, uri: str) -> str:
-        """Return the URI of the record's document, in the file at ``uri``."""
+        """Return the URI of the record's document in the WARC file at ``uri``: its byte position."""
         return f"{uri}#byte={self.offset if self.own_offset < 0 else self.own_offset}"
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
-    """Yield response, resource and revisit records in order; a Fault ends it at a damaged header or a cut."""
+    """Yield response, resource and revisit records in order; a Fault is the last item at a damaged header or a cut."""
     end = file.seek(0, 2)
     at = 0
     while at < end:
@@ -132,7 +132,7 @@ class HttpResponse(NamedTuple):
 
 
 def answer_of(file: IO[bytes], record: Record) -> HttpResponse | None:
-    """Parse a response's header and leave the file at its body; return None if the block is not an HTTP response."""
+    """Parse a record's HTTP header and leave the file at the body; None if the block is not an HTTP response."""
     file.seek(record.offset)
     if record.kind != "http":
         return HttpResponse(200, {"content-type": record.kind}, record.size)
@@ -143,10 +143,10 @@ def answer_of(file: IO[bytes], record: Record) -> HttpResponse | None:
 
 
 def sort_of(file: IO[bytes], answer: HttpResponse) -> str:
-    """Tell 'page', 'picture' or 'other' by the content type and the first bytes of ``answer``; '' if neither tells.
+    """Classify an answer by its content type and first bytes: 'page', 'picture', 'image' or 'other'; '' if unknown.
 
-    The file is at the answer's body. As in browsers, a picture is what begins like one, whatever its content type. It
-    is an 'image' if only the content type says so.
+    The file is at the answer's body. As in browsers, a body that begins like a picture is one, whatever its content
+    type; 'image' means that only the content type says so.
     """
     type, head = answer.type, _head(file, answer)
     if format_of(head):
@@ -182,16 +182,16 @@ def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
 
 
 def opt_out_of(fields: dict[str, str]) -> str:
-    """Return the directive of ``X-Robots-Tag`` by which a server asks that its answer is not used, or ''."""
+    """Return the ``X-Robots-Tag`` directive by which a server forbids use of its answer, '' if there is none."""
     tags = fields.get("x-robots-tag")
     return f"X-Robots-Tag: {found}" if tags and (found := opted_out(tags.split("\n"))) else ""
 
 
 def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) -> bytes | Fault:
-    """Read the response's content, at most MAX_BYTES, with transfer and content encodings decoded.
+    """Return a response's content, at most MAX_BYTES, with transfer and content encodings decoded, or a Fault.
 
-    Return a Fault for a status other than 200, for damaged, truncated, empty or bomb-like content, for more than
-    MOST_PACKED encodings, and, unless ``heeds_opt_out`` is False, where the server asks that its answer is not used.
+    A Fault is returned for a status other than 200, for damaged, truncated, empty or overly expanding content, for more
+    than MOST_PACKED encodings, and, unless ``heeds_opt_out`` is False, if the server forbids use of its answer.
     """
     item = record.item(uri)
     answer = answer_of(file, record)
