@@ -148,7 +148,7 @@ class OpenLake:
             return explain(self.lake, found, self._scope(dataset_about(self.lake, found, dataset)))
 
     def picture(self, image_id: str, dataset: str = "") -> "answers.PicturePage | None":
-        """Explain a version's decision on an image ('': the newest rows), with its document; None if unknown."""
+        """Explain an image by version ``dataset``, '' for the newest rows alone; None if the lake lacks the image."""
         from pairmill.catalog.queries.explain.explanation import picture_page
 
         return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
@@ -193,7 +193,7 @@ class OpenLake:
         return differences(self.lake, self._version(before), self._version(after), images)
 
     def differing(self, before: str, after: str, kind: str, cause: str) -> "answers.ImageSet":
-        """Return the images of one kind ('gained', 'lost', 'changed') and cause of `differences`, as a filter."""
+        """Return the images of a kind ('gained', 'lost', 'changed') and cause of `differences`, to filter by."""
         from pairmill.catalog.queries.compare.version_diff import changed_ids
         from pairmill.catalog.queries.gallery.gallery_query import ImageSet
 
@@ -301,7 +301,7 @@ class OpenLake:
         return last_removal(self.lake)
 
     def picture_vectors(self, dataset: str = "") -> "answers.ImageVectors | None":
-        """Return the CLIP vectors of a version's pictures ('': of all), mapped from a file; None if there are none."""
+        """Return the CLIP vectors of a version's pictures ('': of all), memory-mapped; None if there are none."""
         from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 
         return image_vectors(self.lake, self._version(dataset) if dataset else None)

@@ -63,7 +63,7 @@ class Question:
 def question(
     command: str = "", example: str = "", tool: bool = True, not_for_agents: Sequence[str] = ()
 ) -> Callable[[Method], Method]:
-    """Decorate a method as a question; the arguments are attributes of `Question`."""
+    """Return a decorator that marks a method as a `Question`, with these attributes."""
 
     def mark(method: Method) -> Method:
         found = Question(method, command, example, tool, not_for_agents)

@@ -26,7 +26,7 @@ CAUSES = 12  # the largest
 
 
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
-    """Return the report's variables with rows of pictures; each row has ``picture`` or ``lost`` of `thumbnails`."""
+    """Return the report's variables with rows of pictures, by name; add ``picture`` and ``lost`` of `thumbnails`."""
     before = version_before(lake, dataset)
     fates = gallery_views.by_fate(gallery)
     found = {
@@ -104,7 +104,7 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
 
 
 def with_benchmark_pictures(found: list[SetHits]) -> list[SetHits]:
-    """Add ``benchmark`` to each hit in place: its file's name, and ``picture`` or ``lost`` as of `thumbnails`."""
+    """Add the benchmark's picture to each hit, in place, as ``benchmark``: its ``name``, ``picture`` and ``lost``."""
     for each in found:
         for hit in each.hits:
             hit["benchmark"] = {"name": Path(hit["file"]).name, **_shown(Path(hit["file"]))}

@@ -41,7 +41,7 @@ class BrowsedLake:
         self.closing: list[Callable[[], None]] = [self._ended.set, self._galleries.close]
 
     def connection(self, purpose: str) -> OpenLake:
-        """Return the lake opened for one purpose, by a connection of its own, at the first call; `close` closes it."""
+        """Return the lake's connection for ``purpose``, opened at the first call for it; `close` closes all."""
         with self._opening:
             if purpose not in self._opened:
                 self._opened[purpose] = open_lake(self.uri)
@@ -110,7 +110,7 @@ class BrowsedLake:
         return self.connection("galleries").gallery(dataset)
 
     def changed(self, since: str, until: str, change: str) -> ImageSet | None:
-        """Return the images of one difference 'KIND:CAUSE' between two versions, None for ''. Caches the last one."""
+        """Return the images that differ between two versions by ``change``, 'KIND:CAUSE'; None if it is ''."""
         if not change:
             return None
         before, after = self.dataset(since), self.dataset(until)

@@ -22,7 +22,7 @@ Asking = Annotated[Asked, Query()]
 
 
 def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> APIRouter:
-    """Return the routes of galleries."""
+    """Build the router of galleries: their pages, further images, and uploads of a picture to search by."""
     router = APIRouter()
 
     def choice_of(asked: Asked, shown: Gallery) -> Choice:

@@ -20,7 +20,7 @@ from pairmill.tasks.release.gallery.thumbnails import SIDES
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes of single pictures."""
+    """Build the router of single pictures: their pages, and the pictures as JPEG."""
     router = APIRouter()
 
     @router.get("/item/{image_id}")

@@ -71,7 +71,7 @@ def _sent(model: type[Form]) -> Callable[[Request], Awaitable[Form]]:
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes for judging samples, which log the judgements under this user's name."""
+    """Build the router for judging samples, which logs the judgements under this user's name."""
     router, user, lock = APIRouter(), user_name(), threading.Lock()
     log = JudgementLog(opened.lake.lake)  # one for all requests has samples and verdicts in order
     drawn: dict[str, list[dict[str, Any]]] = {}  # by sample, its images

@@ -19,7 +19,7 @@ PATIENCE = 2.0  # seconds that a request for points waits for a map that is bein
 
 
 def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
-    """Return the routes of the map."""
+    """Build the router of maps: their page, places and colours of the points, and the image of a point."""
     router = APIRouter()
 
     def gallery_of(dataset: str) -> Gallery:

@@ -34,10 +34,10 @@ class PictureSearch:
         self._checked: set[tuple[str, str]] = set()
 
     def find(self, dataset: str, words: str, like: str) -> tuple[str, ...] | None:
-        """Return the sha256s of the most similar pictures, best first; None if nothing is searched for.
+        """Return the sha256s of the most similar pictures, best first; None if ``words`` and ``like`` are empty.
 
-        ``like`` is the sha256 of a picture of the lake, or the name of an uploaded one. Raises PairmillError without
-        vectors or with another model.
+        ``like`` is the sha256 of a picture of the lake, or the name of an uploaded picture. Raises PairmillError if the
+        lake has no vectors, or its model's files have changed since.
         """
         if not words.strip() and not like:
             return None

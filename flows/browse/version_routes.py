@@ -1,4 +1,4 @@
-"""Serve a dataset version: its report, its rules with trials of a changed one, and its difference from another."""
+"""Serve the pages of a dataset version: report, rules with trials of changed rules, comparison with another version."""
 
 import shlex
 import threading
@@ -22,7 +22,7 @@ SHOWN = 12  # pictures of each cause of a difference
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Return the routes of versions."""
+    """Build the router of dataset versions: report, rules, trials of changed rules, changed recipe, comparison."""
     router, lock = APIRouter(), threading.Lock()
 
     @router.get("/report")

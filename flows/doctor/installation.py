@@ -29,7 +29,7 @@ SECONDS = 5
 
 
 def python_version(patient: Patient) -> Iterator[Finding]:
-    """Compare this Python with the versions that Pairmill requires."""
+    """Yield a finding on whether Pairmill supports this version of Python."""
     wanted = metadata(NAME)["Requires-Python"] or ""
     found = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
     if SpecifierSet(wanted).contains(found.split(",")[0], prereleases=True):
@@ -39,7 +39,7 @@ def python_version(patient: Patient) -> Iterator[Finding]:
 
 
 def packages(patient: Patient) -> Iterator[Finding]:
-    """Compare the installed packages with the versions that Pairmill requires."""
+    """Yield a finding on whether the installed packages have the versions that Pairmill requires."""
     needed = _needed("")
     if wrong := [each for each in needed if _trouble(each)]:
         wanted = " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
@@ -49,7 +49,7 @@ def packages(patient: Patient) -> Iterator[Finding]:
 
 
 def extras(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding for each extra (optional set of packages): complete, or which packages lack or do not fit."""
+    """Yield a finding for each extra (optional set of packages): complete, or its missing and unfit packages."""
     for extra in metadata(NAME).get_all("Provides-Extra") or []:
         purpose = f", for {NEEDED_FOR[extra]}" if extra in NEEDED_FOR else ""
         if wrong := [trouble for each in _needed(extra) if (trouble := _trouble(each))]:
@@ -127,7 +127,7 @@ def hub_token(environment: Mapping[str, str]) -> Finding:
 
 
 def server_state(patient: Patient) -> Iterator[Finding]:
-    """Compare the version of the Prefect server (configured, or of a running `pairmill up`) with the one installed."""
+    """Yield a finding on the Prefect server, configured or of `pairmill up`: does it answer, in the right version?"""
     from pairmill.flows.with_prefect.local_prefect import known_server  # imports Prefect's settings, 1.3 s
 
     if not (api := known_server()):

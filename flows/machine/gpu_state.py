@@ -54,7 +54,7 @@ def _error_text(cuda: ctypes.CDLL, error: int) -> str:
 
 
 def gpus(_: object) -> Iterator[Finding]:
-    """Compare the GPUs of the driver with the CUDA version that torch was built for."""
+    """Yield a finding on whether torch, by the CUDA version of its build, can use the driver's GPUs."""
     build, visible = torch_build(), os.environ.get("CUDA_VISIBLE_DEVICES")
     cpus = len(os.sched_getaffinity(0))
     yield judge(ask_driver(), build.get("__version__", ""), build.get("cuda") or "", visible, cpus)

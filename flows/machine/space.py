@@ -18,7 +18,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def memory(patient: Patient) -> Iterator[Finding]:
-    """Compare the available memory with the need of one worker per CPU, WORKER_GB each."""
+    """Yield a finding on whether the available memory suffices for one worker per CPU, WORKER_GB each."""
     free, workers = available(CGROUP) / GB, len(os.sched_getaffinity(0))
     text = f"{free:.1f} GB available for {workers} workers, one per CPU"
     if free >= WORKER_GB * workers:

@@ -32,8 +32,8 @@ class UnitSample:
     """The units drawn from one source.
 
     Attributes:
-        units: Their addresses.
-        of: New units of the source.
+        units: Addresses of the units.
+        of: Number of new units of the source.
         documents: Share of each unit's documents that is read, above 0 and at most 1.
         seed: Chooses these documents.
     """
@@ -148,9 +148,9 @@ def draw(
 
 
 def sized(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], most: int, seed: str) -> Sampling:
-    """Choose the number of units for a sample of about ``most`` pictures.
+    """Return a sample of about ``most`` pictures, of the first units of each source.
 
-    ``pilot`` is a first sample, and ``pictures`` the number of its pictures by source.
+    ``pilot`` is a first, small sample, and ``pictures`` the number of its pictures by source.
     """
     expected = {
         each.uri: pictures.get(each.uri, 0) / max(1, len(pilot.samples[each.uri].units)) * each.of for each in drawn

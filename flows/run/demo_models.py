@@ -73,7 +73,7 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
 
 
 def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
-    """Return a note on the rules that ``asked`` has and ``recipe``, the same with the small models, lacks."""
+    """Return a note on the rules of ``asked`` that `with_demo_models` dropped to get ``recipe``; [] without any."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences, *recipe.candidates)}
     wanted = [rule.name for rule in (*asked.images, *asked.sentences, *asked.candidates)]
     left = [f"'{name}'" for name in wanted if name not in names]

@@ -76,7 +76,7 @@ def report_path(uri: str, dataset: Dataset) -> Path:
 
 
 def make_reports_folder(uri: str) -> Path:
-    """Create the reports folder, marked as a lake's: beside a lake.yaml it lies outside of the lake's own folders."""
+    """Create the folder of a lake's reports, and return it. A mark file says that the folder belongs to a lake."""
     folder = reports_folder(uri)
     folder.mkdir(parents=True, exist_ok=True)
     mark(str(folder))

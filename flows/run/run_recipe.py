@@ -81,7 +81,7 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pending_digest(recipe: Recipe) -> str:
-    """Return the digest under which `pairmill run --dry-run` finds the recipe's last run, whatever its machine."""
+    """Return the key, 64 hex digits, under which `pairmill run --dry-run` finds the recipe's last run."""
     return _digest(["pending", recipe.record()])
 
 
@@ -95,9 +95,9 @@ def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, inputs: str) -> tu
 
 
 def last_result(wanted: RunRequest, uri: str) -> Curated | None:
-    """Return the result of the last completed run if nothing that it read has changed since; None if the run must run.
+    """Return the result of the last completed run if nothing that it read has changed since, else None.
 
-    Errors give None: the run itself reports them.
+    Errors give None too: the run itself reports them.
     """
     if not wanted.inputs:
         return None

@@ -69,9 +69,9 @@ class Survey(Session):
 
     @property
     def capped(self) -> bool:
-        """Whether the images inside the cap can be counted: the clusters of the cap are trained, or it has none.
+        """Whether the images inside the cap can be counted: its clusters are trained, or the recipe has no cap.
 
-        Without clusters the cap drops nothing, and a count would be too high.
+        Before they are trained the cap drops nothing, and a count would be too high.
         """
         lacking = any(each.work == f"train {SURVIVORS.kind} centroids" for each in self.found)
         return not lacking or bool(self.plan.scorer(SURVIVORS.clusters))

@@ -154,7 +154,7 @@ def _markdown(found: Outcome) -> str:
 
 
 def browse_link(page: str, dataset: str = "") -> str:
-    """Return the URL of a page of the `pairmill browse` that PAIRMILL_BROWSE_URL names; '' without one.
+    """Return the URL of ``page`` in the `pairmill browse` at PAIRMILL_BROWSE_URL; '' if the variable is not set.
 
     A token in that address is left out: whoever opened the browser by its token once has its cookie, and Prefect's
     database is no place for a secret.

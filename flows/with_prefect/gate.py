@@ -36,7 +36,7 @@ POLL_SECONDS = 5
 
 
 class Thresholds(RunInput):
-    """The form behind the Resume button of a run that waits at its gate."""
+    """Form by which a person resumes a paused run: approval, the person's name, and changed rules."""
 
     approve: bool = Field(False, description="Go on to generate texts. Without it the run ends here.")
     by: str = Field("", max_length=200, description="Who answers. It is recorded in the lake, with the time.")

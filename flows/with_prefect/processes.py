@@ -21,7 +21,7 @@ GRACE_SECONDS = 20.0
 
 @dataclass
 class Child:
-    """A running command; its output is in ``log``."""
+    """A running child process; its output goes to the file ``log``."""
 
     name: str
     process: subprocess.Popen

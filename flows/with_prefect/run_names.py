@@ -24,7 +24,7 @@ STAR = re.compile(rf"({GREEK})\d+-[a-z]+(-[a-z]+)*")
 
 
 def name_run(about: str) -> None:
-    """Rename the current run to ``about`` and the first 8 digits of its id, if Prefect made its name up."""
+    """Rename the current run to ``about`` and the first 8 digits of its id, if Prefect generated its name."""
     run = _current()
     if run is not None and is_made_up(run.name):
         _rename(run, _first_name(about, run))

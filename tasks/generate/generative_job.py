@@ -87,7 +87,7 @@ class Queries:
         return [square if isinstance(data, Fault) else self.decode.shown_size(data) for data in datas]
 
     def prepare(self, piece: Piece) -> Running:
-        """Decode a batch's images, and prepare the model's input of those that decode."""
+        """Decode a batch's images; return the model's input for the images that decode, faults for the others."""
         found: dict[str, Generation] = {}
         bad, good, asked = [], [], []
         for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
@@ -102,7 +102,7 @@ class Queries:
         return Answers(found, bad), asked, ready
 
     def infer(self, prepared: Running) -> Running:
-        """Launch the model on the prepared inputs, without waiting for the device."""
+        """Launch the model on a prepared batch, without waiting for the device; return the running batch."""
         answers, asked, ready = prepared
         return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
 
@@ -162,11 +162,11 @@ class GenerativeJob(ABC):
         return self.ask.pieces(item, self.prompts(item), rows)
 
     def prepare(self, piece: Piece) -> Running:
-        """Decode a batch's images, if the model sees them, and prepare the model's input."""
+        """Decode a batch's images, if the model sees them, and return the model's input, prepared on CPUs."""
         return self.ask.prepare(piece)
 
     def infer(self, ready: Running) -> Running:
-        """Launch the model on the prepared inputs, without waiting for the device."""
+        """Launch the model on a prepared batch, without waiting for the device; return the running batch."""
         return self.ask.infer(ready)
 
     def stepwise(self, running: Running) -> Stepwise | None:

@@ -81,7 +81,7 @@ class ScoreImages(ScoringJob):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Decode a batch's images, run the scorers without a model, and prepare the models' input."""
+        """Decode a batch's images; return the values of scorers without a model, and the models' prepared input."""
         datas, tables = piece.data
         decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
         named = list(zip(piece.keys, decoded, strict=True))

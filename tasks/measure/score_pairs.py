@@ -93,7 +93,7 @@ class ScorePairs(ScoringJob):
             yield Piece(tuple(shas), (datas, texts, [_keys(item, place[sha]) for sha in shas]))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Decode a batch's images, and prepare the model's input of each pair."""
+        """Decode a batch's images; return the model's prepared input for each pair of image and text."""
         datas, texts, keys = piece.data
         decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
         rows = [(pixels, text) for pixels, of_one in zip(decoded, texts, strict=True) for text in of_one]
@@ -104,7 +104,7 @@ class ScorePairs(ScoringJob):
         return prepare_scores([*self.scorers], batch, flat, good, bad)
 
     def fetch(self, running: Scored) -> Scored:
-        """Wait for a batch's values; convert each fault of a pair to a fault of the pair's image."""
+        """Wait for a batch's values and return them; a fault of a pair becomes a fault of its image."""
         done = super().fetch(running)
         return replace(done, bad=[fault.about(fault.item.split(" ")[0]) for fault in done.bad])
 

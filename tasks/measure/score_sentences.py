@@ -60,6 +60,6 @@ class ScoreSentences(ScoringJob):
             yield Piece(tuple(keys), ({"text": batch["text"].to_pylist()}, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
-        """Run the scorers without a model over a batch, and prepare the models' input."""
+        """Return a batch's values of scorers without a model, and the models' prepared input."""
         batch, tables = piece.data
         return prepare_scores(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])

@@ -90,10 +90,10 @@ class ScoringJob(ABC):
 
     @abstractmethod
     def prepare(self, piece: Piece) -> Scored:
-        """Run the scorers without a model over a batch, and prepare the models' input."""
+        """Return a batch's values of scorers without a model, and the models' prepared input."""
 
     def infer(self, ready: Scored) -> Scored:
-        """Launch the models on the prepared inputs, without waiting for the device."""
+        """Launch the models on a prepared batch, without waiting for the device; return the running batch."""
         begun = []
         for each, given in ready.of_models:
             with naming_package(each.score):
@@ -144,7 +144,7 @@ class ScoringJob(ABC):
 def prepare_scores(
     scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]
 ) -> Scored:
-    """Run the scorers without a model over ``batch``, and prepare the models' inputs.
+    """Return the values of scorers without a model for ``batch``, and the models' prepared inputs.
 
     ``batch`` has the rows at the positions ``good`` of ``keys``; ``bad`` are the faults of the other rows.
     """
@@ -223,7 +223,7 @@ class ScoreVectors:
 
     @property
     def model(self) -> str:
-        """The recipe's name of the model that the op loads, '' without one; the job runs where that model does."""
+        """The recipe's name of the model that the op loads, '' without one; it sets the job's resources."""
         return self.scorer.score.model
 
     @property

@@ -56,7 +56,7 @@ class ClusterCount:
     per_cluster: int
 
     def of(self, n: int) -> int:
-        """Return the number of clusters for ``n`` rows, at least one."""
+        """Return the number of clusters for ``n`` eligible rows, at least one."""
         return min(self.at_most, max(1, n // self.per_cluster))
 
 
@@ -81,7 +81,7 @@ def cluster(session: Session) -> None:
 
 
 def cluster_survivors(session: Session) -> None:
-    """Update the centroids and clusters of the recipe's cap; do nothing without ``balance.cap``.
+    """Train centroids for ``balance.cap`` if needed, and assign new images to them; do nothing without a cap.
 
     New images are assigned before the cut that counts survivors: clusters are facts of a cut, and facts that stay the
     same in every later cut of the run are joined once.
@@ -107,7 +107,7 @@ def _assign_survivors(session: Session, model: Trained) -> None:
 
 
 def sentence_clustering(session: Session) -> ClusterCount:
-    """Return the setting of the number of sentence clusters, from the recipe's ``association``."""
+    """Return how many sentence clusters to train, by the recipe's ``association``."""
     among = session.recipe.association
     return ClusterCount(SENTENCES, among.clusters, among.per_cluster)
 

@@ -130,7 +130,7 @@ def find_perceptual(
     """Find edges between new signatures and all signatures, and commit them; do nothing without new signatures.
 
     ``compare(signed, done, digest)`` returns the edges as parts with the scorer ``digest``: of the signatures by the
-    scorer ``signed`` that were committed after commit number ``done``. ``version`` and ``settings`` are ``digest``'s.
+    scorer ``signed`` that were committed after commit number ``done``. ``version`` and ``settings`` define that scorer.
     """
     signed = session.plan.scorer(family.signatures)
     scorer = Scorer(family.perceptual, family.edges, version, settings, "", (signed,))

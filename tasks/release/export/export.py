@@ -289,7 +289,10 @@ def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, An
 
 
 def listed_files(place: Destination, name: str, head: dict[str, Any]) -> list[Written]:
-    """Return the files that the list ``name`` (MANIFEST or PROGRESS) has for ``head``; [] unless all of them exist."""
+    """Read the export's list of files ``name``, MANIFEST or PROGRESS, and return its files.
+
+    Returns [] if the list is of other content than ``head``, or one of its files is missing.
+    """
     listing = place.read_json(name)
     if any(listing.get(key) != value for key, value in head.items()):
         return []

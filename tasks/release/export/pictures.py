@@ -54,7 +54,7 @@ def reading_pairs(uri: str, dataset: Dataset) -> Iterator[PairReader]:
 
 
 def with_pictures(rows: list[Row], paths: Paths) -> Iterator[tuple[Row, bytes]]:
-    """Yield each row, sorted by shard, with its image's bytes; errors are those of `stored_pictures`.
+    """Yield each of ``rows``, which must be sorted by shard, with its image's bytes; errors as of `stored_pictures`.
 
     Memory is the images that these rows take from one shard.
     """

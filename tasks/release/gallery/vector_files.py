@@ -54,7 +54,7 @@ class PictureMap:
 
 
 def sign_codes(stored: ImageVectors) -> SignCodes:
-    """Return the search codes of the stored vectors, memory-mapped; empty codes if a full scan is fast enough.
+    """Return codes of the stored vectors for fast search, memory-mapped; no codes if a full scan is fast enough.
 
     A million vectors of 512 numbers take 15 s of one CPU, once.
     """

@@ -118,9 +118,10 @@ class ItemQueue:
         return len(lost - self._gone)
 
     def leave_out(self, minder: str, node: str, host: str, error: bytes) -> None:
-        """Record that the model does not fit ``node``, and queue the items of its actor ``minder``, which ends, again.
+        """Record that the model does not fit machine ``node``, and queue the items of its actor ``minder`` again.
 
-        No item is blamed: the starts that this actor made do not count. ``error`` is the pickled exception.
+        The actor ends. No item is blamed: the actor's starts do not count. ``host`` is the machine's name for people,
+        ``error`` the pickled exception.
         """
         with self._lock:
             self._left_out.setdefault(node, (host, error))

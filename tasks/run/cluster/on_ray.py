@@ -163,9 +163,10 @@ class Fleets:
         self._left: dict[tuple[str, Resources], Fleet] = {}
 
     def take(self, model: str, asked: Resources, items: int, build: Callable[[], Fleet]) -> Fleet:
-        """Return the idle fleet of ``model`` with the resources ``asked``, else a new one from ``build``.
+        """Return the idle fleet of ``model`` with the resources ``asked``, else a new fleet from ``build``.
 
-        ``items``, the number of pending items, limits the workers that a new fleet needs room for.
+        Ends all idle fleets before a new one if the machines have no room for both. ``items``, the number of pending
+        items, bounds the workers that a new fleet needs.
         """
         if fleet := self._left.pop((model, asked), None):
             return fleet

@@ -37,7 +37,7 @@ def hand_out(_: Any, items: Any) -> Iterator[dict]:
 
 
 class Supervisor:
-    """Ray actor that runs the ``items`` of an `ItemQueue` in a worker process of its own and survives its death."""
+    """Ray actor that runs items of an `ItemQueue` in a worker process of its own, and survives that process's death."""
 
     def __init__(self, items: Any, asked: Resources) -> None:
         import ray

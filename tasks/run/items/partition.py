@@ -24,7 +24,7 @@ BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content",
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one table that a job made.
+    """Rows of one table, from a job.
 
     The runner adds the columns ``shard``, ``scorer`` and ``commit``. ``usage`` counts the tokens that a model read and
     generated for these rows, None if it counts none.

@@ -78,7 +78,7 @@ class Budget:
     _a_row: dict[str, float] = field(default_factory=dict)  # step -> cost of a row of its most expensive item so far
 
     def priced(self, step: str, manifests: list[Manifest], prices: Prices) -> list[Manifest]:
-        """Return the manifests with the cost of their tokens, and add it to the run's total."""
+        """Return the manifests with the cost of their tokens, and add this cost to the run's total."""
         found = []
         for manifest in manifests:
             if usage := manifest.usage:

@@ -35,7 +35,7 @@ NATIVE_STDERR = 2
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A job as a worker process runs it, sent once to each process.
+    """A job with its settings for a worker process, to which it is sent once.
 
     Attributes:
         job: The job.
