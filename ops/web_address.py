@@ -18,6 +18,10 @@ ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 DIVIDING = frozenset("%/?#&=+;\\")
 
 
+# Most relative addresses have these letters only, which no rule of reading changes.
+PLAIN = re.compile(r"(?!//)[A-Za-z0-9_./-]+")
+WEB = ("http://", "https://")
+
 # Longer addresses are rare. Sixteen thousand could take gigabytes, and Unicode's normal forms take quadratic time.
 MOST_LETTERS = 2048
 
@@ -48,8 +52,12 @@ def absolute_address(written: str, base: str = "") -> str:
     Its spelling is kept if a browser reads it as the same address.
     """
     try:
-        plain = urldefrag(urljoin(base, written.strip())).url.encode("utf-8", "replace").decode()
+        if PLAIN.fullmatch(written) and base.startswith(WEB) and request_address(base) == base:
+            return request_address(written, base)
         asked = request_address(written.encode("utf-8", "replace").decode(), base)
+        if asked == written and written.startswith(WEB):
+            return written
+        plain = urldefrag(urljoin(base, written.strip())).url.encode("utf-8", "replace").decode()
         return plain if plain == asked or request_address(plain) == asked else asked
     except ValueError:
         return ""

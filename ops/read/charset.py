@@ -29,6 +29,13 @@ from pairmill.catalog.terms.controls import printable
 
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 CHARSET = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
+# The usual start of a page that declares its charset: no other element stands before the <meta>. Takes 2 of 200 us.
+USUAL_META = re.compile(
+    rb"""\s*+(?:<\?xml[^<>\0]*+>\s*+)?(?:<!doctype[^<>\0]*+>\s*+)?(?:<html(?:\s++[\w:.-]++="[^"<>\0]*+")*+\s*+>\s*+)?"""
+    rb"""(?:<head>\s*+)?<meta\s++(?:charset="([\w-]++)"|http-equiv="content-type"\s++content="([\w/]++;\s*+charset="""
+    rb"""[\w-]++)")\s*+/?>""",
+    re.IGNORECASE,
+)
 XML = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"'>]{0,64})""")
 LONGEST_LABEL = 64  # characters, blanks around it included
 # Bytes. Browsers search the first ones for a declaration, and go on to the end of <head>. The bound is for libxml2,
@@ -155,6 +162,10 @@ def _unmarked_utf16(data: bytes) -> codecs.CodecInfo | None:
 def _declared(data: bytes) -> codecs.CodecInfo | None:
     """Return the decoder that a page's <meta> declares, else its XML declaration; None if neither does."""
     start = data[:MOST_SEARCHED]
+    if usual := USUAL_META.match(start):
+        label, content = ((part or b"").decode() for part in usual.groups())
+        if found := _readable(_codec(label) or _labelled(content)):
+            return found
     if b"charset" in start.lower():
         parser = etree.HTMLPullParser(events=("start",), tag=("meta", "body"), encoding="iso-8859-1")
         for at in range(0, len(start), ALWAYS_SEARCHED):
@@ -178,5 +189,9 @@ def _meta_codec(element: etree._Element) -> codecs.CodecInfo | None:
     codec = _codec(label) if label else None
     if label is None and (element.get("http-equiv") or "").strip().lower() == "content-type":
         codec = _labelled(element.get("content") or "")
-    # A declaration that is readable as bytes is not in UTF-16 (HTML, "prescan a byte stream").
+    return _readable(codec)
+
+
+def _readable(codec: codecs.CodecInfo | None) -> codecs.CodecInfo | None:
+    """Replace UTF-16 by UTF-8: a declaration that is readable as bytes is not in UTF-16 (HTML, prescan)."""
     return _codec("utf-8") if codec and codec.name.startswith("utf-16") else codec

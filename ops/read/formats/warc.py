@@ -106,7 +106,7 @@ class _OpenWarc:
                 yield self.refused[key]
             elif sort != "other":
                 # As in a folder, an image that no page shows is a document.
-                data = body(self.file, self.uri, record)
+                data = body(self.file, record.item(self.uri), answer_of(self.file, record))
                 held, fault = (b"", data) if isinstance(data, Fault) else (data, None)
                 picture = Picture(0, absolute_address(record.url), "", held, fault)
                 yield Document(record.item(self.uri), "", _about(record), (picture,))
@@ -156,8 +156,8 @@ class _OpenWarc:
     def _page(self, record: Record) -> Iterator[Document | Fault]:
         """Yield a page's document."""
         item = record.item(self.uri)
-        data = body(self.file, self.uri, record, heeds_opt_out=False)
         answer = answer_of(self.file, record)
+        data = body(self.file, item, answer, heeds_opt_out=False)
         fields = answer.fields if answer else {}
         parsed = data if isinstance(data, Fault) else page.parse(item, data, fields.get("content-type", ""))
         if isinstance(parsed, Fault):
@@ -236,10 +236,11 @@ class _OpenWarc:
         """Read the first record of an address that holds an image of at most ``room`` bytes."""
         read: list[bytes | Fault] = []
         for record in (stored.record for stored in self.found[key]):
-            data = body(self.file, self.uri, record) if record.size <= room else b""
+            item = record.item(self.uri)
+            data = body(self.file, item, answer_of(self.file, record)) if record.size <= room else b""
             if isinstance(data, bytes) and not 0 < len(data) <= room:
                 detail = f"the other pictures of its page leave room for {room} bytes"
-                data = Fault(record.item(self.uri), "too_large", detail)
+                data = Fault(item, "too_large", detail)
             if data.reason == "opt_out" if isinstance(data, Fault) else format_of(data):
                 return data
             read.append(data)

@@ -32,7 +32,7 @@ from pairmill.ops.image.header import HOSTILE, inspect
 
 IMAGES = ("img", "amp-img", "amp-anim")
 HOLDERS = ("amp-img", "amp-anim", "object", "video")
-SHOWING = (*IMAGES, "image", "input", "object", "embed", "video")
+SHOWING = frozenset((*IMAGES, "image", "input", "object", "embed", "video"))
 # The most <source> elements to read of a <picture>: it has one per format and size, a hostile one a hundred thousand.
 MOST_SOURCES = 16
 # Longer attributes are data of scripts, and a <noscript> with more elements is no single image.
@@ -62,14 +62,16 @@ NO_PICTURE = re.compile(r"\.(?:html?|mp4|webm|m3u8|pdf|js)(?:$|[?#])|/embed/", r
 NO_ADDRESS = re.compile(r"""[\s"'<>{}|\\^`]|\$\{""")
 # File names of placeholders, which have no other words than these; a JPEG with a number is one of several photographs.
 WAITING = re.compile(
+    r"(?=(?>preload(?:er)?|lazyload|loading|loader|load|spinner|placeholder|blank|spacer|transparent|trans|pixel|px|"
+    r"lazy|dummy|empty|gr[ae]y|throbber|clear|no|image|img|photo|picture|pic|ajax|wait|please|animated|anim|bg|dot|"
+    r"default|white|black|icon|small|large|big|x|[a-z](?=\.gif$)|(?:gif|png|jpe?g|webp|svg)$|[\W\d_]+)+\Z)"
     r"(?!(?!.*(?:\d+x\d|1px)).*\d.*\.jpe?g$)"
     r"(?=.*(?:load|spinner|placeholder|blank|spacer|transparent|pixel|lazy|dummy|empty|gr[ae]y|throbber|clear|1x1|1px|"
-    r"no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))"
-    r"(?>preload(?:er)?|lazyload|loading|loader|load|spinner|placeholder|blank|spacer|transparent|trans|pixel|px|lazy|"
-    r"dummy|empty|gr[ae]y|throbber|clear|no|image|img|photo|picture|pic|ajax|wait|please|animated|anim|bg|dot|default|"
-    r"white|black|icon|small|large|big|x|[a-z](?=\.gif$)|(?:gif|png|jpe?g|webp|svg)$|[\W\d_]+)+",
+    r"no[-_]?(?:image|img|photo|pic)|trans[^a-z]|^(?:[a-z]|dot|white|black)\.gif$))",
     re.IGNORECASE,
 )
+SIZED = re.compile(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)")
+IS_SET = re.compile(r"\s[\d.]+[wxh](?:,|$)")
 # The largest placeholder: an image whose sides have at most 64 px, a small animation, or one of one colour, which takes
 # less than a byte for 56 pixels (a JPEG for 60) beyond its header. Only such few bytes are decoded.
 PLACEHOLDER_BYTES, PLACEHOLDER_SIDE, SPINNER_SIDE, HEADER_BYTES, PIXELS_PER_BYTE = 32 * 1024, 64, 128, 700, 56
@@ -202,15 +204,17 @@ class ImageElements:
         """Read an img or one of AMP's: its src comes last if it is a placeholder."""
         src = (element.get("src") or "").strip()
         lazy, larger, unknown, smaller = _in_attributes(element)
-        sets = _srcset(element.get("srcset") or "")
-        of_scripts = [*lazy, *unknown]
+        in_set = _srcset(element.get("srcset") or "")
+        sets, of_scripts = [*in_set], [*lazy, *unknown]
         # The parser nests what follows a <source> inside it, so the <picture> may be far above.
         for above in islice(element.iterancestors("picture"), 1):
             for source in islice(above.iter("source"), MOST_SOURCES):
                 of_scripts += (in_attributes := _in_attributes(source)[0])
                 sets += [*in_attributes, *_srcset(source.get("srcset") or "")]
-        sets = [each for each in sets if not _is_waiting(each)] or sets
         stand_in = self._stand_ins.get(element)
+        if stand_in is None and not (sets or of_scripts or larger or smaller):
+            return PictureReference((src,) if src else (), _alt(element))
+        sets = [each for each in sets if not _is_waiting(each)] or sets
         plain: list[str] = []
         if stand_in is not None:
             plain = [each for each in (stand_in.get("src"), *_srcset(stand_in.get("srcset") or "")) if each]
@@ -229,8 +233,7 @@ class ImageElements:
         else:
             sources, spare = [src, *sets, *larger], [*plain, *unknown, *smaller]
         alt = _alt(element) or ("" if stand_in is None else _alt(stand_in))
-        in_standard = {src, *_srcset(element.get("srcset") or "")}
-        has_choice = any(each not in in_standard for each in (*plain, *of_scripts))
+        has_choice = any(each != src and each not in in_set for each in (*plain, *of_scripts))
         found = _unique(sources)
         spare = tuple(each for each in _unique(spare) if each not in found)
         return PictureReference(found, alt, spare, has_choice, named_placeholder)
@@ -313,7 +316,7 @@ def _addresses(value: str, is_certain: bool) -> list[str]:
     value = value.strip(" \t\r\n\f'")
     if value[:1] in "{[(<#" or "{{" in value or "${" in value:
         return []
-    if re.search(r"\s[\d.]+[wxh](?:,|$)", value) or (is_certain and ", " in value):
+    if IS_SET.search(value) or (is_certain and ", " in value):
         return [each for each in _srcset(value) if PICTURE_NAME.search(each) or (is_certain and "/" in each)]
     if is_certain:
         return [value] if PICTURE_NAME.search(value) or ("/" in value and not NO_PICTURE.search(value)) else []
@@ -332,14 +335,16 @@ def _is_waiting(source: str) -> bool:
     if not source or "{" in source or source in ("#", "about:blank", "//:0"):
         return True
     name = source.split("?", 1)[0].split("#", 1)[0].rpartition("/")[2]
-    return len(name) <= MOST_IN_NAME and WAITING.fullmatch(name) is not None
+    return len(name) <= MOST_IN_NAME and WAITING.match(name) is not None
 
 
 def _srcset(value: str) -> list[str]:
     """List the addresses of a srcset, largest image first. An address may itself hold commas (data: URIs, CDNs)."""
+    if not value:
+        return []
     sized: list[tuple[float, str]] = []
     value = " ".join(value.split())  # a run of spaces would take quadratic time below
-    for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
+    for found in SIZED.finditer(value):
         try:
             sized.append((float(found[2] or 1), found[1]))
         except ValueError:

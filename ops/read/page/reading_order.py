@@ -9,7 +9,7 @@ from typing import Any
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from pairmill.ops.read.document import Text
-from pairmill.ops.read.page.image_elements import ImageElements, PictureReference
+from pairmill.ops.read.page.image_elements import SHOWING, ImageElements, PictureReference
 from pairmill.ops.read.page.main_content import is_main
 
 
@@ -59,7 +59,8 @@ class _Walk:
     words: list[str] = field(default_factory=list)  # the text since the last block boundary
     waiting: list[PictureReference] = field(default_factory=list)  # images to add at the end of the block
     seen: set[str] = field(default_factory=set)  # the sources of all images so far
-    silent: int = 0  # open elements whose text is dropped
+    silences: list[bool] = field(default_factory=list)  # of each open element, whether its text is dropped
+    silent: int = 0  # how many of them are
     captioned: int = 0  # open elements that hold captions
     inside: int = 0  # open elements that are in CONTENT
     depth: int = 0
@@ -74,8 +75,9 @@ class _Walk:
         self.depths += self.depth
         self.captioned += tag in CAPTIONED
         self.inside += tag in CONTENT
-        self.silent += _is_silent(element, self.inside > 0)
-        shown = self.images.read(element)
+        self.silences.append(is_silent := _is_silent(element, self.inside > 0))
+        self.silent += is_silent
+        shown = self.images.read(element) if tag in SHOWING else None
         if shown and not self._repeats(shown, element):
             self._show(shown)
         if not self.silent and element.text:
@@ -88,19 +90,21 @@ class _Walk:
             self.flush()
         self.depth -= 1
         self.captioned -= tag in CAPTIONED
-        self.silent -= _is_silent(element, self.inside > 0)
+        self.silent -= self.silences.pop()
         self.inside -= tag in CONTENT
         if not self.silent and element.tail:
             self.words.append(element.tail)
 
     def flush(self) -> None:
         """End the current text block, and add the waiting images after it."""
-        text = " ".join("".join(self.words).split())
-        if text:
-            self.found.append(Text(text))
-            self.captions.append(self.captioned > 0)
-        self.found += self.waiting
-        self.words, self.waiting = [], []
+        if self.words:
+            if text := " ".join("".join(self.words).split()):
+                self.found.append(Text(text))
+                self.captions.append(self.captioned > 0)
+            self.words = []
+        if self.waiting:
+            self.found += self.waiting
+            self.waiting = []
 
     def _show(self, reference: PictureReference) -> None:
         """Add an image and end the text block; inside a sentence, the image waits for the block to end."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import IO, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +22,17 @@ from pairmill.ops.read.places.tree import MAX_BYTES
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 # The header lines of a record and of a response have some kilobytes.
-MAX_HEADER = 64 * 1024
+MAX_HEADER, BLOCK = 64 * 1024, 2048
+BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*(?:\n|\Z))+")
+HEADER_END = re.compile(rb"\n[ \t\r\f\v]*\n")
+FIELD = rb"\n[ \t\r\f\v]*(%s)[ \t\r\f\v]*:([^\n]*)"
+# The fields that are read of a record and of a response. Of a repeated one the first counts.
+OF_RECORD = re.compile(
+    FIELD % rb"content-length|content-type|warc-(?:type|target-uri|date|record-id|payload-digest|truncated|"
+    rb"refers-to(?:-target-uri)?)",
+    re.IGNORECASE,
+)
+OF_RESPONSE = re.compile(FIELD % rb"content-type|content-encoding|transfer-encoding|x-robots-tag", re.IGNORECASE)
 # Fields that are lists: a repeated one adds to the first.
 LISTS = frozenset(("x-robots-tag", "content-encoding", "transfer-encoding"))
 PAGES = ("text/html", "application/xhtml+xml")
@@ -65,17 +76,17 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
     end = file.seek(0, 2)
     at = 0
     while at < end:
-        file.seek(at)
-        line = file.readline(MAX_HEADER)
-        if not line.strip():
-            at += len(line)
+        block, n_header = _header(file, at)
+        if blank := BLANK_LINES.match(block):
+            at += blank.end()
             continue
-        fields = _fields(file) if line.startswith(b"WARC/") else None
-        n = whole_number(fields.get("content-length", "")) if fields is not None else None
-        if fields is None or n is None:
-            yield Fault(f"{uri}#byte={at}", "bad_record", f"no WARC record here ({line[:40]!r}); what follows is lost")
+        fields = _fields(OF_RECORD.findall(block, 0, n_header)) if block.startswith(b"WARC/") else {}
+        n = whole_number(fields.get("content-length", ""))
+        if n is None:
+            line = b"".join(block.partition(b"\n")[:2])[:40]
+            yield Fault(f"{uri}#byte={at}", "bad_record", f"no WARC record here ({line!r}); what follows is lost")
             return
-        start = file.tell()
+        start = at + n_header
         if start + n > end:
             yield Fault(f"{uri}#byte={at}", "truncated", f"{end - start} of the record's {n} bytes are there")
             return
@@ -83,7 +94,7 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
         if (type := fields.get("warc-type")) in ("response", "resource", "revisit"):
             kind = fields.get("content-type", "")
             if type != "resource" and (
-                not kind or kind.lower().startswith("application/http") or file.read(5) == b"HTTP/"
+                not kind or kind.lower().startswith("application/http") or _begins_like_http(file, start)
             ):
                 kind = "http"  # a crawler's look-up of a name is a response too, of the type text/dns
             url, referred = (
@@ -95,34 +106,43 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
             yield Record(url, date, kind, record_id, start, n, digest, revisits, "warc-truncated" in fields)
 
 
-def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Parse header lines to {lower-case name: value}; None if the empty line at their end is missing.
+def _begins_like_http(file: IO[bytes], at: int) -> bool:
+    file.seek(at)
+    return file.read(5) == b"HTTP/"
 
-    A repeated field keeps its first value; values of the fields in LISTS are joined by line breaks.
-    """
+
+def _header(file: IO[bytes], at: int) -> tuple[bytes, int]:
+    """Read a block that begins with the header at ``at``; return it and the header's size, 0 without its last line."""
+    file.seek(at)
+    block = file.read(BLOCK)
+    while not (end := HEADER_END.search(block)) and len(block) < MAX_HEADER and (more := file.read(len(block))):
+        block += more
+    return block, end.end() if end else 0
+
+
+def _fields(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Decode header lines to {lower-case name: value}: a name's first value, or all of LISTS, joined by line breaks."""
     found: dict[str, str] = {}
-    left = MAX_HEADER
-    while left > 0:
-        line = file.readline(left)
-        left -= len(line)
-        if not line.endswith(b"\n"):
-            return None
-        if not line.strip():
-            return found
-        name, _, value = line.decode("utf-8", "replace").partition(":")
-        name = name.strip().lower()
+    for raw_name, raw_value in lines:
+        name, value = raw_name.decode().lower(), raw_value.decode("utf-8", "replace").strip()
         if name not in found:
-            found[name] = value.strip()
+            found[name] = value
         elif name in LISTS:
-            found[name] += f"\n{value.strip()}"
-    return None
+            found[name] += f"\n{value}"
+    return found
+
+
+@lru_cache(256)  # of at most 64 KB; a server sends few different ones
+def _shared_fields(lines: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
+    return _fields(lines)
 
 
 class HttpResponse(NamedTuple):
-    """Status, header fields by lower-case name, and body size in bytes of an HTTP response."""
+    """The status of an HTTP response, fields of OF_RESPONSE by lower-case name, and the place of its body in bytes."""
 
     status: int
     fields: dict[str, str]
+    offset: int
     size: int
 
     @property
@@ -132,43 +152,50 @@ class HttpResponse(NamedTuple):
 
 
 def answer_of(file: IO[bytes], record: Record) -> HttpResponse | None:
-    """Parse a record's HTTP header and leave the file at the body; None if the block is not an HTTP response."""
-    file.seek(record.offset)
+    """Parse a record's HTTP header; return None if the block is not an HTTP response."""
     if record.kind != "http":
-        return HttpResponse(200, {"content-type": record.kind}, record.size)
-    first = file.readline(min(MAX_HEADER, record.size)).split(None, 2)
-    fields = _fields(file) if len(first) > 1 and first[0].startswith(b"HTTP/") and first[1].isdigit() else None
-    size = record.offset + record.size - file.tell()
-    return HttpResponse(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
+        return HttpResponse(200, {"content-type": record.kind}, record.offset, record.size)
+    block, n_header = _header(file, record.offset)
+    first = block.partition(b"\n")[0].split(None, 2)
+    if not 0 < n_header <= record.size or len(first) < 2 or first[0][:5] != b"HTTP/" or not first[1].isdigit():
+        return None
+    fields = _shared_fields(tuple(OF_RESPONSE.findall(block, 0, n_header)))
+    return HttpResponse(int(first[1][:4]), fields, record.offset + n_header, record.size - n_header)
 
 
 def sort_of(file: IO[bytes], answer: HttpResponse) -> str:
     """Classify an answer by its content type and first bytes: 'page', 'picture', 'image' or 'other'; '' if unknown.
 
-    The file is at the answer's body. As in browsers, a body that begins like a picture is one, whatever its content
-    type; 'image' means that only the content type says so.
+    As in browsers, a body that begins like a picture is one, whatever its content type; 'image' means that only the
+    content type says so.
     """
     type, head = answer.type, _head(file, answer)
     if format_of(head):
         return "picture"
     if type.startswith("image/"):
         return "image"
+    if type in PAGES:
+        return "page"
+    if type not in UNTELLING:
+        return "other"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n\f")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = head[2:].replace(b"\0", b"").lstrip()
-    if type in PAGES or (type in UNTELLING and CERTAIN_PAGE.match(text)) or (type in UNKNOWN and PAGE.match(text)):
+    if CERTAIN_PAGE.match(text) or (type in UNKNOWN and PAGE.match(text)):
         return "page"
     return "" if type in UNKNOWN and head and answer.status == 200 else "other"
 
 
 def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
     """Read the first bytes of an answer's content, decoded; as they are stored if a coding is unknown or damaged."""
-    codings = _codings(answer)
+    codings, is_chunked = _codings(answer), _is_chunked(answer)
     if len(codings) > MOST_PACKED:
         codings = []  # `body` returns a Fault
-    is_chunked = "chunked" in answer.fields.get("transfer-encoding", "").lower()
+    file.seek(answer.offset)
     # A block of brotli or zstd is decoded as a whole, and has at most 16 MB.
-    data = file.read(min(answer.size, 2**24 if {"br", "zstd"} & set(codings) else 4 * HEAD))
+    data = file.read(min(answer.size, 2**24 if {"br", "zstd"}.intersection(codings) else 4 * HEAD))
+    if not codings and not is_chunked and not data.startswith(GZIP):
+        return data[:HEAD]
     is_cut = len(data) < answer.size
     if is_chunked:
         data = _unchunked(data)
@@ -187,14 +214,12 @@ def opt_out_of(fields: dict[str, str]) -> str:
     return f"X-Robots-Tag: {found}" if tags and (found := opted_out(tags.split("\n"))) else ""
 
 
-def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) -> bytes | Fault:
-    """Return a response's content, at most MAX_BYTES, with transfer and content encodings decoded, or a Fault.
+def body(file: IO[bytes], item: str, answer: HttpResponse | None, heeds_opt_out: bool = True) -> bytes | Fault:
+    """Return an answer's content, at most MAX_BYTES, with transfer and content encodings decoded, or a Fault.
 
     A Fault is returned for a status other than 200, for damaged, truncated, empty or overly expanding content, for more
     than MOST_PACKED encodings, and, unless ``heeds_opt_out`` is False, if the server forbids use of its answer.
     """
-    item = record.item(uri)
-    answer = answer_of(file, record)
     if answer is None:
         return Fault(item, "bad_record", "no HTTP response")
     if answer.status != 200:
@@ -205,8 +230,9 @@ def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) 
         return Fault(item, "too_large", f"{answer.size} bytes; at most {MAX_BYTES} are read")
     if len(codings := _codings(answer)) > MOST_PACKED:
         return Fault(item, "undecodable", f"{len(codings)} content encodings; at most {MOST_PACKED} are undone")
+    file.seek(answer.offset)
     data = file.read(answer.size)
-    if "chunked" in answer.fields.get("transfer-encoding", "").lower():
+    if _is_chunked(answer):
         data = _unchunked(data)
     limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
     # Some servers send gzip without saying so; neither a page nor a picture begins like it.
@@ -224,6 +250,10 @@ def body(file: IO[bytes], uri: str, record: Record, heeds_opt_out: bool = True) 
             return Fault(item, "bomb", f"over {limit} bytes")
         data = decoded
     return data if data else Fault(item, "empty", "no bytes")
+
+
+def _is_chunked(answer: HttpResponse) -> bool:
+    return "chunked" in answer.fields.get("transfer-encoding", "").lower()
 
 
 def _codings(answer: HttpResponse) -> list[str]:
