@@ -83,51 +83,35 @@ def _document(tree: OneDocument, path: str, parsed: page.Page) -> Document:
     base = page.base(parsed.root)
     items = reading_order.items(parsed.root)
     references = [item for item in items if isinstance(item, PictureReference)]
-    linked = {each: [resolve(tree, path, source, base) for source in each.all_sources] for each in references}
+    linked = {source: resolve(tree, path, source, base) for each in references for source in each.all_sources}
     # Read the files that the page most likely shows in parallel; OneDocument caches them.
-    tree.read_many(sorted({links[0].paths[0] for links in linked.values() if links and links[0].paths}))
+    first = {link.paths[0] for each in references if each.sources and (link := linked[each.sources[0]]).paths}
+    tree.read_many(sorted(first))
 
     def read_picture(reference: PictureReference, position: int) -> Picture:
-        nowhere = f"{tree.uri(path)}#picture-{position}"
-        return _picture(tree, reference, linked[reference], nowhere, position)
+        alt_text = reference.alt_text
+
+        def find(source: str, refused: list[tuple[str, Fault]]) -> Picture | None:
+            link = linked[source]
+            if link.data:
+                return Picture(position, link.url, alt_text, link.data)
+            if link.fault and source != reference.named_placeholder:
+                refused.append((link.url, link.fault))
+            for each in link.paths:
+                data = tree.read(each)
+                if not isinstance(data, Fault):
+                    return picture_of_file(tree, each, data, position, tree.uri(each), alt_text)
+                refused.append((tree.uri(each), data))
+            refused.sort(key=lambda pair: pair[1].reason == "missing")  # tell rather of a file that is there
+            return None
+
+        nowhere = Fault(f"{tree.uri(path)}#picture-{position}", "missing", "a picture element without an address")
+        return page.choose_picture(reference, position, nowhere, find)
 
     about: dict[str, object] = {"charset": parsed.charset}
     if parsed.n_bad:
         about["undecodable_letters"] = parsed.n_bad
     return page.build_document(tree.uri(path), parsed, items, read_picture, about)
-
-
-def _picture(tree: Tree, reference: PictureReference, links: list[Link], nowhere: str, position: int) -> Picture:
-    """Build an image from the first of its links with bytes, else keep the fault of one, rather not of a missing file.
-
-    A placeholder counts only if the files hold no other address, and attributes of scripts name none on the web.
-    """
-    refused: list[tuple[str, Fault]] = []
-    small: Picture | None = None
-    alt_text = reference.alt_text
-    for number, (source, link) in enumerate(zip(reference.all_sources, links, strict=True)):
-        is_named = source == reference.named_placeholder
-        if small if is_named else number >= len(reference.sources) and not small:
-            break
-        found = Picture(position, link.url, alt_text, link.data) if link.data else None
-        if link.fault and not is_named:
-            refused.append((link.url, link.fault))
-        for path in () if found else link.paths:
-            data = tree.read(path)
-            if not isinstance(data, Fault):
-                found = picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
-                break
-            refused.append((tree.uri(path), data))
-        if found and not reference.is_replaceable(source, found.data):
-            return found
-        small = small or (None if is_named else found)
-    remote = next((pair for pair in refused if reference.has_choice and pair[1].detail == NOT_FETCHED), None)
-    if small and not remote:
-        return small
-    refused.append((nowhere, Fault(nowhere, "missing", "a picture element without an address")))
-    # The first of equals.
-    url, fault = remote if small and remote else min(refused, key=lambda pair: pair[1].reason == "missing")
-    return Picture(position, url, alt_text, b"", fault)
 
 
 def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
@@ -156,39 +140,36 @@ def _shown(
     chosen: dict[str, str] = {}
     others: set[str] = set()
     for reference in ImageElements(parsed.root):
-        links = [resolve(tree, path, source, base) for source in reference.all_sources]
-        held = [next((entry for each in link.paths if (entry := files.get(each))), None) for link in links]
-        if entry := _chosen(reference, links, held, is_small):
+        links = {source: resolve(tree, path, source, base) for source in reference.all_sources}
+        held = {
+            source: next((entry for each in link.paths if (entry := files.get(each))), link.data)
+            for source, link in links.items()
+        }
+        if isinstance(entry := _chosen(reference, links, held, is_small), Entry):
             chosen[entry.path] = entry.etag
-        others |= {entry.path for entry in held[: len(reference.sources)] if entry}
+        others |= {entry.path for source in reference.sources if isinstance(entry := held[source], Entry)}
     return dict(sorted(chosen.items())), others - chosen.keys()
 
 
 def _chosen(
-    reference: PictureReference, links: list[Link], held: list[Entry | None], is_small: Callable[[str], bool]
-) -> Entry | None:
-    """Return the file that `_picture` will read for an image; None if there is none or the bytes are embedded.
+    reference: PictureReference, links: dict[str, Link], held: dict[str, Entry | bytes], is_small: Callable[[str], bool]
+) -> Entry | bytes | None:
+    """Return the file or the embedded bytes that `page.choose_picture` will choose; None if there are none.
 
-    ``held`` has the listed file of each link. A file is read only if another address may count in its place.
+    ``held`` has the listed file or the bytes, b'' for neither, of each address. A file is read only if another address
+    may count in its place.
     """
-    named = reference.named_placeholder
-    others = [
-        (link, entry) for source, link, entry in zip(reference.all_sources, links, held, strict=True) if source != named
-    ]
-    n_found = sum(bool(link.data or entry) for link, entry in others)
-    is_remote = reference.has_choice and any(link.fault and link.fault.detail == NOT_FETCHED for link, _ in others)
-    small: list[Entry | None] = []
-    for number, (source, link, entry) in enumerate(zip(reference.all_sources, links, held, strict=True)):
-        if small if source == named else number >= len(reference.sources) and not small:
-            break
-        if not link.data and not entry:
-            continue
-        if entry and (entry.size > PLACEHOLDER_BYTES or (n_found == 1 and not is_remote and source != named)):
-            return entry
-        if not (is_small(entry.path) if entry else reference.is_replaceable(source, link.data)):
-            return entry
-        small += [] if source == named else [entry]
-    return None if is_remote or not small else small[0]
+    links = {source: link for source, link in links.items() if source != reference.named_placeholder}
+    only = [found for source in links if (found := held[source])]
+    is_remote = reference.has_choice and any(link.fault and link.fault.detail == NOT_FETCHED for link in links.values())
+
+    def is_replaceable(found: Entry | bytes) -> bool:
+        if isinstance(found, bytes):
+            return is_placeholder(found)
+        return found.size <= PLACEHOLDER_BYTES and (is_remote or only != [found]) and is_small(found.path)
+
+    found, is_replaced = reference.choose(lambda source: held[source] or None, is_replaceable)
+    return None if is_replaced and is_remote else found
 
 
 class HtmlArchive:

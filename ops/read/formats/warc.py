@@ -173,7 +173,11 @@ class _OpenWarc:
         held: dict[str, bytes | Fault] = {}
 
         def read_picture(reference: PictureReference, position: int) -> Picture:
-            found = self._picture(reference, position, base, f"{item}&picture={position}", held)
+            def find(source: str, refused: list[tuple[str, Fault]]) -> Picture | None:
+                return self._find(reference, source, position, base, held, refused)
+
+            nowhere = Fault(f"{item}&picture={position}", "missing", "a picture element without a web address")
+            found = page.choose_picture(reference, position, nowhere, find)
             self.shown.add(address_key(found.url))
             if len(reference.sources) > 1:
                 others = (absolute_address(each, base) for each in reference.sources if not is_embedded(each))
@@ -183,47 +187,32 @@ class _OpenWarc:
         about = _about(record) | {"charset": parsed.charset}
         yield page.build_document(item, parsed, reading_order.items(parsed.root), read_picture, about)
 
-    def _picture(
-        self, reference: PictureReference, position: int, base: str, nowhere: str, held: dict[str, bytes | Fault]
-    ) -> Picture:
-        """Build an image from its first address that the file holds, else keep its first web address for a fetch.
-
-        A placeholder counts only if the file holds no other address, and attributes of scripts name none.
-        """
-        refused: list[tuple[str, Fault]] = []
-        small: Picture | None = None
-        for number, source in enumerate(reference.all_sources):
-            is_named = source == reference.named_placeholder
-            if small if is_named else number >= len(reference.sources) and not small:
-                break
-            if is_embedded(source):
-                link = decode_data_uri(source)
-                if link.data:
-                    found = Picture(position, link.url, reference.alt_text, link.data)
-                    if not reference.is_replaceable(source, link.data):
-                        return found
-                    small = small or found
-                refused += [(link.url, link.fault)] if link.fault else []
-                continue
-            address = absolute_address(source, base)
-            if (key := address_key(address)) in self.found:
-                address = absolute_address(self.found[key][0].record.url)
-                data = self._read_once(key, held)
-                if isinstance(data, Fault):
-                    refused.append((address, data))
-                    continue
-                found = Picture(position, address, reference.alt_text, data)
-                if not reference.is_replaceable(source, data):
-                    return found
-                small = small or (None if is_named else found)
-            elif not is_named and address.partition(":")[0].lower() in REMOTE:
-                refused.append((address, Fault(address, "missing", NOT_FETCHED)))
-        remote = next((pair for pair in refused if reference.has_choice and pair[1].detail == NOT_FETCHED), None)
-        if small and not remote:
-            return small
-        refused.append((nowhere, Fault(nowhere, "missing", "a picture element without a web address")))
-        url, fault = remote if small and remote else refused[0]
-        return Picture(position, url, reference.alt_text, b"", fault)
+    def _find(
+        self,
+        reference: PictureReference,
+        source: str,
+        position: int,
+        base: str,
+        held: dict[str, bytes | Fault],
+        refused: list[tuple[str, Fault]],
+    ) -> Picture | None:
+        """Read an image at one of its addresses, else add to ``refused`` why not: a web address is left for a fetch."""
+        if is_embedded(source):
+            link = decode_data_uri(source)
+            if link.data:
+                return Picture(position, link.url, reference.alt_text, link.data)
+            refused += [(link.url, link.fault)] if link.fault else []
+            return None
+        address = absolute_address(source, base)
+        if (key := address_key(address)) in self.found:
+            address = absolute_address(self.found[key][0].record.url)
+            data = self._read_once(key, held)
+            if not isinstance(data, Fault):
+                return Picture(position, address, reference.alt_text, data)
+            refused.append((address, data))
+        elif source != reference.named_placeholder and address.partition(":")[0].lower() in REMOTE:
+            refused.append((address, Fault(address, "missing", NOT_FETCHED)))
+        return None
 
     def _read_once(self, key: str, held: dict[str, bytes | Fault]) -> bytes | Fault:
         """Read an image at most once per page, and limit a page's images to DOCUMENT_BYTES in total."""

@@ -18,11 +18,11 @@ from __future__ import annotations
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -30,6 +30,7 @@ from PIL import Image
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import HOSTILE, inspect
 
+T = TypeVar("T")
 IMAGES = ("img", "amp-img", "amp-anim")
 HOLDERS = ("amp-img", "amp-anim", "object", "video")
 SHOWING = frozenset((*IMAGES, "image", "input", "object", "embed", "video"))
@@ -133,10 +134,23 @@ class PictureReference:
         """The sources, then the spare ones."""
         return (*self.sources, *self.spare)
 
-    def is_replaceable(self, source: str, data: bytes) -> bool:
-        """Return whether the bytes of one of the addresses are a placeholder's, and another may count in its place."""
-        n_others = len(self.all_sources) - 1 - bool(self.named_placeholder)
-        return (n_others > 0 or source == self.named_placeholder) and is_placeholder(data)
+    def choose(self, find: Callable[[str], T | None], is_small: Callable[[T], bool]) -> tuple[T | None, bool]:
+        """Return what ``find`` returns for the address that counts, and whether it is a placeholder.
+
+        ``is_small`` tells whether what is found at an address is one; it is asked only if another address may count.
+        """
+        small: T | None = None
+        sources = self.all_sources
+        has_others = len(sources) - bool(self.named_placeholder) > 1
+        for number, source in enumerate(sources):
+            is_named = source == self.named_placeholder
+            if small if is_named else number >= len(self.sources) and not small:
+                break
+            found = find(source)
+            if found and not ((has_others or is_named) and is_small(found)):
+                return found, False
+            small = small or (None if is_named else found)
+        return small, small is not None
 
 
 class ImageElements:

@@ -12,7 +12,8 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.opt_out import AGENT, opted_out
 from pairmill.ops.read.charset import MAX_BAD, decode_text
 from pairmill.ops.read.document import Document, Picture, Text
-from pairmill.ops.read.page.image_elements import PictureReference
+from pairmill.ops.read.page.image_elements import PictureReference, is_placeholder
+from pairmill.ops.read.page.links import NOT_FETCHED
 
 # libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 take minutes. Comparisons
 # are counted only in pages longer than this many characters, in the text between '<' and '>', without quoted values.
@@ -88,6 +89,28 @@ def build_document(
         else:
             found.append(item)
     return Document(uri, title(page.root), metadata(page.root) | about, tuple(found))
+
+
+def choose_picture(
+    reference: PictureReference,
+    position: int,
+    nowhere: Fault,
+    find: Callable[[str, list[tuple[str, Fault]]], Picture | None],
+) -> Picture:
+    """Return the picture that an image element means, without bytes but with a fault if no address leads to any.
+
+    ``find`` returns the picture at an address as written, or adds an absolute address and its fault to a list, of which
+    the first counts, else ``nowhere``. A placeholder counts only if the source holds no other picture of the element,
+    and attributes of scripts name none on the web.
+    """
+    refused: list[tuple[str, Fault]] = []
+    found, is_small = reference.choose(lambda source: find(source, refused), lambda found: is_placeholder(found.data))
+    of_scripts = refused if is_small and reference.has_choice else []
+    remote = next((pair for pair in of_scripts if pair[1].detail == NOT_FETCHED), None)
+    if found and not remote:
+        return found
+    url, fault = remote or next(iter(refused), (nowhere.item, nowhere))
+    return Picture(position, url, reference.alt_text, b"", fault)
 
 
 def _nodes(text: str) -> int:
