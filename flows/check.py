@@ -29,13 +29,13 @@ def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_
 
             for line in finish_unfinished(lake, reports_folder(uri)):
                 say(line)
-        found = _said(lake, deep, say, show)
+        found = _check_once(lake, deep, say, show)
         if not (repair and found.damages):
             return found
         for line in repaired(lake, found.damages, show, deep, lose_rows):
             say(line)
         say("checked again:")
-        return _said(lake, deep, say, show)
+        return _check_once(lake, deep, say, show)
 
 
 def repairable(found: Checked) -> str:
@@ -44,7 +44,7 @@ def repairable(found: Checked) -> str:
     return f"{n:,} of {len(found.damages):,}" if n else ""
 
 
-def _said(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
+def _check_once(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
     """Check the lake once; print the first SHOWN damages and the sum."""
     found = check_lake(lake, deep, show)
     for damage in found.damages[:SHOWN]:
@@ -53,11 +53,11 @@ def _said(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
         say(f"… and {more:,} more")
     scope = "files, rows and pictures" if deep else "files and rows"
     size = f"{found.files:,} files of {found.bytes / 1e6:,.1f} MB"
-    say(f"{scope} of the lake checked ({size}): " + (_counted(found.damages) if found.damages else "all whole"))
+    say(f"{scope} of the lake checked ({size}): " + (_format_counts(found.damages) if found.damages else "all whole"))
     return found
 
 
-def _counted(damages: tuple[Damage, ...]) -> str:
+def _format_counts(damages: tuple[Damage, ...]) -> str:
     """Format the number of damages by kind of trouble."""
     names = sorted({damage.trouble for damage in damages})
     return ", ".join(f"{sum(each.trouble == name for each in damages):,} {name}" for name in names)

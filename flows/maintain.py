@@ -46,36 +46,36 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
         LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. Earlier steps are finished.
         LeaseLost: Another process took the lease over.
     """
-    if described := _described(lake, limits):
+    if described := _describe(lake, limits):
         yield f"described tables and columns: {described:,} comments and macros written"
     yield f"retried {_fetch_again(lake):,} addresses that failed for a passing reason"
-    for step in (_compacted, _swept, _vacuumed):
+    for step in (_compact, _sweep, _vacuum):
         with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
             yield step(writer, limits)
     yield from finish_unfinished(lake, reports_folder(lake.uri), limits.wait_seconds)
-    yield _trimmed(lake, limits)
+    yield _trim(lake, limits)
 
 
-def _described(lake: Lake, limits: Limits) -> int:
+def _describe(lake: Lake, limits: Limits) -> int:
     """Write the comments and macros that a lake of an older Pairmill lacks; return their number."""
     with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds):
         return comments.describe(lake)
 
 
-def _compacted(writer: Writer, limits: Limits) -> str:
+def _compact(writer: Writer, limits: Limits) -> str:
     """Write bookkeeping rows to Parquet and merge small files."""
     before = count_files(writer.lake)
     checkpoint(writer)
     return f"merged small files: {before:,} files before, {count_files(writer.lake):,} after"
 
 
-def _swept(writer: Writer, limits: Limits) -> str:
+def _sweep(writer: Writer, limits: Limits) -> str:
     """Expire snapshots and remove files that no snapshot names."""
     swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
     return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
 
 
-def _vacuumed(writer: Writer, limits: Limits) -> str:
+def _vacuum(writer: Writer, limits: Limits) -> str:
     """Return the catalog's free pages to the file system."""
     done = vacuum(writer)
     if done.why:
@@ -84,7 +84,7 @@ def _vacuumed(writer: Writer, limits: Limits) -> str:
         else "catalog has few free pages"  # fmt: skip
 
 
-def _trimmed(lake: Lake, limits: Limits) -> str:
+def _trim(lake: Lake, limits: Limits) -> str:
     """Remove the oldest thumbnails, facts and reports beyond the limits; a later use makes them again."""
     folders: list[tuple[str, Path, str, int]] = [
         ("facts", facts_folder(lake), "*.duckdb", limits.facts),

@@ -100,7 +100,7 @@ def lake_tools(place: str, fault: type[Exception] = PairmillError) -> dict[str, 
 def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dict[str, Any]]:
     def tool(**given: Any) -> dict[str, Any]:
         try:
-            with open_lake(place) as lake, _limited(lake.lake):
+            with open_lake(place) as lake, _limit_time(lake.lake):
                 found = of.ask(lake, **given)
                 if isinstance(found, Rows):
                     return {"columns": found.columns, **_first(found.rows)}
@@ -117,7 +117,7 @@ def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dic
 
 
 @contextmanager
-def _limited(lake: Lake) -> Iterator[None]:
+def _limit_time(lake: Lake) -> Iterator[None]:
     """Interrupt a statement of the ``with`` block after SECONDS, and raise PairmillError then."""
     is_late = threading.Event()
 

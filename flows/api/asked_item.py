@@ -23,9 +23,9 @@ def find_item(lake: Lake, item: str) -> Resolved:
     lake has none.
     """
     stored = as_stored(item)
-    found = _resolved(lake, stored)
+    found = _resolve(lake, stored)
     if not found and stored != item:  # a local file has the same name as a file in a source
-        found = _resolved(lake, item)
+        found = _resolve(lake, item)
     if not found:
         raise PairmillError(
             f"lake '{lake.uri}' knows no '{item}'. Give an id, a sha256, the address of a picture or page, or of an "
@@ -49,7 +49,7 @@ def dataset_about(lake: Lake, found: Resolved, spec: str = "") -> datasets.Datas
     return about[-1] if about else None
 
 
-def _resolved(lake: Lake, item: str) -> Resolved:
+def _resolve(lake: Lake, item: str) -> Resolved:
     """Resolve an id, hash, address or sentence."""
     return resolve(lake, item, text_id(normalise(item)))
 

@@ -43,8 +43,8 @@ def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         breakdown = gallery_views.breakdown(gallery)
         n_images = gallery.count(Choice())
     with lake.one_snapshot():  # else each of some 50 statements looks for the newest snapshot, for 3 ms
-        found |= _measured(lake, dataset, plan) | _produced(lake, dataset, plan)
-        found["audit"] = _audit(lake, dataset, plan)
+        found |= _query_measurements(lake, dataset, plan) | _query_production(lake, dataset, plan)
+        found["audit"] = _query_audit(lake, dataset, plan)
         found["names"] = _count_names(lake, dataset, plan.recipe.seed)
         found["demo_weights"] = dataset.demo_weights(lake)
     found["is_sample"] = any(rows[0]["n_in"] > n_images for kind, rows in found["funnels"].items() if kind == "image")
@@ -52,7 +52,7 @@ def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     return found | {"dataset": dataset, "recipe": plan.recipe, "n_images": n_images}
 
 
-def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
+def _query_measurements(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     """Query counts and distributions; histograms by kind, then by rule, '' for scores that no rule reads."""
     recipe = plan.recipe
     n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.cap is not None else (0, [])
@@ -72,7 +72,7 @@ def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
+def _query_audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     """Query the audit of the association."""
     given, own = association_audit.own_document(lake, dataset)
     return {
@@ -85,7 +85,7 @@ def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _produced(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
+def _query_production(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     """Query the cost of each step, the quarantine, and the recipe and scorers that reproduce the version."""
     scorers = [row | {name: json.loads(row[name]) for name in ("settings", "libraries")}
                for row in report.scorers(lake, dataset)]  # fmt: skip

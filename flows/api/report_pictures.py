@@ -107,11 +107,11 @@ def with_benchmark_pictures(found: list[SetHits]) -> list[SetHits]:
     """Add the benchmark's picture to each hit, in place, as ``benchmark``: its ``name``, ``picture`` and ``lost``."""
     for each in found:
         for hit in each.hits:
-            hit["benchmark"] = {"name": Path(hit["file"]).name, **_shown(Path(hit["file"]))}
+            hit["benchmark"] = {"name": Path(hit["file"]).name, **_embed_file(Path(hit["file"]))}
     return found
 
 
-def _shown(file: Path) -> dict[str, Any]:
+def _embed_file(file: Path) -> dict[str, Any]:
     """Return a small picture of a file. The benchmark need not be on the machine that writes the report."""
     try:
         if file.stat().st_size > MOST_BYTES:

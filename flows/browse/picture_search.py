@@ -28,7 +28,7 @@ class PictureSearch:
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
         self._lock = threading.Lock()
-        self._remembered = lru_cache(REMEMBERED)(self._found)
+        self._remembered = lru_cache(REMEMBERED)(self._search)
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
         self._vectors: dict[str, tuple[object, ImageVectors, SignCodes]] = {}
         self._checked: set[tuple[str, str]] = set()
@@ -42,7 +42,7 @@ class PictureSearch:
         if not words.strip() and not like:
             return None
         with self._lock:
-            return self._remembered(dataset, words, like, self._stored(dataset)[0].path.name)
+            return self._remembered(dataset, words, like, self._find_vectors(dataset)[0].path.name)
 
     def upload(self, dataset: str, data: bytes) -> str:
         """Embed an uploaded picture; return its name, for ``like`` of `find`.
@@ -50,7 +50,7 @@ class PictureSearch:
         Raises PairmillError if it does not decode, or the model is not the one that made the vectors.
         """
         with self._lock:
-            model = self._model(dataset, self._stored(dataset)[0], "image")
+            model = self._model(dataset, self._find_vectors(dataset)[0], "image")
             pixels = Decode(side=max(model.image_size, 1)).preview(data)
             if isinstance(pixels, Fault):
                 raise PairmillError(f"this file is no picture that can be read ({pixels.reason}); choose another.")
@@ -70,11 +70,11 @@ class PictureSearch:
     def vectors(self, dataset: str) -> ImageVectors:
         """Return the vectors of a version's pictures ('': the whole lake's). Raises PairmillError if there are none."""
         with self._lock:
-            return self._stored(dataset)[0]
+            return self._find_vectors(dataset)[0]
 
-    def _found(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
+    def _search(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
         """Search the vectors' file. Its name is the last argument, for the cache: a commit changes it."""
-        stored, codes = self._stored(dataset)
+        stored, codes = self._find_vectors(dataset)
         if like in self._uploads:
             query = self._uploads[like]
         elif like:
@@ -86,7 +86,7 @@ class PictureSearch:
             query = self._model(dataset, stored, "text").embed_texts([words])[0]
         return stored.names(codes.nearest(query, stored.vectors, FOUND))
 
-    def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
+    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
         """Return the vectors of a version, or of the whole lake, with their codes; looked up again after a commit."""
         lake = self._opened.connection("search")
         version = self._opened.dataset(dataset)

@@ -22,7 +22,7 @@ from pairmill.flows.command.option_types import (
 GOES_ON = "stopped. What was finished is committed; the same command again goes on from there."
 
 
-def _grouped(title: str, *options: Option) -> tuple[Option, ...]:
+def _group_options(title: str, *options: Option) -> tuple[Option, ...]:
     """Return options that the help lists below a title of their own."""
     return tuple(replace(each, group=title) for each in options)
 
@@ -42,7 +42,7 @@ FILES = ("webdataset", "parquet", "texts")
 ABOUT_FILES = "webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; texts: the same without"
 
 COMPUTE = (
-    *_grouped(
+    *_group_options(
         "where it runs; any choice gives the same dataset",
         Option("--workers", "worker processes; 0 means one per CPU", "N", worker_count, 0),
         Option("--model", "a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, on a cluster's GPUs of one kind "
@@ -56,7 +56,7 @@ COMPUTE = (
                repeats=True),
         Option("--allow-empty", "publish a version without a pair too, instead of ending with exit status 3"),
     ),
-    *_grouped(
+    *_group_options(
         "where it stops, at a commit; the same command again goes on",
         Option("--max-hours", "the most hours by the clock", "N", amount, 0.0),
         Option("--max-gpu-hours", "the most hours of work on GPUs, times the GPUs of a worker", "N", amount, 0.0),
@@ -209,7 +209,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                    0),
             LAKE,
             Option("--once", "run this deployment (curate/demo), show its outcome, and stop", "DEPLOYMENT"),
-            *_grouped("with --once, for that run", SOURCE, MODELS, SET),
+            *_group_options("with --once, for that run", SOURCE, MODELS, SET),
         ), interrupted=GOES_ON),
     ),
     "set up": (

@@ -80,7 +80,7 @@ def _run_once(client, children: list[Child], args: Namespace, api: str, screen: 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=_parameters(args))
     screen.print(f"run {shown(run.name)}: {_interface(api)}/runs/flow-run/{run.id}")
-    for line in _watched(client, run.id, children):
+    for line in _follow_log(client, run.id, children):
         screen.print(line, markup=False)
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
@@ -96,7 +96,7 @@ def _run_once(client, children: list[Child], args: Namespace, api: str, screen: 
     return 0
 
 
-def _watched(client, run_id, children: list[Child]) -> Iterator[str]:
+def _follow_log(client, run_id, children: list[Child]) -> Iterator[str]:
     """Yield the log lines of a flow run until the run ends. Raises PairmillError if a child process exits first."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort

@@ -58,7 +58,7 @@ def takedown(args: Namespace) -> int:
         going = [counts, *(f"amends {version}" for version in versions)]
         question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
         done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
-        return _remove(args, going, question, done, _taken_down)
+        return _remove(args, going, question, done, _describe_takedown)
 
 
 def _finish(args: Namespace, lake: Lake, takedown_id: str) -> int:
@@ -75,9 +75,9 @@ def forget(args: Namespace) -> int:
     check_is_lake(args.lake)
     with create_or_open(args.lake, read_only=args.dry_run) as lake:
         found = forgettable(lake, args.scorer)
-        going = _forgotten(found, datasets_made_with(lake, found))
+        going = _preview_scorer(found, datasets_made_with(lake, found))
         question, reports = "remove these scores for good?", reports_folder(args.lake)
-        return _remove(args, going, question, lambda: removal.forget(lake, found.digest, reports)[1], _erased)
+        return _remove(args, going, question, lambda: removal.forget(lake, found.digest, reports)[1], _describe_erasure)
 
 
 def drop(args: Namespace) -> int:
@@ -230,7 +230,7 @@ def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
     return replace(subject, pictures=(*subject.pictures, *(row[0] for row in found)))
 
 
-def _forgotten(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
+def _preview_scorer(found: "Forgettable", again: tuple[str, ...]) -> Iterator[str]:
     """Yield the preview's lines: rows by table, versions that read them, recipes whose next run computes them again."""
     rows = ", ".join(f"{n:,} of {table}" for table, n in found.rows.items())
     if not rows:
@@ -260,17 +260,17 @@ def _exactly(lake: Lake, spec: str) -> "Dataset":
     return dataset
 
 
-def _taken_down(report: dict[str, Any]) -> Iterator[str]:
+def _describe_takedown(report: dict[str, Any]) -> Iterator[str]:
     """Yield lines on the results of a takedown, and on the exports that the user must delete."""
     for each in report["versions"]:
         yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
     for export in report["exports"]:
         yield (f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
                f"--format {export['format']} --to {export['uri']}")  # fmt: skip
-    yield from _erased(report)
+    yield from _describe_erasure(report)
 
 
-def _erased(report: dict[str, Any]) -> Iterator[str]:
+def _describe_erasure(report: dict[str, Any]) -> Iterator[str]:
     """Yield lines on how the bytes of removed rows were erased, and on the places that were not reached."""
     done = report["erased"]
     yield (f"erased: {done['rewritten']:,} files rewritten, {done['removed']:,} removed, {done['snapshots']:,} "

@@ -71,14 +71,14 @@ def report(args: Namespace) -> int:
     with open_lake(args.lake) as lake:
         path = Path(written_report(lake.lake, lake.dataset(args.dataset).version))
     if args.to:
-        path = _copied(path, Path(args.to).expanduser())
+        path = _copy_report(path, Path(args.to).expanduser())
     print(visible(str(path)))
     if args.open and not webbrowser.open(path.absolute().as_uri()):
         raise PairmillError("no web browser is known on this machine; open the file above in one.")
     return 0
 
 
-def _copied(path: Path, to: Path) -> Path:
+def _copy_report(path: Path, to: Path) -> Path:
     """Copy the report to the file, or into the folder, ``to``. Raises PairmillError if it cannot be written."""
     target = to / path.name if to.is_dir() else to
     try:

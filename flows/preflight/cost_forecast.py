@@ -131,7 +131,7 @@ def forecast_cost(
     for step, seconds in measured.seconds.items():
         items = measured.items.get(step, [])
         grown = found.after_copies if step in AFTER_COPIES else 1 / share
-        work = {what: _grown(items, what, grown, pictures) for what in sums}
+        work = {what: _extrapolate(items, what, grown, pictures) for what in sums}
         sums = {what: sums[what] + work[what] for what in sums}
         own = max(0.0, seconds - sum(each.seconds for each in items) / min(workers, max(1, len(items))))
         if items:  # the rest of the step is its start: processes and models
@@ -153,7 +153,7 @@ def forecast_cost(
     )
 
 
-def _grown(items: list[Item], what: str, grown: float, pictures: Range) -> Range:
+def _extrapolate(items: list[Item], what: str, grown: float, pictures: Range) -> Range:
     """Extrapolate the attribute ``what`` of the items to ``grown`` times as many rows.
 
     The interval joins the variance of the rate between items with that of the number of ``pictures``.

@@ -48,14 +48,14 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
             "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
             "clip": demo.clip,
             "decoding": demo.decoding,
-            "images": _judged(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
-            "sentences": _judged(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
-            "candidates": _judged(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
+            "images": _keep_judgeable(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
+            "sentences": _keep_judgeable(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
+            "candidates": _keep_judgeable(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
         }
     )
 
 
-def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:
+def _keep_judgeable(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:
     """Return the rules that the small models can judge.
 
     These are the rules of ``demo``, the rules that read no score of ``stages`` except a matching model's and a text's

@@ -130,7 +130,7 @@ def _survey_step(step: Step, session: Session) -> Any:
         # A step that cuts attaches the facts, which no transaction admits.
         with nullcontext() if step is cluster_survivors else seen.lake.one_snapshot_if_small():
             step(seen)
-        if len(seen.found) == before and seen.unresolved and _wanted(seen):
+        if len(seen.found) == before and seen.unresolved and _has_settings(seen):
             seen.saw(seen.step.replace("_", " "), 0, 0)
 
 
@@ -156,7 +156,7 @@ def _survey_sources(seen: Survey) -> None:
             seen.note(str(error))
 
 
-def _wanted(seen: Survey) -> bool:
+def _has_settings(seen: Survey) -> bool:
     """Return whether the recipe has settings for the current step."""
     recipe = seen.recipe
     absent = {"fetch": recipe.fetch is None, "group_sentences": recipe.sentence_duplicates is None,

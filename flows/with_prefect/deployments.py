@@ -99,7 +99,7 @@ def curate(
 
             chosen, given = through_gate(chosen, sources, place, compute, approve_hours, retry)
             answer, retry = str(given), ""  # the gate's pass has retried
-        return _curated(about, chosen, notes, sources, place, compute, retry, answer)
+        return _run_curate(about, chosen, notes, sources, place, compute, retry, answer)
     except Exception as error:
         return ended_early(error)
 
@@ -123,7 +123,7 @@ def ended_early(error: Exception) -> State:
     return Failed(message=line)
 
 
-def _curated(
+def _run_curate(
     about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
 ) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.

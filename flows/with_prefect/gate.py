@@ -87,7 +87,7 @@ def through_gate(
             said = "What lies nearest each threshold"
             create_markdown_artifact(_values_beside(shown), key="thresholds", description=said)
     began = time.monotonic()
-    answer, chosen = _answered(recipe, shown, hours)
+    answer, chosen = _wait_for_answer(recipe, shown, hours)
     get_run_logger().info(f"{answer}; it waited {duration(time.monotonic() - began)}")
     with create_or_open(lake) as found, lease.writing(found, shown.run_id, "gate", 60 * compute.wait_minutes):
         runs.add_note(found, shown.run_id, str(answer))
@@ -112,11 +112,11 @@ def _values_beside(shown: BesideThresholds) -> str:
     return "\n".join(lines)
 
 
-def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answer, Recipe]:
+def _wait_for_answer(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answer, Recipe]:
     """Wait for a valid answer, with a name and changes of rules alone; ask again after an invalid one."""
     end, trouble = datetime.now(UTC) + timedelta(hours=hours), ""
     while True:
-        answer = _asked(recipe, shown, end, trouble)
+        answer = _ask(recipe, shown, end, trouble)
         try:
             if not answer.by:
                 raise BadRecipe("`by` is empty: say who answers.")
@@ -129,7 +129,7 @@ def _answered(recipe: Recipe, shown: BesideThresholds, hours: int) -> tuple[Answ
             trouble = str(error)
 
 
-def _asked(recipe: Recipe, shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
+def _ask(recipe: Recipe, shown: BesideThresholds, end: datetime, trouble: str) -> Answer:
     """Pause until a person answers, ``end`` at the latest. Raises NotApproved if nobody answers by then."""
     left = (end - datetime.now(UTC)).total_seconds()
     what = "`thresholds` names the page of pictures beside each threshold"

@@ -72,13 +72,13 @@ def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, lis
         say(f"using the Prefect server at {configured}")
         yield configured, []
         return
-    child, api = _started(_listener(port), say)
+    child, api = _start_server(_listener(port), say)
     _address_file().write_text(api, encoding="utf-8")
     try:
         with temporary_settings({PREFECT_API_URL: api}):
             yield api, [child]
     finally:
-        if _noted() == api:  # a second `pairmill up` replaces the address
+        if _read_address() == api:  # a second `pairmill up` replaces the address
             _address_file().unlink(missing_ok=True)
         stop(child)
 
@@ -87,7 +87,7 @@ def known_server() -> str:
     """Return the API's URL of the configured Prefect server, else of this user's running `pairmill up`, else ''."""
     from prefect.settings import get_current_settings
 
-    return get_current_settings().api.url or _noted()
+    return get_current_settings().api.url or _read_address()
 
 
 def _listener(port: int) -> Listener:
@@ -102,11 +102,11 @@ def _listener(port: int) -> Listener:
     if (free := free_port(listener.port, listener.host)) == listener.port:
         return listener
     if listener.is_chosen:
-        raise _taken(listener)
+        raise _port_error(listener)
     return Listener(listener.host, free, False)
 
 
-def _taken(listener: Listener) -> PairmillError:
+def _port_error(listener: Listener) -> PairmillError:
     """Return the error for a chosen port that another program has."""
     remedy = "give another by --port"
     if answers(listener.api):
@@ -114,7 +114,7 @@ def _taken(listener: Listener) -> PairmillError:
     return PairmillError(f"port {listener.port} of {listener.host} is taken; {remedy}.")
 
 
-def _started(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str]:
+def _start_server(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str]:
     """Start a server and wait until it answers; return it with its API's URL.
 
     If another program takes the port while the server starts (a second `pairmill up`), and the user did not choose the
@@ -135,8 +135,8 @@ def _started(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str
         if not isinstance(error, PairmillError) or free == listener.port:
             raise
         if listener.is_chosen:
-            raise _taken(listener) from None
-    return _started(Listener(listener.host, free, False), say)
+            raise _port_error(listener) from None
+    return _start_server(Listener(listener.host, free, False), say)
 
 
 def _database_step() -> str:
@@ -190,7 +190,7 @@ def _address_file() -> Path:
     return logs() / "server-address.txt"
 
 
-def _noted() -> str:
+def _read_address() -> str:
     """Return the content of the address file, '' without one."""
     try:
         return _address_file().read_text(encoding="utf-8")

@@ -41,11 +41,11 @@ def serving(client: "SyncPrefectClient", api: str, lake: str) -> Iterator[Child]
     Raises:
         PairmillError: A deployment of that name belongs to a work pool, or the process does not come up.
     """
-    before = _polled(client)
+    before = _read_last_poll(client)
     environment = {"PAIRMILL_LAKE": lake, "PREFECT_API_URL": api}
     child = start("prefect serve", ["pairmill.flows.with_prefect.served"], environment, logs(), ROOT)
     try:
-        wait_for(child, lambda: _polled(client) not in (None, before), UP_SECONDS)
+        wait_for(child, lambda: _read_last_poll(client) not in (None, before), UP_SECONDS)
         yield child
     finally:
         stop(child)
@@ -86,7 +86,7 @@ def _read(client: "SyncPrefectClient", name: str) -> "DeploymentResponse | None"
         return None
 
 
-def _polled(client: "SyncPrefectClient") -> Any:
+def _read_last_poll(client: "SyncPrefectClient") -> Any:
     """Return the time at which a serving process last asked for runs, None if never.
 
     It first asks when all deployments are registered.

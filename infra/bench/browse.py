@@ -59,7 +59,7 @@ class MadeVectors(PictureSearch):
         super().__init__(opened)
         self.opened, self._made, self._clip = opened, (stored, codes), model
 
-    def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
+    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
         return self._made
 
     def _model(self, dataset: str, stored: ImageVectors, side: Side) -> Any:

@@ -25,7 +25,7 @@ def listed(source: Source) -> Iterator[Unit | Fault]:
 
 def check(source: Source) -> None:
     """Raise SourceError if the source is missing or has nothing to read, checked in a separate process."""
-    list(_apart(_checked, source))
+    list(_apart(_check_pieces, source))
 
 
 def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Iterator[Unit | Fault]:
@@ -46,7 +46,7 @@ def _pieces(source: Source) -> Iterator[Piece]:
         before = retries.made()
 
 
-def _checked(source: Source) -> Iterator[Piece]:
+def _check_pieces(source: Source) -> Iterator[Piece]:
     """Check that the source is readable; yield one empty piece with the number of retried requests."""
     before = retries.made()
     source.check()

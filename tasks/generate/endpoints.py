@@ -35,7 +35,7 @@ def generate_in_rounds(
     ``job_of`` returns the job by the model, which gets the endpoints' key and known answers.
     """
     job = job_of(model)
-    portions = _asked(session, step, rounds, RewriteCachedAnswers(job), most)
+    portions = _pending_items(session, step, rounds, RewriteCachedAnswers(job), most)
     first = next((items for items in portions if items), [])
     rounds = chain([first], portions)
     if not first or not isinstance(model, HttpModel):
@@ -56,7 +56,7 @@ def generate_in_rounds(
     session.follow(lambda: probe(session, reached))
 
 
-def _asked(
+def _pending_items(
     session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers, most: int
 ) -> Iterator[list[WorkItem]]:
     """Write the rows of each round that have cached answers; yield its other rows in items of ``most`` images."""

@@ -213,11 +213,11 @@ class RewriteCachedAnswers:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Return the rows of one item's cached answers."""
-        known = dict(zip(item.keys, map(_remembered, item.inputs["known"]), strict=True))
+        known = dict(zip(item.keys, map(_restore_answer, item.inputs["known"]), strict=True))
         return [Part(self.job.table, self.job.rows(item, known), self.job.scorer)]
 
 
-def _remembered(row: dict[str, Any]) -> Generation:
+def _restore_answer(row: dict[str, Any]) -> Generation:
     """Restore an answer from a stored row. Without a finish reason the row's status shows whether it was cut off."""
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
     finish = finish_name(told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop"))

@@ -72,7 +72,7 @@ def vocabulary(session: Session, plan: Plan, tags: Tags, trains: bool) -> Vocabu
         return own
     if not trains:
         return None
-    counts = _mined(session, nouns) if nouns else Counter()
+    counts = _count_nouns(session, nouns) if nouns else Counter()
     if not session.compute(TRAIN, n, lambda: _train(session, plan, tags, scorer, counts, n)):
         return None
     if found is not None:
@@ -99,7 +99,7 @@ def _noun_scorer(recipe: Recipe) -> Scorer:
     return Scorer("noun_counts", "noun_counts", NounPhrases(spec).version, settings, content_digest(spec))
 
 
-def _mined(session: Session, nouns: Scorer) -> Counter[str]:
+def _count_nouns(session: Session, nouns: Scorer) -> Counter[str]:
     """Count the noun phrases of a sample of sentences: phrase -> sentences that contain it. Empty in a survey."""
     n = min(SENTENCES, training.eligible(session.lake, session.plan, training.SENTENCES))
     items: list[WorkItem] = []

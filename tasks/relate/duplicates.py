@@ -222,13 +222,13 @@ def regroup(
         item = WorkItem("all", (str(newest_edge),))
 
         def join() -> None:
-            rows = arranged(_joined(session, family, max_group, scorers))
+            rows = arranged(_join_members(session, family, max_group, scorers))
             session.store(family.steps[2], item, (Part(family.groups, block, digest) for block in rows))
 
         session.compute(family.steps[2], 1, join)
 
 
-def _joined(session: Session, family: DuplicateKind, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
+def _join_members(session: Session, family: DuplicateKind, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
     """Return one row per member (key, ``group_id``, ``group_size``), sorted by group."""
     keys, left, right, looseness = duplicate_edges.edges(session.lake, family.edges, scorers)
     labels, oversized = components.recut(len(keys), (left, right), looseness, max_group)

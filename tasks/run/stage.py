@@ -118,7 +118,7 @@ class JobStage:
             return iter(())
         if self._stays_here(items):
             return self._in_pool(items, output, show_ahead)
-        return self._on_ray(self._taken(len(items)), items, output)
+        return self._on_ray(self._take_fleet(len(items)), items, output)
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
         """Return the items, with small shards joined if a GPU or a server processes many rows at once.
@@ -128,7 +128,7 @@ class JobStage:
         if not items or not isinstance(self._job, ModelJob):
             return items
         nodes = [this_machine()] if self._stays_here(items) else started(self._placement)
-        asked = self._asked(nodes)
+        asked = self._compute_resources(nodes)
         if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
         return join_small(items, self._job.item_rows, places(asked, nodes))
@@ -138,12 +138,12 @@ class JobStage:
         placement = self._placement
         if self._fleet is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
             return False
-        return not (placement.is_cluster and self.model and self._asked(started(placement)).gpus)
+        return not (placement.is_cluster and self.model and self._compute_resources(started(placement)).gpus)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output, show_ahead: Report) -> Iterator[list[Manifest]]:
         """Run the items on this machine's process pool."""
         here = this_machine()
-        asked = self._asked([here])
+        asked = self._compute_resources([here])
         self.gpus = asked.gpus
         if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
             raise PairmillError(refusal(asked, [here]))
@@ -169,10 +169,10 @@ class JobStage:
         yield from fleet.run(self._job_bytes, items, output, self._watchdog())
         self._is_idle = True
 
-    def _taken(self, items: int) -> Fleet:
+    def _take_fleet(self, items: int) -> Fleet:
         """Return the stage's fleet, taken over or started at the first call, when it has ``items`` items."""
         if self._fleet is None:
-            asked = self._asked(started(self._placement))
+            asked = self._compute_resources(started(self._placement))
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
             name = f"model {self.model}" if self.model else self._name  # a fleet of a model may serve other steps
             new = partial(Fleet, asked, patience, name, self._show)
@@ -181,7 +181,7 @@ class JobStage:
             self._fleet, self._job_bytes, self.gpus = (asked, fleet), pickle.dumps(self._worker(asked)), asked.gpus
         return self._fleet[1]
 
-    def _asked(self, nodes: list[Node]) -> Resources:
+    def _compute_resources(self, nodes: list[Node]) -> Resources:
         """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""
         placement, model = self._placement, self.model
         if getattr(self._job, "max_in_flight", 0):

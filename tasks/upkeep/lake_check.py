@@ -93,15 +93,15 @@ def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:
 def _damage_of_file(path: str, file: RecordedFile, on_s3: bool) -> Damage | None:
     """Return the damage of a file, None if it is as it was written. S3 itself verifies the bytes of its files."""
     if not on_s3 and os.path.exists(path) and not os.path.isfile(path):
-        return _damaged(file, "it is no regular file")  # to open a pipe would wait for ever
+        return _make_damage(file, "it is no regular file")  # to open a pipe would wait for ever
     try:
         with opened(path) as handle:
             if handle.size != file.size:
-                return _damaged(file, f"the file has {handle.size:,} bytes instead of {file.size:,}")
+                return _make_damage(file, f"the file has {handle.size:,} bytes instead of {file.size:,}")
             if not on_s3 and file.sha256 and not file_digest(path).startswith(file.sha256):
-                return _damaged(file, "the file has other bytes than were written")
+                return _make_damage(file, "the file has other bytes than were written")
             if file.path.endswith(".parquet") and (rows := pq.read_metadata(handle).num_rows) != file.rows:
-                return _damaged(file, f"the file has {rows:,} rows instead of {file.rows:,}")
+                return _make_damage(file, f"the file has {rows:,} rows instead of {file.rows:,}")
             return None
     except Damaged as error:
         return _unreadable(file, error)
@@ -130,17 +130,17 @@ def _damaged_payloads(data_path: str, file: RecordedFile) -> Iterator[Damage]:
         yield _unreadable(file, error)
         return
     if n := found["damaged"]:
-        yield replace(_damaged(file, f"{n:,} pictures have another hash ({example})"), rows=n)
+        yield replace(_make_damage(file, f"{n:,} pictures have another hash ({example})"), rows=n)
     if n := found["missing"] + found["source"]:
         yield Damage("source", file.table, f"{n:,} pictures are not in their source any more ({example})", n, file.path)
 
 
-def _damaged(file: RecordedFile, detail: str) -> Damage:
+def _make_damage(file: RecordedFile, detail: str) -> Damage:
     return Damage("damaged", file.table, detail, file.rows, file.path, (file.id,))
 
 
 def _unreadable(file: RecordedFile, error: Damaged) -> Damage:
     """Return the damage of a file that cannot be read, or is gone."""
     if isinstance(error.__cause__, FileNotFoundError):
-        return replace(_damaged(file, "the file is gone"), trouble="gone")
-    return _damaged(file, f"the file cannot be read ({' '.join(str(error.__cause__).split())[:120]})")
+        return replace(_make_damage(file, "the file is gone"), trouble="gone")
+    return _make_damage(file, f"the file cannot be read ({' '.join(str(error.__cause__).split())[:120]})")

@@ -71,9 +71,9 @@ def repair(
             forgotten_rows.drop_repeated_partitions(lake)
         of_pages = [each for each in todo if each.trouble != "doubled" and each.table in {*OF_A_PAGE, *HOMES}]
         others = [each for each in todo if each not in of_pages]
-        yield from _taken_out(writer, [each for each in others if each.trouble != "counts"])
-        yield from _forgotten(writer, others, {damage.table for damage in of_files})
-        yield from _restored(writer, of_pages, show, lose_rows)
+        yield from _take_out(writer, [each for each in others if each.trouble != "counts"])
+        yield from _make_pending(writer, others, {damage.table for damage in of_files})
+        yield from _restore(writer, of_pages, show, lose_rows)
 
 
 def _without_losses(lake: Lake, todo: Sequence[Damage], lose_rows: bool) -> tuple[list[Damage], list[str]]:
@@ -94,7 +94,7 @@ def _without_losses(lake: Lake, todo: Sequence[Damage], lose_rows: bool) -> tupl
     return refused, lines
 
 
-def _taken_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
+def _take_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
     """Take the files of damages out of the catalog; yield a line on how long they stay on disk."""
     if ids := sorted({number for damage in damages for number in damage.ids}):
         retire(writer, ids)
@@ -107,7 +107,7 @@ def _taken_out(writer: Writer, damages: Sequence[Damage]) -> Iterator[str]:
         )
 
 
-def _forgotten(writer: Writer, todo: Sequence[Damage], unreadable: Collection[str]) -> Iterator[str]:
+def _make_pending(writer: Writer, todo: Sequence[Damage], unreadable: Collection[str]) -> Iterator[str]:
     """Make lost scores and readings pending; yield a line for each table. Tables ``unreadable`` have damaged files."""
     lake = writer.lake
     forgotten_rows.count_again(lake, [d.path for d in todo if d.trouble == "counts" and d.ids])
@@ -126,7 +126,7 @@ def _forgotten(writer: Writer, todo: Sequence[Damage], unreadable: Collection[st
             yield f"{table}: the next run does again what {n} scorers computed over all rows"
 
 
-def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: bool) -> Iterator[str]:
+def _restore(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: bool) -> Iterator[str]:
     """Read lost pages again and take their damaged files out; then compute lost home shards from the pages.
 
     Yields a line for each shard that is left or loses rows, and for each sum.
@@ -150,14 +150,14 @@ def _restored(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: 
         # A file with the path of no partition was merged of several: it stays if any row does, which may be one of it.
         whole = {each.path for shard in found for each in shard.partitions} - kept
         replaced = [damage for damage in pages if damage.path in whole] if kept else pages
-        yield from _taken_out(writer, replaced)
+        yield from _take_out(writer, replaced)
         pages = [damage for damage in pages if damage not in replaced]
     for table, (source, *_) in HOMES.items():
         mine = [damage for damage in damages if damage.table == table]
         if mine and source not in {damage.table for damage in pages}:  # else they are computed by the next repair
             bad = [number for damage in mine for number in damage.ids]
             yield f"{table}: {forgotten_rows.restore_homes(writer.lake, table, bad):,} rows computed"
-            yield from _taken_out(writer, mine)
+            yield from _take_out(writer, mine)
 
 
 def _tables(todo: Sequence[Damage], how: Redone) -> list[str]:
@@ -179,12 +179,12 @@ def _reread_pages(writer: Writer, lost: Iterable[LostPages], bad: Collection[int
         units: dict[Key, Unit | Fault] = {}
         why = "its units are not on record"
         if uri:
-            units, why = _listed(uri, {unit[:3] for each in shards for unit in each.units})
+            units, why = _list_wanted(uri, {unit[:3] for each in shards for unit in each.units})
         for each in shards:
             yield _reread(writer, each, units, why, bad, lose_rows)
 
 
-def _listed(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], str]:
+def _list_wanted(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], str]:
     """List a source; return its units among ``wanted``, and why units may be missing."""
     why = f"they have changed in '{uri}' or are gone from it"
     try:

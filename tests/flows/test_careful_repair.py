@@ -90,7 +90,7 @@ def test_a_lost_reading_of_pages_that_were_read_again_is_repaired(
     first_file(lake, "inputs").unlink()
     if is_killed:
         with monkeypatch.context() as patch:
-            patch.setattr("pairmill.tasks.upkeep.repair._forgotten", killed)
+            patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
             assert main(["check", "--repair", "--lake", str(lake)]) == 130
         assert main(["check", "--lake", str(lake)]) == 3
     assert main(["check", "--repair", "--lake", str(lake)]) == 0

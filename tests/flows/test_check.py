@@ -172,7 +172,7 @@ def test_a_killed_repair_is_gone_on_with(curated_copy: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pairmill.tasks.upkeep.repair._forgotten", killed)
+        patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
         assert main(["check", "--lake", str(curated_copy), "--repair"]) == 130
     assert main(["check", "--lake", str(curated_copy)]) == 3
     assert main(["check", "--lake", str(curated_copy), "--repair"]) == 0

@@ -261,6 +261,6 @@ def test_a_job_that_runs_a_model_but_not_in_halves_has_a_gpu_and_no_feeders(
     items = [WorkItem(f"s{n}", ("a",)) for n in range(4)]
     with JobStage(EmbedsOneByOne(str(tmp_path)), Placement()) as stage:
         assert len(list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))) == 4
-        asked = stage._asked([Node(16, 1)])
+        asked = stage._compute_resources([Node(16, 1)])
     assert noted(tmp_path, "seen") == ["7"] * 4
     assert asked == Resources(1.0, 1.0, 1, 1)

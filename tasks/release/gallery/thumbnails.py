@@ -87,7 +87,7 @@ class ThumbnailCache:
                     if isinstance(image, Fault):
                         found[sha256] = image
                     else:
-                        jpeg = _encoded(image, "JPEG", quality=80, optimize=True)
+                        jpeg = _encode(image, "JPEG", quality=80, optimize=True)
                         found[sha256] = self.store(sha256, kind, jpeg)
             return found
 
@@ -167,13 +167,13 @@ def _webp(data: bytes) -> bytes:
         return made
     for share, quality in ATTEMPTS:
         image.thumbnail((SIDE * share, SIDE * share))
-        made = _encoded(image, "WEBP", quality=quality, method=2)
+        made = _encode(image, "WEBP", quality=quality, method=2)
         if len(made) <= MOST_BYTES:
             break
     return made
 
 
-def _encoded(image: Image.Image, format: str, **settings: int) -> bytes:
+def _encode(image: Image.Image, format: str, **settings: int) -> bytes:
     """Return the bytes of an image's file."""
     out = io.BytesIO()
     image.save(out, format, **settings)

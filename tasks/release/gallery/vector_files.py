@@ -96,7 +96,7 @@ def picture_map(stored: ImageVectors) -> PictureMap:
     digest = hashlib.sha256(fitted.components.tobytes() + fitted.places.tobytes()).hexdigest()[:32]
     path = stored.path.with_suffix(f".{digest[:8]}.places")
     if not path.exists() or path.stat().st_size != 4 * n:
-        places = _scaled(fitted.place(stored.vectors), fitted)
+        places = _scale(fitted.place(stored.vectors), fitted)
         with _beside(stored, path) as half:
             half.write_bytes(places.tobytes())
         return PictureMap(places, digest)
@@ -118,7 +118,7 @@ def _beside(stored: ImageVectors, path: Path) -> Iterator[Path]:
             raise
 
 
-def _scaled(places: np.ndarray, fitted: "Projection") -> np.ndarray:
+def _scale(places: np.ndarray, fitted: "Projection") -> np.ndarray:
     """Scale places to uint16, both axes alike, so that the sample fills the square but for a margin."""
     low, high = fitted.places.min(0), fitted.places.max(0)
     middle, extent = (low + high) / 2, max(float((high - low).max()), 1e-6)

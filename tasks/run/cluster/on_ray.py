@@ -205,7 +205,7 @@ def _dataset(
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
     source = ray.data.from_items([{"row": 0}]).map_batches(
-        _named(hand_out, f"pairmill items of {name}"),
+        _rename(hand_out, f"pairmill items of {name}"),
         batch_size=None,
         fn_kwargs={"items": items},
         num_cpus=0,
@@ -234,7 +234,7 @@ def _dataset(
         )
 
 
-def _named(function: Callable[..., Any], name: str) -> Any:
+def _rename(function: Callable[..., Any], name: str) -> Any:
     """Return the function under another name: Ray names an operator by its function."""
 
     def called(*given: Any, **named: Any) -> Any:

@@ -141,10 +141,10 @@ def bytes_of_rows(rows: list[dict], path: str) -> list[bytes | Fault | SourceErr
     columns = ("sha256", "uri", "offset", "length")
     referred = [Reference(*(row[name] for name in columns)) for row in rows if row["bytes"] is None]
     found = iter(contents(referred))
-    return [next(found) if row["bytes"] is None else _checked(row["sha256"], row["bytes"], path) for row in rows]
+    return [next(found) if row["bytes"] is None else _check_bytes(row["sha256"], row["bytes"], path) for row in rows]
 
 
-def _checked(sha256: str, data: bytes, path: str) -> bytes | Fault:
+def _check_bytes(sha256: str, data: bytes, path: str) -> bytes | Fault:
     """Return ``data`` if it hashes to ``sha256``, else a Fault."""
     if content_id(data) == sha256:
         return data

@@ -128,11 +128,11 @@ def scalars(values) -> list[float | None]:
     plain = values if isinstance(values, np.ndarray) else np.array([np.nan if v is None else v for v in values])
     if plain.ndim != 1 or plain.dtype.kind not in "fiub":  # big integers, decimals, values that are no numbers
         return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
-    found = _rounded(plain.astype(np.float64)).tolist()
+    found = _round(plain.astype(np.float64)).tolist()
     return [None if value != value else value for value in found]
 
 
-def _rounded(values: np.ndarray) -> np.ndarray:
+def _round(values: np.ndarray) -> np.ndarray:
     """Round float64 values to 4 decimals, each to the double nearest to the nearest decimal, ties to even.
 
     A whole number divided by 1e4 is rounded once, so only the whole number can be wrong. That needs a product, which is
@@ -183,7 +183,7 @@ def measured(score: Score, batch: Batch) -> dict[str, list]:
         if {_length(batch.get(column.op_name))} != rows:
             raise _unfit(score, f"its op adds no column '{column.name}' of a value a row")
         try:
-            found[column.name] = _stored(column.type, batch[column.op_name])
+            found[column.name] = _convert(column.type, batch[column.op_name])
             if score.package != OWN:  # our own ops are covered by tests; values of other packages are checked here
                 pa.array(found[column.name], TYPES[column.type])
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
@@ -212,7 +212,7 @@ def score_rows(score: Score, keys: list[str], values: dict[str, list]) -> pa.Tab
     return pa.table({score.key: pa.array(keys, pa.string()), **columns})
 
 
-def _stored(kind: str, values) -> list:
+def _convert(kind: str, values) -> list:
     """Convert values to their stored form: fp16 BLOBs, doubles of 4 decimals, printable text."""
     if kind == "BLOB":
         return to_blobs(np.asarray(values)).to_pylist()

@@ -85,7 +85,7 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
         fits = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
         most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, fits))
         return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
-    feeders, cpus = _fed(pool, gpus, nodes)
+    feeders, cpus = _feeders_and_cpus(pool, gpus, nodes)
     fits = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
     most = pool.replicas[1] or UNBOUNDED
     if not placement.is_cluster:  # no machine can join later
@@ -133,7 +133,7 @@ def refusal(asked: Resources, nodes: list[Node]) -> str:
     """Return the error message that no machine has the resources of one worker, with the remedy; '' if one has."""
     if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in _of_kind(nodes, asked.kind)):
         return ""
-    have = "; ".join(map(_described, sorted(nodes, key=lambda node: (node.gpus, node.cpus))))
+    have = "; ".join(map(_describe, sorted(nodes, key=lambda node: (node.gpus, node.cpus))))
     kind, or_kind = (f" of kind {asked.kind}", ", or another accelerator") if asked.kind else ("", "")
     return (
         f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs{kind}, and no machine has as many ({have}). "
@@ -161,7 +161,7 @@ def _of_kind(nodes: list[Node], kind: str) -> list[Node]:
     return [node for node in nodes if kind in node.kinds] if kind else nodes
 
 
-def _described(node: Node) -> str:
+def _describe(node: Node) -> str:
     """Describe a machine: CPUs, GPUs and their kinds."""
     kinds = f" ({', '.join(sorted(node.kinds))})" if node.kinds else ""
     return f"{node.cpus:g} CPUs, {node.gpus:g} GPUs{kinds}"
@@ -172,7 +172,7 @@ def _on_cards(node: Node, gpus: float) -> int:
     return int(node.gpus) * floor(1 / gpus + 1e-9) if gpus < 1 else floor(node.gpus / gpus)
 
 
-def _fed(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[int, float]:
+def _feeders_and_cpus(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[int, float]:
     """Return (feeders, CPUs) of one replica; the CPUs are one for itself and one for each feeder.
 
     As set by the run, else a replica's share of the CPUs of the machine with the fewest CPUs per GPU, minus a fifth for

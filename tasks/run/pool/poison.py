@@ -79,7 +79,7 @@ def isolate(
         part = suspect.part
         known, first = first, None
         is_enough = known and (known.is_damage or (_is_divisible(part) and (known.keys or known.reason == "timeout")))
-        outcome = known if known and is_enough else _tried(suspect, attempt)
+        outcome = known if known and is_enough else _run_suspect(suspect, attempt)
         if not isinstance(outcome, LostWorker):
             results.append(outcome)
         elif outcome.is_damage and outcome.keys:
@@ -87,7 +87,7 @@ def isolate(
             if others := [key for key in part.keys if key not in outcome.keys]:
                 waiting.append(_Suspect(part.only(others), suspect.rows))
         elif _is_divisible(part):
-            waiting += _divided(suspect, outcome.keys or ())
+            waiting += _divide(suspect, outcome.keys or ())
         elif len(part.keys) == 1 and _is_by_row(part) and _n_unexplained(killers) < MAX_KILLERS:
             killers[part.keys[0]] = outcome
         else:
@@ -102,7 +102,7 @@ def _n_unexplained(killers: Mapping[str, LostWorker]) -> int:
     return sum(not lost.is_damage for lost in killers.values())
 
 
-def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
+def _run_suspect(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
     """Run a part; retry a single row after a death, but not after a timeout.
 
     A part that had no row in progress when the worker died is retried up to MAX_INNOCENT times.
@@ -125,7 +125,7 @@ def _is_divisible(part: WorkItem) -> bool:
     return len(part.keys) > 1 and _is_by_row(part)
 
 
-def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
+def _divide(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
     """Divide a part in two, in reverse order of execution: rows in progress and others, or two halves."""
     part, rows, in_hand = suspect.part, suspect.rows, set(held)
     suspects = [key for key in part.keys if key in in_hand]
@@ -155,7 +155,7 @@ def _is_by_row(item: WorkItem) -> bool:
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
 
 
-def _explained(outcome: Result, job: Job) -> Result | LostWorker:
+def _explain(outcome: Result, job: Job) -> Result | LostWorker:
     """Change a loss to 'damaged' if its one row in progress is a source's unit, on which a native library crashed."""
     if not isinstance(outcome, LostWorker) or not outcome.crash or len(outcome.keys or ()) != 1:
         return outcome
@@ -179,9 +179,7 @@ def quarantine_killers(
     """
     name = getattr(job, "shown_as", type(job).__name__)
     try:
-        results, killers = isolate(
-            item, lambda part, rows: _explained(attempt(part, rows), job), _explained(first, job)
-        )
+        results, killers = isolate(item, lambda part, rows: _explain(attempt(part, rows), job), _explain(first, job))
     except PairmillError as error:
         raise type(error)(  # a death while loading stays one
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
