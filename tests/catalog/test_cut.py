@@ -15,6 +15,7 @@ from pairmill.catalog.cut import facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.queries.losses.rule_losses import heavy_losses
 from pairmill.catalog.recipe.parts import RESERVED, Rule
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -127,6 +128,18 @@ def test_the_same_pictures_in_other_places_are_cut_the_same(several: Lake):
         texts = "SELECT sha256, place, content FROM cut_texts JOIN images USING (image_id)"
         cuts.append((sorted(several.query(decided)), sorted(several.query(texts))))
     assert cuts[0] == cuts[1] and all(cuts[0])
+
+
+def test_duplicate_groups_are_told_that_are_lost_because_a_later_rule_drops_their_best_picture(lake: Lake):
+    cut(lake, plan())
+    decided = {image: fate for image, *fate in lake.query("SELECT image_id, dropped_by, dropped_value FROM cut_images")}
+    best = {better for rule, better in decided.values() if rule == "duplicate"}
+    lost = Counter(rule for rule, _ in map(decided.__getitem__, best) if rule not in ("", "balance"))
+    by_rule = ", ".join(f"{rule} {n}" for rule, n in sorted(lost.items(), key=lambda each: (-each[1], each[0])))
+    assert lost and heavy_losses(lake, plan(), [], 1) == [
+        f"{lost.total()} of {len(best)} duplicate groups are lost whole: a later rule drops the "
+        f"picture that stands for the group ({by_rule})."
+    ]
 
 
 def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap(lake: Lake):

@@ -99,14 +99,34 @@ def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[
 
 
 def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) -> list[str]:
-    """Return notes for users if balance drops more than MOST_BY_CAP of a small lake, or no sentence passes the rules.
+    """Return notes on what a small lake loses to balance, on lost duplicate groups, and on sentences that all fail.
 
     Reads the tables of the connection's last cut; ``steps`` is its funnel, ``n_pairs`` its number of pairs. [] without
     a note.
     """
     is_lost = not n_pairs and plan.recipe.association.at_least
-    found = [_lost_to_cap(lake, plan, steps), _no_sentence(lake, plan, steps) if is_lost else ""]
-    return [note for note in found if note]
+    without_text = _no_sentence(lake, plan, steps) if is_lost else ""
+    return [note for note in (_lost_to_cap(lake, plan, steps), _lost_groups(lake), without_text) if note]
+
+
+def _lost_groups(lake: Lake) -> str:
+    """Return the note on duplicate groups whose best picture is dropped by a rule after duplicates; '' without one.
+
+    The cut drops duplicates before it looks at texts, as RealSyn does, so no other member of the group stands in.
+    """
+    best = "SELECT DISTINCT better AS n FROM cut_dropped WHERE rule = 'duplicate'"
+    lost = lake.query(
+        f"SELECT dropped_by, count(*) FROM cut_fates SEMI JOIN ({best}) USING (n) "
+        "WHERE dropped_by NOT IN ('', 'balance') GROUP BY dropped_by ORDER BY count(*) DESC, dropped_by"
+    )
+    if not lost:
+        return ""
+    groups = lake.query(f"SELECT count(*) FROM ({best})")[0][0]
+    by_rule = ", ".join(f"{rule} {n:,}" for rule, n in lost)
+    return (
+        f"{sum(n for _, n in lost):,} of {groups:,} duplicate groups are lost whole: a later rule drops the "
+        f"picture that stands for the group ({by_rule})."
+    )
 
 
 def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
