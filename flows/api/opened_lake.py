@@ -208,11 +208,12 @@ class OpenLake:
 
         Args:
             dataset: The version, or the newest of a name.
-            names: Class names, one a line; default: the largest clusters.
+            names: Class names, one a line; default: the largest clusters. A picture that another word describes better
+                counts for none.
             most: Without names: how many clusters, largest first.
 
         Raises:
-            PairmillError: The CLIP is not there, or there is a single name.
+            PairmillError: The CLIP is not there.
         """
         if not names:
             with self.gallery(dataset) as gallery:

@@ -29,7 +29,8 @@ NO_ROWS = {
     "quarantine": "nothing is in quarantine.",
 }
 LEGENDS = {
-    "concepts": "pictures: kept, by CLIP or of the cluster; texts: pairs that name it; dropped: of the same, most by "
+    "concepts": "pictures: kept, by CLIP or of the cluster; sure: mean probability, by CLIP, that they show the name; "
+    "texts: pairs that name it; dropped: of the same, most by "
     "this rule (dropped_by_rule).\nalone: of these, the ones that fail no other rule; half of them come back if the "
     "rule's threshold is `looser`. before: pictures of the cluster that reach the cap."
 }

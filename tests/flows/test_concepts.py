@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_query import Concept
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.pair.named_pictures import NamedPictures
 from pairmill.ops.text.noun_phrases import NamedWords
 from pairmill.tasks.release.gallery.concepts import concepts
 from tests.worlds.commands import Tell
@@ -38,10 +37,11 @@ def planted(lake: Path) -> None:
 
 
 def embed(texts: list[str]) -> np.ndarray:
-    """Embed "a photo of a NAME" as an axis of its own."""
+    """Embed "a photo of a NAME" as an axis of its own, any other text as 0."""
     found = np.zeros((len(texts), 64), np.float32)
     for row, text in enumerate(texts):
-        found[row, NAMES.index(text.removeprefix("a photo of a "))] = 1
+        if (name := text.removeprefix("a photo of a ")) in NAMES:
+            found[row, NAMES.index(name)] = 1
     return found
 
 
@@ -78,20 +78,38 @@ def test_a_name_is_found_as_a_plural_but_not_inside_another():
     assert find("foxglove, glassy wine") == set()
 
 
-def test_the_command_prints_a_row_a_name_and_refuses_one_name_alone(
-    curated: Path, tell: Tell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "names.txt").write_text("peacock\n\ncrab\npeacock\n")
+def test_the_command_prints_a_row_a_name(curated: Path, tell: Tell, tmp_path: Path):
+    (tmp_path / "names.txt").write_text("overheated face\n\nsushi\noverheated face\n")
     asked = ("concepts", "demo@1", "--names", str(tmp_path / "names.txt"), "--lake", str(curated))
     told = json.loads(tell(*asked, "--format", "json"))
-    assert [row["name"] for row in told] == ["peacock", "crab"] and sum(row["pictures"] for row in told) > 0
+    assert [row["name"] for row in told] == ["overheated face", "sushi"] and sum(row["pictures"] for row in told) > 0
     texts = "lower(concat_ws(' ', text1, text2, text3))"
-    sql = f"SELECT count(*) FROM pairs WHERE version = 1 AND regexp_matches({texts}, '\\bpeacocks?\\b')"
+    sql = f"SELECT count(*) FROM pairs WHERE version = 1 AND regexp_matches({texts}, '\\boverheated faces?\\b')"
     assert told[0]["texts"] == rows(curated, sql)[0][0]
     table = tell(*asked)
     assert "NULL" not in table and "half of them come back if the rule's threshold is `looser`" in table
-    with pm.open(curated) as lake, pytest.raises(PairmillError, match="two names or more"):
-        lake.concepts("demo", ["crab"])
+
+
+def test_a_name_that_no_picture_shows_is_counted_for_next_to_none_beside_names_that_are_there_or_alone(curated: Path):
+    n = rows(curated, "SELECT count(*) FROM image_embedding WHERE image_vector IS NOT NULL")[0][0]
+    with pm.open(curated) as lake:
+        for names in (["unicorn on mars"], ["unicorn on mars", "submarine", "sushi", "overheated face"]):
+            absent = [each for each in lake.concepts("demo", names) if each.name in ("unicorn on mars", "submarine")]
+            assert sum(each.pictures + each.dropped for each in absent) <= n / 100
+        assert all(0 < each.sure <= 1 for each in lake.concepts("demo", ["sushi", "overheated face"]) if each.sure)
+
+
+def test_words_that_mean_the_same_are_no_rivals_of_a_name_and_others_are():
+    axes = {"dog": (1, 0, 0), "poodle": (0.97, 0.24, 0), "cat": (0, 1, 0), "car": (0, 0, 1), "bus": (0, 0.3, 0.95)}
+
+    def embed(texts: list[str]) -> np.ndarray:
+        found = np.array([axes[text.removeprefix("a photo of a ")] for text in texts], np.float32)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    poodle, dog, cat = embed([f"a photo of a {name}" for name in ("poodle", "dog", "cat")])
+    find = NamedPictures(["dog"], ["Dog", "poodle", "cat", "car", "bus"], embed, np.empty((0, 3), np.float32))
+    shown, probability = find(np.stack([poodle, dog, cat]))
+    assert shown.tolist() == [0, 0, -1] and (probability[:2] > 0.99).all()
 
 
 def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy: Path, tell: Tell, tmp_path: Path):

@@ -91,6 +91,7 @@ class Concept:
             without.
         pictures: Kept pictures that show the concept, by CLIP, or are in the cluster.
         dropped: Dropped pictures that do; pictures dropped before CLIP have no vector and do not count.
+        sure: Mean probability, by CLIP, that the pictures show the name and not another word; 0 to 1.
         rule: The rule that dropped most of ``dropped``; '' without one.
         dropped_by_rule: Pictures that this rule dropped.
         texts: Pairs whose real texts contain the name, in singular or plural.
@@ -105,6 +106,7 @@ class Concept:
     name: str
     pictures: int
     dropped: int
+    sure: float | None = None
     rule: str = ""
     dropped_by_rule: int = 0
     texts: int | None = None

@@ -12,28 +12,24 @@ from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, sample_vectors, texts_of_pairs
 from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.pair.tags import EmbedTexts, ZeroShotTags
+from pairmill.ops.pair.class_names import IMAGENET, class_names
+from pairmill.ops.pair.named_pictures import NamedPictures
+from pairmill.ops.pair.tags import EmbedTexts
 from pairmill.ops.text.noun_phrases import NamedWords
-from pairmill.ops.whole.word_vectors import tag_thresholds
 
-STRICT = 0.5  # share of runners-up that the threshold of a word refuses
-FEWEST = 100  # pictures from which thresholds are computed; below, the nearest name always counts
 VALUES = 10_000  # values remembered for each concept and rule, for the median
 
 
 def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> list[Concept]:
     """Count the pictures and texts of each name, kept and dropped; return a `Concept` for each, in the given order.
 
-    A picture shows the name whose sentence "a photo of a NAME" is nearest to it, if their cosine reaches the name's
-    threshold (`ops.whole.word_vectors`). So a picture shows one name at most, and counts for another name if its own is
-    missing from the list: give all classes of a benchmark at once.
+    A picture shows one name at most, and none if another word of the recipe's tag vocabulary, else of ImageNet's
+    classes, is nearer (`ops.pair.named_pictures`).
 
-    Vectors and texts are read in batches. 30M pictures of 512 numbers and 1,000 names take some 10 minutes of matrix
-    products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError if
-    there are fewer than two names, or no vectors.
+    Vectors and texts are read in batches. 30M pictures of 512 numbers and 2,000 names and words take some 20 minutes of
+    matrix products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError
+    if there are no vectors.
     """
-    if len(names) < 2:
-        raise PairmillError("one name tells nothing apart: give two names or more, one a line.")
     seen = _seen(lake, dataset, names, embed_texts)
     find, texts = NamedWords(names), Counter[int]()
     for text in texts_of_pairs(lake, dataset):
@@ -44,15 +40,20 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
 
 @dataclass
 class _Seen:
-    """Counts of pictures that show one name: kept, dropped by rule, and dropped by one rule alone, with its values."""
+    """Counts of pictures that show one name: kept, dropped by rule, and dropped by one rule alone, with its values.
+
+    ``sure`` is the sum of the probabilities that the pictures show the name.
+    """
 
     kept: int = 0
+    sure: float = 0.0
     dropped: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
     values: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, dropped_by: str, value: str, is_alone: bool) -> None:
-        """Count one picture: the rule that dropped it ('' if kept), its value, and whether it fails that rule alone."""
+    def add(self, probability: float, dropped_by: str, value: str, is_alone: bool) -> None:
+        """Count one picture: its probability, the rule that dropped it ('' if kept), the value, and if that rule alone."""
+        self.sure += probability
         self.kept += not dropped_by
         if dropped_by:
             self.dropped[dropped_by] += 1
@@ -62,20 +63,17 @@ class _Seen:
 
 
 def _seen(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: EmbedTexts) -> dict[int, _Seen]:
-    """Count the pictures of each name, by its index; a picture counts for the name that tags it."""
-    tagger = ZeroShotTags(tuple(names), top_k=1)
+    """Count the pictures that show each name, by the name's index."""
     sample = sample_vectors(lake, dataset)
     if not len(sample):
         raise PairmillError(f"{dataset} has no vectors of pictures; a run with a CLIP model makes them.")
-    if len(sample) >= FEWEST:
-        words = embed_texts([tagger.template.replace("{}", name) for name in names])
-        tagger = replace(tagger, thresholds=tuple(tag_thresholds(sample, words, STRICT).tolist()))
-    index, seen = {name: at for at, name in enumerate(names)}, defaultdict(_Seen)
+    tags = plan_of(lake, dataset).recipe.tags
+    own = tags.vocabulary if tags is not None and isinstance(tags.vocabulary, list) else []
+    find, seen = NamedPictures(names, own or class_names(IMAGENET), embed_texts, sample), defaultdict[int, _Seen](_Seen)
     for vectors, rows in decided_vectors(lake, dataset):
-        tags, _ = tagger(vectors, embed_texts)
-        for tag, row in zip(tags, rows, strict=True):
-            for name in tag:
-                seen[index[name]].add(*row)
+        for name, probability, row in zip(*(each.tolist() for each in find(vectors)), rows, strict=True):
+            if name >= 0:
+                seen[name].add(probability, *row)
     return seen
 
 
@@ -88,7 +86,9 @@ def _lower_bounded(check: Check) -> str:
 
 def _concept(name: str, seen: _Seen, texts: int, columns: Mapping[str, str]) -> Concept:
     """Return the counts of one name, with the rule that drops most and a looser threshold for that rule."""
-    found = Concept(name, seen.kept, seen.dropped.total(), texts=texts, alone=0, back=0)
+    n = seen.kept + seen.dropped.total()
+    sure = round(seen.sure / n, 2) if n else None
+    found = Concept(name, seen.kept, seen.dropped.total(), texts=texts, alone=0, back=0, sure=sure)
     if not seen.dropped:
         return found
     rule, n = min(seen.dropped.items(), key=lambda item: (-item[1], item[0]))
