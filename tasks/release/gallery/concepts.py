@@ -52,7 +52,7 @@ class _Seen:
     values: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, probability: float, dropped_by: str, value: str, is_alone: bool) -> None:
-        """Count one picture: its probability, the rule that dropped it ('' if kept), the value, and if that rule alone."""
+        """Count one picture: its probability, the rule that dropped it or '', its value, and if it fails no other."""
         self.sure += probability
         self.kept += not dropped_by
         if dropped_by:
