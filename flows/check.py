@@ -3,7 +3,7 @@
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.lake.side_folders import reports_folder
-from pairmill.catalog.upkeep.damages import Damage, described
+from pairmill.catalog.upkeep.damages import Damage, describe
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 from pairmill.tasks.upkeep.removal import finish_unfinished
 
@@ -48,7 +48,7 @@ def _check_once(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
     """Check the lake once; print the first SHOWN damages and the sum."""
     found = check_lake(lake, deep, show)
     for damage in found.damages[:SHOWN]:
-        say(described(lake, damage))
+        say(describe(lake, damage))
     if (more := len(found.damages) - SHOWN) > 0:
         say(f"… and {more:,} more")
     scope = "files, rows and pictures" if deep else "files and rows"

@@ -97,7 +97,7 @@ def _trim(lake: Lake, limits: Limits) -> str:
 
 def _fetch_again(lake: Lake) -> int:
     """Fetch addresses again whose newest attempt failed for a passing reason; return their number."""
-    if not fetches.failed(lake, most_times=MOST_TIMES):
+    if not fetches.failed_fetches(lake, most_times=MOST_TIMES):
         return 0
     from pairmill.flows.run.run_start import session_on  # torch, 3 s
     from pairmill.tasks.collect.fetch import fetch_again

@@ -17,11 +17,11 @@ def user_message(error: BaseException) -> str | None:
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.error import PairmillError
     from pairmill.catalog.terms.lack_of_memory import lack_of_memory
-    from pairmill.catalog.terms.secrets import hidden
+    from pairmill.catalog.terms.secrets import hide_secrets
 
     others = (getattr(sys.modules[module], name) for module, name in REMEDIES if module in sys.modules)
     if isinstance(error, (PairmillError, *others)):
-        return visible(hidden(str(error)))
+        return visible(hide_secrets(str(error)))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({error}). Free some space and run again: what is finished is committed."
     if (cause := lack_of_memory(error)) is not None:

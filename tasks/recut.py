@@ -87,7 +87,7 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)
     run_id = uuid.uuid4().hex
-    with writing(lake, run_id, f"recut {dataset}") as writer, runs.recorded(lake, run_id, "recut", plan.recipe, []):
+    with writing(lake, run_id, f"recut {dataset}") as writer, runs.record_run(lake, run_id, "recut", plan.recipe, []):
         if missing := missing_scores(lake, plan):
             raise _needs_a_run(dataset.name, str(missing[0]))
         cut(lake, plan)

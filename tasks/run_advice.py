@@ -85,7 +85,7 @@ def _on_idle_rules(session: Session, dataset: Dataset, has_losses: bool) -> Iter
 
 def _on_withheld_texts(session: Session) -> Iterator[str]:
     """Yield a note for each kind of text that is left out of pairs by its status."""
-    for kind, counts in publication.withheld(session.lake).items():
+    for kind, counts in publication.count_withheld(session.lake).items():
         if counts:
             why = ", ".join(f"{n:,} {status}" for status, n in counts.items())
             remedy = " A higher max_tokens lets them end." if "cut_off" in counts else ""

@@ -46,7 +46,7 @@ def cut(lake: Lake, plan: Plan) -> None:
     _rebuilding_damaged(_cut, lake, plan)
 
 
-def survivors(lake: Lake, plan: Plan) -> None:
+def select_survivors(lake: Lake, plan: Plan) -> None:
     """Create the table ``cut_survivors`` of images that reach the rules on generated texts.
 
     Columns: ``n``, ``picture``, ``cluster`` and ``draw`` as in the facts; ``best``, the number of the sentence that an

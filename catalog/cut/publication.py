@@ -96,7 +96,7 @@ def _failed(steps: list[str]) -> str:
     return f"failed | CAST(CASE dropped_by {bits} ELSE 0 END AS UBIGINT) AS failed"
 
 
-def withheld(lake: Lake) -> dict[str, dict[str, int]]:
+def count_withheld(lake: Lake) -> dict[str, dict[str, int]]:
     """Count captions and fused texts that the last published cut leaves out of its pairs: kind -> status -> count."""
     found = {}
     for kind, column in (("captions", "caption_status"), ("fused texts", "synthetic_status")):

@@ -25,7 +25,7 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
     retried: only the whole transaction can be, by the caller that began it.
 
     Raises:
-        PairmillError: The catalog stays busy for SECONDS, or the error `translated` from a permanent fault.
+        PairmillError: The catalog stays busy for SECONDS, or the error `translate_error` from a permanent fault.
         BaseException: Whatever a signal handler raised meanwhile.
     """
     deadline = time.monotonic() + SECONDS
@@ -37,10 +37,10 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
         except RuntimeError as error:  # as DuckDB says what it meets while it registers a table: a full disk, too
             if (behind := stop_behind(error)) is not error:
                 raise behind from None
-            raise translated(error, uri) from error
+            raise translate_error(error, uri) from error
         except (duckdb.Error, OSError) as error:
             if not is_transient(error):
-                raise translated(error, uri) from error
+                raise translate_error(error, uri) from error
             if is_inside:
                 raise
             if time.monotonic() > deadline:
@@ -83,33 +83,33 @@ def is_transient(error: Exception) -> bool:
     return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
-def in_a_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return an error's message on one line, without the caret that DuckDB puts below its excerpt of a statement."""
     return " ".join(_MARK.sub("", str(error)).split())
 
 
-def translated(error: Exception, uri: str) -> Exception:
+def translate_error(error: Exception, uri: str) -> Exception:
     """Convert an error of SQL, disk, network or permissions to a PairmillError that names the remedy.
 
     An error of another kind is returned unchanged.
     """
     if isinstance(error, _MISTAKES):
-        return BadQuery(in_a_line(error))
+        return BadQuery(one_line(error))
     text = str(error)
     for signs, remedy in _DAMAGE:
         if any(sign in text.lower() for sign in signs):
-            return Damaged(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
+            return Damaged(f"lake '{uri}': {remedy} ({one_line(error)[:300]})")
     if isinstance(error, duckdb.InvalidInputException):
         return error
     if isinstance(error, duckdb.OutOfMemoryException):  # also raised if the spill disk is full
         return PairmillError(
             f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "
-            f"what was committed is kept, the rest is done again. ({in_a_line(error)[:300]})"
+            f"what was committed is kept, the rest is done again. ({one_line(error)[:300]})"
         )
     if any(sign in text.lower() for sign in _NOT_WRITABLE):
         remedy = "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."
-        return NotWritable(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
+        return NotWritable(f"lake '{uri}': {remedy} ({one_line(error)[:300]})")
     for signs, remedy in _REMEDIES:
         if any(sign in text.lower() for sign in signs):
-            return PairmillError(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
+            return PairmillError(f"lake '{uri}': {remedy} ({one_line(error)[:300]})")
     return error

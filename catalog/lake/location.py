@@ -85,9 +85,9 @@ def _absolute(uri: str) -> Path:
 def _from_settings(uri: str, file: Path) -> Location:
     """Read a lake.yaml. Raise PairmillError if it is not valid."""
     try:
-        from pairmill.catalog.lake.yaml_text import parsed  # imports yaml, which a plain folder does not need
+        from pairmill.catalog.lake.yaml_text import parse_yaml  # imports yaml, which a plain folder does not need
 
-        content = parsed(file.read_text(encoding="utf-8")) or {}
+        content = parse_yaml(file.read_text(encoding="utf-8")) or {}
     except (ValueError, OSError) as error:
         # YAML's own message quotes the line, which may contain a password.
         mark = getattr(error.__cause__, "problem_mark", None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 from pairmill.catalog.lake import comments, new_lake, schema, score_tables, seal, snapshot
-from pairmill.catalog.lake.busy_retry import retry_while_busy, translated
+from pairmill.catalog.lake.busy_retry import retry_while_busy, translate_error
 from pairmill.catalog.lake.connection import attach, connect, extensions_for, use_s3_credentials
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of
@@ -108,7 +108,7 @@ def _translated(location: Location) -> Iterator[None]:
     try:
         yield
     except OPENING_ERRORS as error:
-        found = translated(error, location.uri)
+        found = translate_error(error, location.uri)
         if isinstance(found, OSError):
             found = PairmillError(f"lake '{location.uri}': it cannot be opened or made there ({error}).")
         raise found from error

@@ -79,11 +79,11 @@ _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 
 def spill_folder(parent: str) -> str:
     """Return an unused path below ``parent``; remove the spill folders of this machine's ended processes."""
-    others_spills(parent)
+    remove_stale_spills(parent)
     return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
 
 
-def others_spills(parent: str) -> list[tuple[str, str]]:
+def remove_stale_spills(parent: str) -> list[tuple[str, str]]:
     """Remove the spill folders of this machine's ended processes; return (path, owner) of all other spill folders."""
     stay = []
     for path in Path(parent).glob(".spill-*"):

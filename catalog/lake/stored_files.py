@@ -71,7 +71,7 @@ def file_stamp(path: str) -> str:
     return f"{found.st_size}:{found.st_ino}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def named_by(path: str, sha256: str) -> str:
+def append_digest(path: str, sha256: str) -> str:
     """Append the first 128 bits of the sha256 to the name of a Parquet file and return the new path."""
     return f"{path.removesuffix('.parquet')}-{sha256[:DIGITS]}.parquet"
 

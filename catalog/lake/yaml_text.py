@@ -15,7 +15,7 @@ _PLAIN = {
 _FAULTS = (yaml.YAMLError, ValueError, TypeError, OverflowError)
 
 
-def parsed(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """Parse a YAML text. Raise ValueError with the fault and its line.
 
     A repeated key is a fault, and so is nesting some hundred levels deep.

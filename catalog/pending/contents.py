@@ -59,7 +59,7 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     lake.execute("DROP TABLE seen")
 
 
-def drawn_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, list[tuple[str, int]]]:
+def draw_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, list[tuple[str, int]]]:
     """Draw new units of ``listed`` at random; return (number of new units, [(uri, bytes)] of the first ``most`` drawn).
 
     Each prefix of the result is a random sample without replacement in which each format has its share: a format's
@@ -109,7 +109,7 @@ def retries(lake: Lake, run_id: str) -> int:
     return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
 
 
-def vanished(lake: Lake, source: str) -> list[str]:
+def list_vanished(lake: Lake, source: str) -> list[str]:
     """Return the units of ``source`` that were read before and are not listed now, sorted; drop table ``listed``.
 
     Rows of these units stay in the lake. Parts of a file that is now split differently are not included: ``index``,

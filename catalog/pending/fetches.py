@@ -24,12 +24,12 @@ _PORTIONS = (
 )
 
 
-def unfetched(lake: Lake) -> list[WorkItem]:
+def pending_fetches(lake: Lake) -> list[WorkItem]:
     """Return the next round of work items, in shard order, over addresses never requested; [] if none is left."""
     return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
-def failed(lake: Lake, reason: str = "", most_times: int = 0) -> list[WorkItem]:
+def failed_fetches(lake: Lake, reason: str = "", most_times: int = 0) -> list[WorkItem]:
     """Return work items over addresses whose newest request failed: temporarily, or for ``reason`` if it is given.
 
     ``most_times`` > 0 leaves out addresses that were requested more often.
@@ -76,7 +76,7 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
     return [WorkItem(shard, tuple(urls), inputs={"sources": sources}) for shard, urls, sources in found]
 
 
-def join(lake: Lake, begin: Callable[[], int]) -> int:
+def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:
     """Insert the missing rows of ``images`` for every occurrence of a fetched image; return the number of new rows.
 
     Ids are computed as in ingest. Quarantine keeps an address only if its newest attempt failed.

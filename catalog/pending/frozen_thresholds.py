@@ -14,7 +14,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import items_before_rule
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.predicate import normal_form
-from pairmill.catalog.recipe.thresholds import compared
+from pairmill.catalog.recipe.thresholds import compared_score
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.score import Stage
 
@@ -58,14 +58,14 @@ def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
 
 
-def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> FrozenThreshold | None:
+def measure_threshold(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> FrozenThreshold | None:
     """Compute the threshold that drops at most the requested share of the items that reach the rule.
 
     Only items with a finite value count; None if there are none. Equal values and the rounding to 9 digits may make the
     threshold drop less. ``among`` as in `catalog.pending.eligible.items_before_rule`.
     """
     assert check.rule.calibrate is not None
-    asked = compared(check.name, check.rule.keep)
+    asked = compared_score(check.name, check.rule.keep)
     value = f"try_cast(({asked.expression}) AS DOUBLE)"
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM "
@@ -78,14 +78,14 @@ def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -
     outermost = "ASC" if asked.keeps_high else "DESC"
     fewer = f"(sum(n) OVER (ORDER BY v {outermost}) - n)"
     inner = f"SELECT v FROM threshold_values QUALIFY {fewer} <= {most} ORDER BY {fewer} DESC LIMIT 1"
-    threshold = rounded(lake.query(inner)[0][0], asked.keeps_high)
+    threshold = round_threshold(lake.query(inner)[0][0], asked.keeps_high)
     falls = f"v {'<' if asked.keeps_high else '>'} {threshold!r}::DOUBLE"
     dropped = lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values WHERE {falls}")[0][0]
     lake.execute("DROP TABLE threshold_values")
     return FrozenThreshold(threshold, n, dropped)
 
 
-def rounded(value: float, keeps_high: bool) -> float:
+def round_threshold(value: float, keeps_high: bool) -> float:
     """Round a threshold to DIGITS digits so that an item at it still passes: a lower limit down, an upper limit up."""
     context = Context(prec=DIGITS, rounding=ROUND_FLOOR if keeps_high else ROUND_CEILING)
     return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # avoids -0.0

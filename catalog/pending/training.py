@@ -72,7 +72,7 @@ def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
 
 def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> "pa.Table":
     """Read (key, vector) of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
-    return lake.table(sampled(plan, kind, n))
+    return lake.table(sample_query(plan, kind, n))
 
 
 def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> "Iterator[pa.Array]":
@@ -80,11 +80,11 @@ def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> "Iterator[pa.Ar
 
     Run no other statement on the lake meanwhile.
     """
-    for batch in lake.blocks(sampled(plan, kind, n), rows=SAMPLE_BLOCK):
+    for batch in lake.blocks(sample_query(plan, kind, n), rows=SAMPLE_BLOCK):
         yield batch["vector"]
 
 
-def sampled(plan: Plan, kind: Kind, n: int) -> str:
+def sample_query(plan: Plan, kind: Kind, n: int) -> str:
     """Return SQL for (key, vector) of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
     order = f"sha256({kind.key} || '{plan.recipe.seed}')"
     return f"SELECT {kind.key} AS key, vector FROM ({_eligible(plan, kind)}) ORDER BY {order} LIMIT {n}"
@@ -103,7 +103,7 @@ def _eligible(plan: Plan, kind: Kind) -> str:
     )
 
 
-def trained(lake: Lake, scorer: str) -> Trained | None:
+def find_trained(lake: Lake, scorer: str) -> Trained | None:
     """Return the newest centroids of the scorer with this digest; None if none are committed."""
     found = lake.query(
         """SELECT p.path, any_value(c.n), p."commit", count(*)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.training import SENTENCES, sampled
+from pairmill.catalog.pending.training import SENTENCES, sample_query
 from pairmill.catalog.pending.worklist import payload_paths, rounds
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.ids import text_id
@@ -43,7 +43,7 @@ def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
         yield [WorkItem(shard, (shard,), paths[shard], ("word_counts",)) for shard in run]
 
 
-def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
+def merge_counts(lake: Lake, scorer: str, rarest: float) -> pa.Table:
     """Sum the word counts of all shards into rows (word, p), sorted by word; ``p`` is the word's share of all words.
 
     Words with a share below ``rarest`` are left out, so there are at most 1 / rarest rows, whatever the corpus size.
@@ -97,7 +97,8 @@ def sample_items(lake: Lake, plan: Plan, n: int, rows: int) -> list[WorkItem]:
     An item's name is a hash of its sentences, so a committed count stays valid if the run fails.
     """
     found = lake.query(
-        f"SELECT s.key, c.text FROM ({sampled(plan, SENTENCES, n)}) s JOIN sentence_content c ON c.content = s.key "
+        f"SELECT s.key, c.text FROM ({sample_query(plan, SENTENCES, n)}) s "
+        "JOIN sentence_content c ON c.content = s.key "
         f"ORDER BY sha256(s.key || '{plan.recipe.seed}')"
     )
     parts = (found[start : start + rows] for start in range(0, len(found), rows))
@@ -112,7 +113,7 @@ def uncounted(lake: Lake, scorer: str, items: Sequence[WorkItem]) -> list[WorkIt
     return [item for item in items if item.shard not in done]
 
 
-def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
+def count_nouns(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
     """Return (phrase, is plural) -> number of sentences with it, summed over ``items``; at least ``fewest`` each."""
     rows = lake.query(
         "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? "

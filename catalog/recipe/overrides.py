@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 
 _KINDS = {
@@ -34,7 +34,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
     Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """
     try:
-        value = parsed(text)
+        value = parse_yaml(text)
     except ValueError as error:
         raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error
     at: Any = content
@@ -162,7 +162,7 @@ EXTENDS = "extends"
 DEEPEST = 8  # recipes that extend one another; more is a circle
 
 
-def extended(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]], depth: int = 0) -> dict[str, Any]:
+def extend(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]], depth: int = 0) -> dict[str, Any]:
     """Return a recipe's settings merged into those of the recipe that it extends, which ``read`` loads by name.
 
     Sections are merged by key. Rules and captioners are merged by name: an element with a known name changes settings
@@ -177,7 +177,7 @@ def extended(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]
     if not isinstance(name, str) or depth >= DEEPEST:
         why = "is extended in a circle" if isinstance(name, str) else "is no recipe's name or path"
         raise BadRecipe(f"recipe '{content.get('name', '')}', 'extends': {name!r} {why}; name one such as 30m.")
-    base = extended(read(name), read, depth + 1)
+    base = extend(read(name), read, depth + 1)
     base.pop("name", None)
     named = {"name": settings["name"]} if "name" in settings else {}
     return named | {key: value for key, value in _merged(base, settings).items() if value is not None}

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from pairmill.catalog.recipe.predicate import columns_of
-from pairmill.catalog.recipe.thresholds import THRESHOLD, compared, filled
+from pairmill.catalog.recipe.thresholds import THRESHOLD, compared_score, insert_threshold
 from pairmill.catalog.terms import scores
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
@@ -112,7 +112,7 @@ class Rule(Settings):
     @property
     def predicate(self) -> str:
         """The predicate ``keep`` with the rule's threshold inserted; NULL for a calibrated threshold not yet known."""
-        return self.keep if self.calibrate is None else filled(self.keep, self.calibrate.threshold)
+        return self.keep if self.calibrate is None else insert_threshold(self.keep, self.calibrate.threshold)
 
     @property
     def remark(self) -> str:
@@ -140,7 +140,7 @@ class Rule(Settings):
         try:
             columns_of(self.name, self.predicate)
             if self.calibrate is not None:
-                compared(self.name, self.keep)
+                compared_score(self.name, self.keep)
         except BadPredicate as error:
             raise ValueError(str(error)) from error
         return self

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.recipe import Recipe, Rule
-from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compared
+from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compared_score
 from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.score import Score, Stage
@@ -271,7 +271,7 @@ def _compile(
     checks = []
     for rule in rules:
         if rule.calibrate is not None:
-            expression = compared(rule.name, rule.keep).expression
+            expression = compared_score(rule.name, rule.keep).expression
             predicate.check_number(rule.name, expression, known)
         columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         homes = {home[column] for column in columns}

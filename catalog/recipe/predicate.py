@@ -39,7 +39,7 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
     """Return the columns, in lower case, that a predicate reads. Raise BadPredicate if it is no scalar expression."""
     found = set()
-    for node in tree_nodes(parsed(rule_name, sql)):
+    for node in tree_nodes(parse(rule_name, sql)):
         if "class" not in node:
             continue
         if node["class"] not in _NODES:
@@ -130,7 +130,7 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"enable_external_access": False, "threads": 1, "lock_configuration": True})
 
 
-def written(node: dict[str, Any]) -> str:
+def to_sql(node: dict[str, Any]) -> str:
     """Convert an expression node of a parse tree back to SQL text."""
     with _sandbox().cursor() as connection:
         frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
@@ -144,12 +144,12 @@ def constant(node: dict[str, Any]) -> float | None:
     """Return the value of an expression node without columns; None if it is not a number."""
     try:
         with _sandbox().cursor() as connection:
-            return connection.execute(f"SELECT CAST(({written(node)}) AS DOUBLE)").fetchall()[0][0]
+            return connection.execute(f"SELECT CAST(({to_sql(node)}) AS DOUBLE)").fetchall()[0][0]
     except duckdb.Error:
         return None
 
 
-def parsed(rule_name: str, sql: str) -> dict[str, Any]:
+def parse(rule_name: str, sql: str) -> dict[str, Any]:
     """Parse one SQL expression into DuckDB's parse tree. Raise BadPredicate if the text is not one expression.
 
     The expression is parsed between line ends, so that a comment cannot hide the closing parenthesis.

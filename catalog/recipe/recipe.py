@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from pairmill.catalog.lake.yaml_text import parsed
-from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extended, override, replace_alternatives
+from pairmill.catalog.lake.yaml_text import parse_yaml
+from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extend, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
     NONE,
     Advanced,
@@ -132,7 +132,7 @@ class Recipe(Settings):
 
         Raises BadRecipe for a key that does not exist and a value that is not valid.
         """
-        return changed(self, {key: json.dumps(value) for key, value in changes.items()})
+        return apply_overrides(self, {key: json.dumps(value) for key, value in changes.items()})
 
     def captions_chosen_by(self) -> tuple[str, ...]:
         """Return all settings that determine which captioner's text becomes an image's caption.
@@ -189,14 +189,14 @@ def settings_of(name_or_path: str | Path, folder: Path | None = None) -> dict[st
 
     The arguments are those of `load`. Raises BadRecipe for a file that is missing or no YAML.
     """
-    return extended(_content(str(name_or_path), folder), lambda name: _content(name, folder))
+    return extend(_content(str(name_or_path), folder), lambda name: _content(name, folder))
 
 
 def _content(name_or_path: str, folder: Path | None) -> dict[str, Any]:
     """Read a recipe's own file. Raises BadRecipe."""
     file = find_file(name_or_path, folder)
     try:
-        content = parsed(file.read_text(encoding="utf-8"))
+        content = parse_yaml(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
@@ -204,7 +204,7 @@ def _content(name_or_path: str, folder: Path | None) -> dict[str, Any]:
     return content
 
 
-def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
+def apply_overrides(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
     """Return a copy of the recipe with ``overrides`` applied, in the form of `load`. Raise BadRecipe if invalid."""
     return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
 
@@ -214,13 +214,13 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
     for key, value in overrides.items():
         override(content, key, value)
     replace_alternatives(content, overrides)
-    recipe = validated(content, name)
+    recipe = validate(content, name)
     for rule in (*recipe.images, *recipe.sentences, *recipe.candidates):
         refuse_empty(rule.name, rule.predicate)
     return recipe
 
 
-def validated(content: Mapping[str, Any], name: str) -> Recipe:
+def validate(content: Mapping[str, Any], name: str) -> Recipe:
     """Validate settings into a Recipe, called ``name`` in messages. Raise BadRecipe with one sentence per fault."""
     try:
         return Recipe.model_validate(content)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pairmill.catalog.recipe.predicate import columns_of, constant, parsed, written
+from pairmill.catalog.recipe.predicate import columns_of, constant, parse, to_sql
 from pairmill.catalog.terms.error import BadPredicate
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
@@ -68,7 +68,7 @@ def refuse_empty(rule: str, keep: str) -> None:
 def bounds(rule: str, keep: str) -> dict[str, Quantity]:
     """Return SQL of each quantity -> its bounds, from the AND-joined comparisons of a rule; {} without any."""
     found: dict[str, Quantity] = {}
-    for node in _conjuncts(parsed(rule, keep)):
+    for node in _conjuncts(parse(rule, keep)):
         bound = _bound(node, rule)
         if bound is not None:
             found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
@@ -99,7 +99,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
         low, high = _number(node["lower"]), _number(node["upper"])
         if low is None or high is None or not _columns(node["input"]):
             return None
-        return Quantity(written(node["input"]), _columns(node["input"]), rule, low, high)
+        return Quantity(to_sql(node["input"]), _columns(node["input"]), rule, low, high)
     if node["type"] not in _LOW | _HIGH:
         return None
     is_low, strict = node["type"] in _LOW, "OREQUALTO" not in node["type"]
@@ -108,7 +108,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
         if value is not None and _columns(left):
             columns = tuple(sorted({*_columns(left), *_columns(right)}))
             sides = {"low": value, "strict_low": strict} if low else {"high": value, "strict_high": strict}
-            return Quantity(written(left), columns, rule, under=under, **sides)
+            return Quantity(to_sql(left), columns, rule, under=under, **sides)
     return None
 
 
@@ -122,7 +122,7 @@ def _against(right: dict[str, Any]) -> tuple[str, float | None]:
     if right["class"] == "FUNCTION" and right["function_name"] == "*":
         for factor, other in (right["children"], right["children"][::-1]):
             if not _columns(factor):
-                return written(other), _number(factor)
+                return to_sql(other), _number(factor)
     return "", None
 
 
@@ -159,7 +159,7 @@ class Compared:
     keeps_high: bool
 
 
-def filled(keep: str, threshold: float | None) -> str:
+def insert_threshold(keep: str, threshold: float | None) -> str:
     """Return predicate ``keep`` with the threshold for ``{threshold}``; None becomes NULL, which no item passes.
 
     A calibrated rule lacks a threshold only if no item has a value to calibrate on.
@@ -168,12 +168,12 @@ def filled(keep: str, threshold: float | None) -> str:
     return keep.replace(THRESHOLD, number)
 
 
-def compared(rule_name: str, keep: str) -> Compared:
+def compared_score(rule_name: str, keep: str) -> Compared:
     """Return the score expression that the predicate of a calibrated rule compares with its threshold.
 
     Raises BadPredicate unless it is one >= or <= with the threshold alone on one side and a score on the other.
     """
-    node = parsed(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
+    node = parse(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
     if node["class"] != "COMPARISON" or keep.count(THRESHOLD) != 1:
         remedy = "write what else it asks for as rules of its own"
     elif node["type"] in _STRICT:
@@ -182,7 +182,7 @@ def compared(rule_name: str, keep: str) -> Compared:
         remedy = "put {threshold} alone on one side and a score on the other"
         for side, other, turned in (("right", "left", False), ("left", "right", True)):
             if node[side].get("column_names") == [THRESHOLD] and node["type"] in _KEEPS_HIGH:
-                expression = written(node[other])
+                expression = to_sql(node[other])
                 if columns_of(rule_name, expression):
                     return Compared(expression, _KEEPS_HIGH[node["type"]] is not turned)
     raise BadPredicate(

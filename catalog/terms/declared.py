@@ -45,12 +45,12 @@ def declared() -> tuple[Score, ...]:
     for package, score in found:
         object.__setattr__(score, "package", package)
     others = [score for _, score in found]
-    return checked(
+    return validate_scores(
         [*OWN, *others, *(each for score in others if score.of == "pair" for each in of_generated_texts(score))]
     )
 
 
-def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
+def validate_scores(scores: Sequence[Score]) -> tuple[Score, ...]:
     """Return ``scores`` after validating them together.
 
     Raises PairmillError if a name, type or input is not allowed, or two scores declare one table or column.

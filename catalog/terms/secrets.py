@@ -23,7 +23,7 @@ def without_users(text: str) -> str:
     return _USER.sub(r"\1", text) if "@" in text else text
 
 
-def hidden(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Return a message without users in addresses of any scheme, and without values of queries that grant access."""
     return _GRANT.sub(r"\1…", _ANY_USER.sub(r"\1", text))
 

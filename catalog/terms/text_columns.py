@@ -39,7 +39,7 @@ def similarities(n: int = MOST) -> tuple[str, ...]:
     return tuple(f"similarity{place}" for place in range(1, n + 1))
 
 
-def given(pair: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+def real_texts(pair: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """Return (column, text, similarity) of each real text that a row of ``pairs`` has."""
     named = zip(texts(), similarities(), strict=True)
     return [(name, pair[name], pair[similarity]) for name, similarity in named if pair.get(name)]

@@ -16,7 +16,7 @@ from pairmill.catalog.upkeep.damages import Damage
 _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in text_columns.texts())
 
 
-def touched(lake: Lake) -> list[Dataset]:
+def find_touched(lake: Lake) -> list[Dataset]:
     """Return the versions that a takedown changes: a decision is on a taken picture, or a pair has a taken text."""
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
     paired = (

@@ -79,7 +79,7 @@ def redone_by(table: str) -> Redone:
     return "copy"
 
 
-def described(lake: Lake, damage: Damage) -> str:
+def describe(lake: Lake, damage: Damage) -> str:
     """Return a damage as one line: the trouble, the table and file, the loss and its cost, the remedy."""
     place = damage.path.removeprefix("main/") or damage.table
     if damage.trouble == "source":
@@ -99,7 +99,7 @@ def _cost(lake: Lake, damage: Damage) -> str:
     return f" of {shards} shard{'s'[: shards != 1]}, {seconds:,.1f} s of work" if shards else ""
 
 
-def doubled(lake: Lake) -> Iterator[Damage]:
+def find_doubled(lake: Lake) -> Iterator[Damage]:
     """Yield a damage for each file registered twice or in no partition, and each partition recorded twice."""
     twice = f"SELECT table_name, path, max(rows), list(id ORDER BY id) FROM {LIST} WHERE NOT is_delete GROUP BY ALL"
     for table, path, rows, ids in lake.query(f"{twice} HAVING count(*) > 1"):
@@ -128,7 +128,7 @@ def doubled(lake: Lake) -> Iterator[Damage]:
         yield Damage("doubled", table, text, rows, paths[-1], tuple(number for (number,) in ids), shard, scorer)
 
 
-def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:
+def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:
     """Yield a damage for each file or group whose number of rows differs from `partitions`; skip tables ``without``.
 
     ``without`` are tables with damaged files. A file may be recorded with or without its deleted rows: deleted score

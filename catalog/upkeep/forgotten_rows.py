@@ -248,7 +248,7 @@ def forget_partitions(lake: Lake, lost: LostPages) -> None:
         )
 
 
-def unrepeated(lake: Lake, lost: LostPages, table: str, rows: pa.Table, bad: Collection[int]) -> pa.Table:
+def drop_repeated(lake: Lake, lost: LostPages, table: str, rows: pa.Table, bad: Collection[int]) -> pa.Table:
     """Return the re-read ``rows`` that no earlier reading has: the run that compared the two had dropped the others."""
     key = _KEYS.get(table)
     if key is None or not lake.query(f"SELECT 1 FROM ({READ_AGAIN}) WHERE shard = ? LIMIT 1", (lost.shard,)):

@@ -115,7 +115,7 @@ def select(lake: Lake, subject: Subject) -> Taken:
     return Taken(*(lake.query(f"SELECT count(*) FROM {name}")[0][0] for name in TABLES))
 
 
-def selected(lake: Lake, table: str, column: str) -> set[str]:
+def read_selected(lake: Lake, table: str, column: str) -> set[str]:
     """Return the distinct values of one column of one of TABLES, after `select`."""
     return {value for (value,) in lake.query(f"SELECT {column} FROM {table}")}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import BudgetSpent, NotApproved, PairmillError, stop_behind
-from pairmill.catalog.terms.secrets import hidden
+from pairmill.catalog.terms.secrets import hide_secrets
 
 if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe  # imports pydantic, which a list of runs does not need
@@ -49,7 +49,7 @@ class Run:
 
 
 @contextmanager
-def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
+def record_run(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
     """Insert a row into ``runs`` for the `with` block, and record its end and outcome. The caller holds the lease.
 
     Other runs recorded as running are set to 'killed': they held the lease before and ended without recording it.
@@ -69,7 +69,7 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequ
         yield
     except BaseException as error:
         why = stop_behind(error)
-        _end(lake, run_id, _state(why), hidden(f"{type(why).__name__}: {why}".removesuffix(": "))[:2000])
+        _end(lake, run_id, _state(why), hide_secrets(f"{type(why).__name__}: {why}".removesuffix(": "))[:2000])
         raise
     _end(lake, run_id, "completed", "")
 
@@ -93,7 +93,7 @@ def add_note(lake: Lake, run_id: str, text: str) -> None:
     lake.retrying(lambda: lake.execute(sql, (line, run_id)))
 
 
-def noted(lake: Lake, until: datetime) -> list[Run]:
+def runs_with_notes(lake: Lake, until: datetime) -> list[Run]:
     """Return the runs that have notes and began before ``until``, oldest first."""
     sql = f"{_RUNS} WHERE detail LIKE '%{_NOTE}%' AND started_at <= ? ORDER BY started_at"
     return [run for run in (Run(*row) for row in lake.query(sql, (until,))) if run.notes]
@@ -106,20 +106,20 @@ def latest(lake: Lake, n: int) -> list[Run]:
 
 def latest_recipe(lake: Lake) -> "Recipe":
     """Return the recipe of the newest run, with its models. Raise PairmillError if none is on record."""
-    from pairmill.catalog.recipe.recipe import validated
+    from pairmill.catalog.recipe.recipe import validate
 
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:
         raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")
-    return validated(json.loads(rows[0][0]), "of the newest run")
+    return validate(json.loads(rows[0][0]), "of the newest run")
 
 
 def recipe_of(lake: Lake, run_id: str) -> "Recipe | None":
     """Return the recipe of a run, with its models; None if it is not on record."""
-    from pairmill.catalog.recipe.recipe import validated
+    from pairmill.catalog.recipe.recipe import validate
 
     rows = lake.query("SELECT recipe FROM run_recipes WHERE run_id = ?", (run_id,))
-    return validated(json.loads(rows[0][0]), f"of run {run_id}") if rows else None
+    return validate(json.loads(rows[0][0]), f"of run {run_id}") if rows else None
 
 
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:

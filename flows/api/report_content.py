@@ -95,7 +95,7 @@ def _query_production(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any
         "quarantine": report.quarantine(lake, dataset),
         "steps": report.steps(lake, dataset),
         "usage": by_step(lake, dataset.commit),
-        "noted_runs": runs.noted(lake, dataset.created_at),
+        "noted_runs": runs.runs_with_notes(lake, dataset.created_at),
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }

@@ -83,7 +83,7 @@ def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str
 
 def _add_texts(pair: dict[str, Any]) -> None:
     """Add ``texts``, the sentences with their similarities, and whether the picture's address is a link."""
-    pair["texts"] = [(text, similarity) for _, text, similarity in text_columns.given(pair)]
+    pair["texts"] = [(text, similarity) for _, text, similarity in text_columns.real_texts(pair)]
     pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
 
 

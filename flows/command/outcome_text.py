@@ -45,7 +45,7 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
 def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
     """Format a pair: address, size, texts with similarities, generated texts; mark texts by the demo's models."""
     lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
-    for name, text, similarity in text_columns.given(pair):
+    for name, text, similarity in text_columns.real_texts(pair):
         lines.append(f"  {name}     {shown(text)}  [dim]{similarity:.3f}[/]")
     for name, model in (("caption", "captioner"), ("syn_text", "fuser")):
         mark = DEMO if model in demo_weights else ""

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
-from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
@@ -185,6 +185,6 @@ def _rate(n_in: int, n_dropped: int) -> str:
 def _value(key: str, text: str) -> object:
     """Parse the value of ``--set`` as YAML. Raises BadRecipe."""
     try:
-        return parsed(text)
+        return parse_yaml(text)
     except ValueError as error:
         raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error

@@ -132,7 +132,7 @@ def draw(
     for uri in uris:
         source = open_source(uri)
         contents.list_units(lake, map(row_of, listed(source)), *readers)
-        n, units = contents.drawn_units(lake, source.uri, seed, most)
+        n, units = contents.draw_units(lake, source.uri, seed, most)
         drawn.append(Drawn(source.uri, n, tuple(units)))
     if not any(each.of for each in drawn):
         raise SourceError(f"the lake has read all of {', '.join(each.uri for each in drawn)}; there is nothing new.")

@@ -137,7 +137,7 @@ def session_on(
         register_judgements(writer.lake)
         if json_log.is_asked():
             session.observe(LogLines(run_id))
-        recorded = runs.recorded(lake, run_id, flow, plan.recipe, shown)
+        recorded = runs.record_run(lake, run_id, flow, plan.recipe, shown)
         with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
             yield session
         if completed:

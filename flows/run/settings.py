@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from pairmill.catalog.recipe.parts_of_texts import check_vocabulary
-from pairmill.catalog.recipe.recipe import Recipe, changed, load
+from pairmill.catalog.recipe.recipe import Recipe, apply_overrides, load
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models
 from pairmill.flows.run.model_size import ModelSize
@@ -148,7 +148,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
         recipe = load(name_or_path, overrides, RECIPES)
     else:
         full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
-        recipe = changed(with_demo_models(full, demo), overrides or {})
+        recipe = apply_overrides(with_demo_models(full, demo), overrides or {})
         recipe = with_demo_defaults(recipe)
     return with_resolved_paths(recipe)
 

@@ -19,7 +19,7 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.recipe.recipe import Recipe, changed
+from pairmill.catalog.recipe.recipe import Recipe, apply_overrides
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.curate import measure_steps
@@ -124,7 +124,7 @@ def _wait_for_answer(recipe: Recipe, shown: BesideThresholds, hours: int) -> tup
                 return answer, recipe
             if other := next((key for key in answer.changes if not key.startswith(("images.", "sentences."))), ""):
                 raise BadRecipe(f"'{other}' is no rule: name its setting as in images.short_side.keep.")
-            return answer, changed(recipe, answer.changes)
+            return answer, apply_overrides(recipe, answer.changes)
         except BadRecipe as error:
             trouble = str(error)
 

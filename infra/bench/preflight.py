@@ -20,7 +20,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.losses.unit_outcomes import written_bytes
-from pairmill.catalog.recipe.recipe import Recipe, validated
+from pairmill.catalog.recipe.recipe import Recipe, validate
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import Measured
 from pairmill.flows.preflight.preflight import Preflight, preflight
@@ -60,7 +60,7 @@ def main() -> None:
 
 def compared(seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Return for one seed each quantity's (low, forecast, high, what came)."""
-    recipe = validated(RECIPE, "forecast")
+    recipe = validate(RECIPE, "forecast")
     compute = Compute.model_validate({"workers": 2})
     with tempfile.TemporaryDirectory() as place:
         world = Path(place) / "world"

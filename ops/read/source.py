@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.terms.error import did_you_mean
-from pairmill.catalog.terms.secrets import hidden, without_secrets
+from pairmill.catalog.terms.secrets import hide_secrets, without_secrets
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.declared_formats import FORMAT_NAME, formats
 from pairmill.ops.read.document import Document, Format, Picture, Text, Unit
@@ -216,7 +216,7 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     if marked and scheme == "s3":
         if "@" in place.split("/")[2]:
             keys = "S3's keys are the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            raise SourceError(f"source '{hidden(place)}': no user and password in an address; {keys}")
+            raise SourceError(f"source '{hide_secrets(place)}': no user and password in an address; {keys}")
         from pairmill.ops.read.places.s3 import s3_tree  # importing s3fs takes 0.5 s, which a local source need not pay
 
         return s3_tree(place, _suffixes())
@@ -224,5 +224,5 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
         return web_tree(place)
     if marked and scheme != "file":
         remedy = "give a local path, s3://bucket/prefix or https://host/list"
-        raise SourceError(f"source '{hidden(place)}': '{scheme}://' is not read; {remedy}")
+        raise SourceError(f"source '{hide_secrets(place)}': '{scheme}://' is not read; {remedy}")
     return local_tree(place)

@@ -39,7 +39,7 @@ def fetch(session: Session) -> None:
     n = fetches.count_unfetched(session.lake)
 
     def fetch_all() -> None:
-        while items := fetches.unfetched(session.lake):
+        while items := fetches.pending_fetches(session.lake):
             _work(session, items)
 
     if session.recipe.fetch is not None:
@@ -54,7 +54,7 @@ def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
 
     ``most_times`` leaves out addresses that were fetched more often; 0 leaves out none.
     """
-    items = fetches.failed(session.lake, reason, most_times)
+    items = fetches.failed_fetches(session.lake, reason, most_times)
     if items:
         _work(session, items)
         _join_fetched(session)
@@ -63,7 +63,7 @@ def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
 
 def _join_fetched(session: Session) -> None:
     """Add rows to ``images`` for the occurrences of fetched images."""
-    if fetches.join(session.lake, lambda: session.begin("join fetched pictures").commit):
+    if fetches.join_fetched(session.lake, lambda: session.begin("join fetched pictures").commit):
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 

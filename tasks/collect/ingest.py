@@ -74,7 +74,7 @@ def ingest(session: Session) -> int:
         job = IngestUnits(source, settings_for(session.lake, session.recipe))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
-        if gone := contents.vanished(session.lake, source.uri):
+        if gone := contents.list_vanished(session.lake, source.uri):
             session.note(
                 f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
             )

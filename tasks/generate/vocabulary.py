@@ -111,7 +111,7 @@ def _count_nouns(session: Session, nouns: Scorer) -> Counter[str]:
         session.work(MINE, waiting, CountNouns(NounPhrases(parser(session.recipe)), digest))
 
     session.compute(MINE, n, count)
-    return merge_plurals(word_counts.counted(session.lake, nouns.digest, items, FEWEST_SENTENCES))
+    return merge_plurals(word_counts.count_nouns(session.lake, nouns.digest, items, FEWEST_SENTENCES))
 
 
 @dataclass(frozen=True)

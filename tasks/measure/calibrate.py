@@ -30,7 +30,7 @@ def _set(session: Session, kind: str, check: Check, among: str) -> None:
     """Set one rule's threshold: the frozen one, else one measured now, among the items of the query ``among``."""
     found = frozen_thresholds.frozen(session.lake, frozen_thresholds.digest(session.plan, kind, check))
     if found is None:
-        found = frozen_thresholds.measured(session.lake, session.plan, kind, check, among)
+        found = frozen_thresholds.measure_threshold(session.lake, session.plan, kind, check, among)
         if found is None:
             return
         new = found

@@ -71,7 +71,7 @@ def _frozen_words(session: Session) -> FrozenWords | None:
 
 def _freeze(session: Session, shares: Scorer, counts: str, n: int) -> None:
     """Merge the counts of all shards and commit them as probabilities, with the ``n`` sentences counted."""
-    rows = word_counts.merged(session.lake, counts, RAREST)
+    rows = word_counts.merge_counts(session.lake, counts, RAREST)
     rows = rows.append_column("sentences", pa.repeat(pa.scalar(n, pa.int64()), rows.num_rows))
     item = WorkItem("words", (shares.digest, str(n)))
     session.store(TRAIN, item, [Part("word_probabilities", rows, shares.digest)])

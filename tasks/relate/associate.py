@@ -64,7 +64,7 @@ def search(session: Session) -> None:
     made_from = (sentences, routes, groups) if groups else (sentences, routes)
     scorer = Scorer("matches", "match_candidates", VERSION, settings, "", made_from)
     digest = session.use("matches", scorer)
-    model = training.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
+    model = training.find_trained(session.lake, session.plan.scorer(SENTENCES.centroids))
     if model is None:
         return
     upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))

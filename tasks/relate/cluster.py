@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.cut.cut import survivors
+from pairmill.catalog.cut.cut import select_survivors
 from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.pending import index_ranges, training, worklist
 from pairmill.catalog.pending.item import WorkItem
@@ -94,7 +94,7 @@ def cluster_survivors(session: Session) -> None:
     found = frozen(session, clustering)
     if found is not None:
         _assign_survivors(session, found)
-    survivors(session.lake, session.plan)
+    select_survivors(session.lake, session.plan)
     model = grown(session, clustering, found)
     if model is not None and model != found:
         _assign_survivors(session, model)
@@ -120,7 +120,7 @@ def trained(session: Session, clustering: ClusterCount) -> Trained | None:
 def frozen(session: Session, clustering: ClusterCount) -> Trained | None:
     """Return the lake's frozen centroids by these settings, None if none are trained."""
     scorer = centroid_scorer(session, clustering)
-    return training.trained(session.lake, session.use(clustering.kind.centroids, scorer))
+    return training.find_trained(session.lake, session.use(clustering.kind.centroids, scorer))
 
 
 def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> Trained | None:
@@ -143,7 +143,7 @@ def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> 
             "what was assigned to them, and what follows from that, was done again.",
             once=True,
         )
-    return training.trained(session.lake, scorer.digest)
+    return training.find_trained(session.lake, scorer.digest)
 
 
 def outgrown(session: Session, found: Trained, n: int) -> bool:

@@ -164,7 +164,7 @@ def _compare_strings(session: Session, jaccard: float, signed: str, done: int, d
 def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_group: int) -> None:
     """Find and commit the edges between vectors of a common cluster whose cosine is at least ``cosine``."""
     index = session.plan.scorer(family.kind.clusters)
-    model = training.trained(session.lake, session.plan.scorer(family.kind.centroids))
+    model = training.find_trained(session.lake, session.plan.scorer(family.kind.centroids))
     if model is None:
         return
     # In a cluster of very many near-equal vectors each keeps edges to its nearest `max_group` only.

@@ -102,7 +102,7 @@ def route(session: Session) -> None:
     """
     recall = session.recipe.association.recall
     scorer = centroid_scorer(session, sentence_clustering(session))
-    model = training.trained(session.lake, scorer.digest) if recall is not None else None
+    model = training.find_trained(session.lake, scorer.digest) if recall is not None else None
     if recall is None or model is None or not session.plan.scorer(SENTENCES.clusters):
         return
     pictures = training.sample(session.lake, session.plan, IMAGES, SAMPLE)

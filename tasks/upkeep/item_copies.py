@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.side_folders import cache_folder, others_spills, own_cache_folder
+from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, remove_stale_spills
 from pairmill.catalog.write.judgement_log import log_folder
 
 # What a removal cannot reach, for its report.
@@ -96,5 +96,5 @@ def remove_copies(lake: Lake, pictures: Collection[str], reports: Path | None) -
             if path.is_file() and (not place.named or path.name[:32] in pictures):
                 path.unlink(missing_ok=True)
     for parent in spill_parents(lake):
-        for path, owner in others_spills(str(parent)):
+        for path, owner in remove_stale_spills(str(parent)):
             yield f"{path}, which {owner} made of this lake or another: it goes when that process has ended"

@@ -13,7 +13,7 @@ from pairmill.catalog.lake.stored_files import file_digest
 from pairmill.catalog.terms.error import Damaged, PairmillError
 from pairmill.catalog.upkeep import recorded_files
 from pairmill.catalog.upkeep.amended_versions import changed_versions
-from pairmill.catalog.upkeep.damages import MOST, Damage, doubled, miscounted
+from pairmill.catalog.upkeep.damages import MOST, Damage, find_doubled, find_miscounted
 from pairmill.catalog.upkeep.recorded_files import RecordedFile
 from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.ops.fault import Fault
@@ -73,8 +73,8 @@ def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> 
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
         return []
-    twice = list(doubled(lake))
-    return [*twice, *miscounted(lake, bad | {damage.table for damage in twice}, deep)]
+    twice = list(find_doubled(lake))
+    return [*twice, *find_miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 
 
 def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:

@@ -19,7 +19,7 @@ from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id, of_version
 from pairmill.catalog.upkeep import taken_items
-from pairmill.catalog.upkeep.amended_versions import amend, touched
+from pairmill.catalog.upkeep.amended_versions import amend, find_touched
 from pairmill.catalog.upkeep.forgotten_scorer import STEP, Forgettable, delete_scorer, forgettable
 from pairmill.catalog.upkeep.taken_items import Subject, Taken, replace_file, rows_left
 from pairmill.catalog.upkeep.vacuum import refresh_statistics, vacuum
@@ -54,7 +54,7 @@ class Erased:
 
 def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[Dataset]]:
     """Return the items that a takedown would remove, with their counts, and the versions that it would amend."""
-    return taken_items.select(lake, subject), touched(lake)
+    return taken_items.select(lake, subject), find_touched(lake)
 
 
 def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -75,8 +75,8 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
             return {
                 "asked": {name: list(value) for name, value in asdict(subject).items()},
                 "removed": asdict(taken),
-                "pictures": sorted(taken_items.selected(lake, "taken_pictures", "sha256")),
-                "documents": sorted(taken_items.selected(lake, "taken_documents", "document_id")),
+                "pictures": sorted(taken_items.read_selected(lake, "taken_pictures", "sha256")),
+                "documents": sorted(taken_items.read_selected(lake, "taken_documents", "document_id")),
                 "rows": taken_items.delete_rows(lake, commit),
                 "versions": amended,
                 "exports": [
@@ -164,8 +164,8 @@ def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, dict[str, dict[s
 
 def _forget_judgements(lake: Lake) -> None:
     """Remove the logged judgements of taken images and texts."""
-    images = taken_items.selected(lake, "taken_images", "image_id")
-    texts = taken_items.selected(lake, "taken_sentences", "text")
+    images = taken_items.read_selected(lake, "taken_images", "image_id")
+    texts = taken_items.read_selected(lake, "taken_sentences", "text")
     if images or texts:
         forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
 

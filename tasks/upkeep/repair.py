@@ -15,7 +15,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.upkeep import forgotten_rows, recorded_files
 from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, Damage, Redone, redone_by
-from pairmill.catalog.upkeep.forgotten_rows import LostPages, forget_partitions, lost_pages, unrepeated
+from pairmill.catalog.upkeep.forgotten_rows import LostPages, drop_repeated, forget_partitions, lost_pages
 from pairmill.catalog.upkeep.recorded_files import retire, rows_of_their_own, still_named
 from pairmill.catalog.write import lease, runs
 from pairmill.catalog.write.commit import Manifest
@@ -239,7 +239,7 @@ def _read(
         for part in job(item):
             if part.table in wanted:
                 counts[part.table] += part.rows.num_rows
-                yield replace(part, rows=unrepeated(writer.lake, lost, part.table, part.rows, bad))
+                yield replace(part, rows=drop_repeated(writer.lake, lost, part.table, part.rows, bad))
 
     manifests = write_parts(parts(), item, output)
     return [replace(each, partition_id=wanted[each.table].partition_id) for each in manifests], counts

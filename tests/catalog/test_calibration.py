@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.frozen_thresholds import digest, freeze, frozen, measured, rounded, unset
+from pairmill.catalog.pending.frozen_thresholds import digest, freeze, frozen, measure_threshold, round_threshold, unset
 from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import Recipe, validated
-from pairmill.catalog.recipe.thresholds import Compared, compared
+from pairmill.catalog.recipe.recipe import Recipe, validate
+from pairmill.catalog.recipe.thresholds import Compared, compared_score
 from pairmill.catalog.terms.error import BadPredicate, BadRecipe
 from pairmill.catalog.terms.score import Stage
 from tests.examples import examples
@@ -24,7 +24,7 @@ QUICK = examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 
 def recipe(keep: str, drop: float = 0.15, of: str = "sentences", **more: object) -> Recipe:
     rule = {"name": "easy", "keep": keep, "calibrate": {"drop": drop, **more}}
-    return validated({**BASE, of: [rule]}, "small")
+    return validate({**BASE, of: [rule]}, "small")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def recipe(keep: str, drop: float = 0.15, of: str = "sentences", **more: object)
 def test_the_direction_of_the_comparison_says_which_tail_falls(keep: str, found: Compared | None):
     if found is None:
         found = Compared("text_entropy", True)  # DuckDB's parser turns it
-    assert compared("easy", keep) == found
+    assert compared_score("easy", keep) == found
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_no_share_can_set_is_refused_with_the_remedy(keep: str, remedy: str
 
 def test_a_threshold_that_nothing_sets_and_a_share_that_is_none_are_refused():
     with pytest.raises(BadRecipe, match=r"what sets \{threshold\}"):
-        validated({**BASE, "images": [{"name": "easy", "keep": "width >= {threshold}"}]}, "small")
+        validate({**BASE, "images": [{"name": "easy", "keep": "width >= {threshold}"}]}, "small")
     for drop in (0, 1, -0.1, 15, "nan"):
         with pytest.raises(BadRecipe, match="drop"):
             recipe("n_words >= {threshold}", drop)  # pyright: ignore[reportArgumentType]
@@ -83,7 +83,7 @@ def test_a_threshold_that_nothing_sets_and_a_share_that_is_none_are_refused():
 
 def test_a_recipe_without_calibrated_rules_has_the_record_and_digest_that_it_had():
     rules = [{"name": "length", "keep": "n_words >= 3"}]
-    plain = validated({**BASE, "sentences": rules, "association": {"max_uses": 20}}, "small")
+    plain = validate({**BASE, "sentences": rules, "association": {"max_uses": 20}}, "small")
     assert plain.record()["sentences"] == rules
     # As of lake format 1: a digest leaves out settings at their defaults.
     assert plain.digest() == "0fc1f8944b3ff7f2977240f9c4d26144"
@@ -100,7 +100,7 @@ def test_a_number_stands_in_plan_and_record_and_a_record_is_a_recipe_with_it():
     record = set_.recipe.record()
     assert record["sentences"][0]["keep"] == "text_entropy >= {threshold}"
     assert record["sentences"][0]["calibrate"] == {"drop": 0.15, "threshold": -0.25}
-    again = compile_plan(validated(record, "small"), {})
+    again = compile_plan(validate(record, "small"), {})
     assert again.sentence_checks == set_.sentence_checks and unset(again, "sentence", None) == []
     assert set_.recipe.digest() != plan.recipe.digest()
 
@@ -129,7 +129,7 @@ def planned(keep: str, drop: float) -> Plan:
         {"name": "after", "keep": "text_entropy >= 10000"},
     ]
     content = {**BASE, "sentences": [rules[1], rules[0], rules[2]]}
-    return compile_plan(validated(content, "small"), {"sentence_quality": "s"})
+    return compile_plan(validate(content, "small"), {"sentence_quality": "s"})
 
 
 VALUE = st.one_of(
@@ -146,7 +146,7 @@ def test_it_drops_what_was_asked_for_within_equal_values(lake: Lake, values: lis
     lake_with(lake, values)
     plan = planned(f"text_entropy {'>=' if keeps_high else '<='} {{threshold}}", drop)
     check = plan.sentence_checks[1]
-    found = measured(lake, plan, "sentence", check)
+    found = measure_threshold(lake, plan, "sentence", check)
     reach = [v for n, v in enumerate(values) if n % 4 >= 1 and v is not None and math.isfinite(v)]
     if not reach:
         assert found is None
@@ -167,7 +167,7 @@ def test_it_drops_what_was_asked_for_within_equal_values(lake: Lake, values: lis
 
 @given(st.floats(-1e12, 1e12, allow_subnormal=False), st.booleans())
 def test_a_number_has_nine_digits_and_the_item_at_it_passes(value: float, keeps_high: bool):
-    found = rounded(value, keeps_high)
+    found = round_threshold(value, keeps_high)
     assert found <= value if keeps_high else found >= value
     assert found == pytest.approx(value, rel=1e-8)
     assert float(f"{found:.9g}") == found
@@ -177,7 +177,7 @@ def test_a_number_belongs_to_text_share_and_scorers_and_not_to_the_way_it_is_wri
     lake_with(lake, [float(n) for n in range(8)])
     plan = planned("text_entropy >= {threshold}", 0.5)
     check = plan.sentence_checks[1]
-    found = measured(lake, plan, "sentence", check)
+    found = measure_threshold(lake, plan, "sentence", check)
     assert found is not None
     freeze(lake, plan, "sentence", check, found, "run", 7)
     assert frozen(lake, digest(plan, "sentence", check)) == found

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable, printable_json, visible
-from pairmill.catalog.terms.secrets import has_secret, hidden, without_secrets, without_users
+from pairmill.catalog.terms.secrets import has_secret, hide_secrets, without_secrets, without_users
 
 ACTING = "\x1b]52;c;aGk=\x07 \x9b31m \x7f \x00 \x08 \u202eabc\u2066"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
@@ -62,7 +62,7 @@ def test_a_variable_says_where_a_secret_is_and_is_none():
     ],
 )
 def test_a_message_has_neither_users_nor_grants(text: str, shown: str):
-    assert hidden(text) == shown
+    assert hide_secrets(text) == shown
 
 
 def test_users_are_cut_out_of_every_address_of_a_text():

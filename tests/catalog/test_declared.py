@@ -25,7 +25,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.catalog.terms.declared import checked, declared
+from pairmill.catalog.terms.declared import declared, validate_scores
 from pairmill.catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage
 from pairmill.catalog.terms.scores import OWN
@@ -225,7 +225,7 @@ def test_two_packages_with_one_column_or_table_are_refused_by_name(install: Inst
         declared()
     with pytest.raises(PairmillError, match=r"both declare the table 'vivid'"):
         score = Score("vivid", "image", (Column("a", "DOUBLE", ""),), reads=("pixels",), op="a:B", package="one")
-        checked([score, replace(score, columns=(Column("b", "DOUBLE", ""),), package="two")])
+        validate_scores([score, replace(score, columns=(Column("b", "DOUBLE", ""),), package="two")])
 
 
 @pytest.mark.parametrize(

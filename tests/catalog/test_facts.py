@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.cut import facts, facts_tables
-from pairmill.catalog.cut.cut import cut, survivors
+from pairmill.catalog.cut.cut import cut, select_survivors
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import released
@@ -126,7 +126,7 @@ def test_survivors_are_found_without_what_lies_behind_them_over_damaged_facts_to
     (file,) = (tmp_path / "lake/.facts").iterdir()
     _rotten(file)
     with create_or_open(tmp_path / "lake") as lake:
-        survivors(lake, plan())
+        select_survivors(lake, plan())
         assert lake.query(SURVIVING) == expected and expected
         made = {name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE temporary")}
         assert "cut_survivors" in made and not made & {"cut_late", "cut_capped", "cut_kept", "cut_given"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.run.settings import load_recipe
@@ -39,7 +39,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_line_and_what_is_merged_is_
     with pytest.raises(BadRecipe, match=r"line 5, .*'cap' stands twice \(.* line 3 .*leave one of them out") as told:
         load_recipe(str(tmp_path / "twice.yaml"))
     assert "\n" not in str(told.value)
-    assert parsed("a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: *b, x: 4}")["c"] == {"x": 4, "y": 2}
+    assert parse_yaml("a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: *b, x: 4}")["c"] == {"x": 4, "y": 2}
 
 
 @pytest.mark.parametrize("key", ["balance.cap", "association.max_uses", "ingest.max_bytes", "seed"])

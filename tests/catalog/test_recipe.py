@@ -6,7 +6,7 @@ import yaml
 from prefect.utilities.callables import parameter_schema
 
 from pairmill.catalog.recipe.parts import Balance, Duplicates
-from pairmill.catalog.recipe.recipe import Recipe, changed, load
+from pairmill.catalog.recipe.recipe import Recipe, apply_overrides, load
 from pairmill.catalog.terms.error import BadRecipe
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
@@ -123,10 +123,10 @@ def test_what_is_wrong_is_told_with_the_place_and_the_remedy(
 def test_a_choice_among_captioners_and_no_placement_is_part_of_the_identity(small: Path) -> None:
     recipe = load(small, {"captioners": "[{name: a}, {name: b, prompt: What, batch_size: 3}]"})
     for others in ({"captions.choose": "best"}, {"captions": "{choose: mixture}"}):
-        other = changed(recipe, others)
+        other = apply_overrides(recipe, others)
         assert other.digest() != recipe.digest() and Recipe.model_validate(other.record()) == other
-        assert changed(other, {"captions.choose": "first"}).digest() == recipe.digest()
-        assert changed(other, {"captioners.a.batch_size": "9"}).digest() == other.digest()
+        assert apply_overrides(other, {"captions.choose": "first"}).digest() == recipe.digest()
+        assert apply_overrides(other, {"captioners.a.batch_size": "9"}).digest() == other.digest()
 
 
 def test_a_recipe_may_have_no_cap_and_one_without_a_balance_section_has_the_usual(small: Path) -> None:
@@ -134,7 +134,10 @@ def test_a_recipe_may_have_no_cap_and_one_without_a_balance_section_has_the_usua
     assert (plain.balance.cap, free.balance.cap) == (35, None)
     assert free.record()["balance"]["cap"] == "none" and free.digest() != plain.digest()
     assert Balance.model_validate(free.record()["balance"]) == free.balance
-    assert changed(free, {"balance.cap": "null"}) == plain and changed(free, {"balance.cap": "9"}).balance.cap == 9
+    assert (
+        apply_overrides(free, {"balance.cap": "null"}) == plain
+        and apply_overrides(free, {"balance.cap": "9"}).balance.cap == 9
+    )
 
 
 def test_a_setting_at_its_default_is_no_part_of_the_identity(small: Path) -> None:

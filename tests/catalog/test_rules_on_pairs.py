@@ -3,7 +3,7 @@
 import pytest
 
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.terms.declared import checked, declared
+from pairmill.catalog.terms.declared import declared, validate_scores
 from pairmill.catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage, of_generated_texts
 from pairmill.flows.run.settings import load_recipe
@@ -54,7 +54,7 @@ def test_a_package_may_declare_a_score_of_pairs_and_no_other_inputs():
         return Score("vqa", "pair", (column,), Stage.ASSOCIATE, reads, "vqa_op:Vqa", package="vqa")
 
     good = of("pixels", "text")
-    known = checked([*declared(), good, *of_generated_texts(good)])
+    known = validate_scores([*declared(), good, *of_generated_texts(good)])
     assert {"vqa", "caption_vqa", "synthetic_vqa"} <= {score.name for score in known}
     with pytest.raises(PairmillError, match="it reads 'image_vector'; a score of pairs reads of pixels, text"):
-        checked([*declared(), of("image_vector", "text")])
+        validate_scores([*declared(), of("image_vector", "text")])

@@ -37,7 +37,7 @@ def states(lake: Lake) -> list[tuple]:
     ],
 )
 def test_a_run_records_how_it_ended(lake: Lake, error: BaseException, state: str, detail: str) -> None:
-    with pytest.raises(type(error)), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
+    with pytest.raises(type(error)), runs.record_run(lake, "run", "curate", load_recipe("demo"), []):
         raise error
     assert states(lake) == [("run", state, detail, True)]
 
@@ -45,7 +45,7 @@ def test_a_run_records_how_it_ended(lake: Lake, error: BaseException, state: str
 def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        with pytest.raises(KeyboardInterrupt), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
+        with pytest.raises(KeyboardInterrupt), runs.record_run(lake, "run", "curate", load_recipe("demo"), []):
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
             lake.query("SELECT count(*) FROM range(500_000_000) WHERE range % 7 = 3")
     finally:
@@ -55,7 +55,7 @@ def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: py
 
 def test_the_next_run_finds_one_that_was_killed(lake: Lake) -> None:
     lake.execute("INSERT INTO runs VALUES ('old', 'curate', 'demo', 'running', now(), NULL, '')")
-    with runs.recorded(lake, "new", "curate", load_recipe("demo"), []):
+    with runs.record_run(lake, "new", "curate", load_recipe("demo"), []):
         assert [row[:2] for row in states(lake)] == [("old", "killed"), ("new", "running")]
     assert states(lake)[0] == ("old", "killed", "found by run new: it is gone", False)
 

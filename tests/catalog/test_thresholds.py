@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.queries.figures.histogram import BINS, histogram
 from pairmill.catalog.recipe.plan import compile_plan, quantities, tables_of
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.recipe.thresholds import Quantity
 from pairmill.catalog.terms.declared import declared
 
@@ -18,7 +18,7 @@ TYPES = {column: kind for table in tables_of("image", declared()) for column, ki
 
 def found(keep: str) -> list[tuple]:
     content = {"name": "r", "models": {"clip": "open_clip:tiny/none"}, "images": [{"name": "rule", "keep": keep}]}
-    check = next(c for c in compile_plan(validated(content, "r"), {}).image_checks if c.name == "rule")
+    check = next(c for c in compile_plan(validate(content, "r"), {}).image_checks if c.name == "rule")
     return [(q.label, q.low, q.strict_low, q.high, q.strict_high) for q in quantities(check, TYPES)]
 
 

@@ -12,7 +12,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_samples import JudgedSample, drawn_sample, images_of, judged_threshold
+from pairmill.catalog.queries.judge.judged_samples import JudgedSample, draw_sample, images_of, judged_threshold
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.judgement_log import Judgement
@@ -97,7 +97,7 @@ def test_over_20_seeds_the_planted_share_of_wrong_pairs_is_kept_below_the_bound(
         with Gallery(gallery_file(lake, dataset)) as gallery:
             broken = chosen = 0
             for seed in range(20):
-                sample = drawn_sample(gallery, dataset, check, 40.0, f"{seed:032x}")
+                sample = draw_sample(gallery, dataset, check, 40.0, f"{seed:032x}")
                 judgements = tuple(
                     Judgement(sample_id=sample.sample_id, position=n, image_id=row["image_id"], text="", judge="truth",
                               value=row["value"], verdict="mismatch" if row["image_id"] in WRONG else "match")
@@ -118,4 +118,4 @@ def test_a_rule_that_is_not_there_is_refused(wide: Path, capsys):
         dataset = datasets.find(lake, "small")
         with Gallery(gallery_file(lake, dataset)) as gallery:
             readable = next(each for each in plan_of(lake, dataset).image_checks if each.name == "readable")
-            drawn_sample(gallery, dataset, readable, 0.0)
+            draw_sample(gallery, dataset, readable, 0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.recipe.recipe import changed
+from pairmill.catalog.recipe.recipe import apply_overrides
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.commands import commands_by_group, parser
 from pairmill.flows.run.settings import RECIPES, load_recipe
@@ -169,4 +169,4 @@ def test_the_demo_models_stand_in_for_a_model_that_only_the_scores_declaration_n
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))
 def test_nothing_overridden_is_the_recipe_itself(name: str):
     recipe = load_recipe(name, None, "demo")
-    assert changed(recipe, {}) == recipe and changed(recipe, {}).digest() == recipe.digest()
+    assert apply_overrides(recipe, {}) == recipe and apply_overrides(recipe, {}).digest() == recipe.digest()

@@ -160,8 +160,8 @@ def test_an_address_that_keeps_failing_is_fetched_on_a_few_nights_only(lake: Lak
     for night in range(1, 5):
         failed = f"SELECT {url}, 'timeout' AS reason, true AS passing, 's' AS shard, {night} AS \"commit\""
         lake.execute(f"INSERT INTO fetches BY NAME {failed}")
-        found.append(len(fetches.failed(lake, most_times=3)))
-    assert found == [1, 1, 1, 0] and len(fetches.failed(lake)) == 1
+        found.append(len(fetches.failed_fetches(lake, most_times=3)))
+    assert found == [1, 1, 1, 0] and len(fetches.failed_fetches(lake)) == 1
 
 
 def test_a_lake_is_small_by_the_files_that_it_has_not_by_those_that_it_ever_had(curated_copy: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.commands import parser
@@ -134,6 +134,6 @@ def test_a_model_that_only_a_scores_declaration_names_has_a_size_where_the_recip
     size = {"parser": ModelSize(feeders=2)}  # pyright: ignore[reportCallIssue]
     clip = {"name": "own", "models": {"clip": "open_clip:local-dir:a"}}
     asking = clip | {"sentences": [{"name": "action", "keep": "has_action"}]}
-    check_sizes(size, 0, compile_plan(validated(asking, "own")))
+    check_sizes(size, 0, compile_plan(validate(asking, "own")))
     with pytest.raises(PairmillError, match=r"no model 'parser'; name one of clip\."):
-        check_sizes(size, 0, compile_plan(validated(clip, "own")))
+        check_sizes(size, 0, compile_plan(validate(clip, "own")))

@@ -137,7 +137,7 @@ def test_the_same_files_in_another_folder_give_the_same_sample(tmp_path: Path):
         for folder in (original, copy):
             source = open_source(str(folder))
             contents.list_units(lake, map(row_of, listed(source)), {}, {})
-            n, units = contents.drawn_units(lake, source.uri, "7", 3)
+            n, units = contents.draw_units(lake, source.uri, "7", 3)
             drawn.append([uri.removeprefix(source.uri) for uri, _ in units])
             sample = UnitSample(frozenset(uri for uri, _ in units), n, 0.5, "7")
             half = Sampling({source.uri: sample}).of(source)

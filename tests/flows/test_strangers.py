@@ -75,7 +75,7 @@ def ingest(lake: Lake, source: str) -> None:
         item = shard_item(list(read.listed()), "shard")
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))
         contents.index(lake, lambda: writer.begin("index contents"))
-        for item in fetches.unfetched(lake):
+        for item in fetches.pending_fetches(lake):
             fetched = FetchPictures(Fetcher(seconds=1.0, retries=0), 10**6, BanList())(item)
             output = Output(lake.data_path, "run", writer.begin("fetch"))
             writer.commit(write_parts(fetched, item, output))
@@ -174,7 +174,7 @@ SIGNED = f"https://host.invalid/list.parquet?X-Amz-Signature={HIDDEN}"
 def test_a_signed_address_of_a_recipe_stands_in_no_row(tmp_path: Path):
     recipe = load("demo", {"sources": json.dumps([SIGNED, f"url_list:{SIGNED}"])}, RECIPES)
     shown = [open_source(uri).uri for uri in recipe.sources]
-    with opened_new(tmp_path / "lake") as lake, runs.recorded(lake, "run", "curate", recipe, shown):
+    with opened_new(tmp_path / "lake") as lake, runs.record_run(lake, "run", "curate", recipe, shown):
         pass
     found = held(tmp_path / "lake")
     assert "list.parquet" in found["run_recipes"] and HIDDEN not in str(found)

@@ -11,7 +11,7 @@ import pytest
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.recipe.recipe import Recipe, validated
+from pairmill.catalog.recipe.recipe import Recipe, validate
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write import lease
 from pairmill.flows.run.run_start import session
@@ -48,7 +48,7 @@ def pages(folder: Path, numbers: range) -> Path:
 def recipe(*rules: dict, **more: object) -> Recipe:
     models = {"clip": f"open_clip:local-dir:{made_once('calibrated-clip', save_clip)}"}
     content = {"name": "small", "models": models, "sentences": list(rules), "ingest": {"documents_per_shard": 4}}
-    return validated(content | more, "small")
+    return validate(content | more, "small")
 
 
 def run(lake: Path, source: Path, asked: Recipe, before: Callable[[Session], object] = ingest):
@@ -154,7 +154,7 @@ def test_an_image_rule_and_one_on_fused_texts_drop_their_share_of_what_reaches_t
     published(tmp_path / "lake", cap=100)
     base, _ = given_plan(100, IMAGE_RULES, captions=True, tags=True)
     content = base.recipe.model_dump() | {"images": rules, "fuse": {}}
-    plan = compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+    plan = compile_plan(validate(content, "small"), {**base.scorers, "synthetic": "fused"})
     with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         held = Session(writer, plan, Placement())
         steps.calibrate(held, Stage.CAPTION, ["image"])

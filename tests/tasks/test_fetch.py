@@ -186,7 +186,7 @@ def test_a_fetch_that_is_killed_asks_again_only_for_the_portions_in_work(
         ingest(held)
         fetch(held)
     with run(tmp_path / "lake", source) as held:
-        waiting = fetches.unfetched(held.lake)
+        waiting = fetches.pending_fetches(held.lake)
         assert len(waiting) == 5 and {len(item.keys) for item in waiting} == {4}
         fetch(held)
         assert held.lake.query("SELECT count(*), count(DISTINCT url) FROM fetches") == [(40, 40)]

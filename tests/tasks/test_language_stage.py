@@ -7,7 +7,7 @@ import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.language.perplexity import Perplexity
@@ -34,7 +34,7 @@ def planned(models: dict[str, str], low: float, high: float, **scores: object) -
     rules = {"fluent": f"perplexity between {low} and {high}", "length": "n_words >= 3"}
     sentences = [{"name": name, "keep": keep} for name, keep in rules.items()]
     return with_scorers(
-        compile_plan(validated({"name": "small", "models": models, "sentences": sentences, "scores": scores}, "small"))
+        compile_plan(validate({"name": "small", "models": models, "sentences": sentences, "scores": scores}, "small"))
     )
 
 

@@ -11,7 +11,7 @@ from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.tasks.release.export.export import export
 from tests.worlds.published import IMAGE_RULES, insert_fused, plan_of, published
 
@@ -23,7 +23,7 @@ def plan(rule: str) -> Plan:
     base, _ = plan_of(3, IMAGE_RULES, captions=True, tags=True)
     rules = [*base.recipe.model_dump()["images"], {"name": "whole_text", "keep": rule}]
     content = base.recipe.model_dump() | {"images": rules, "fuse": {}}
-    return compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+    return compile_plan(validate(content, "small"), {**base.scorers, "synthetic": "fused"})
 
 
 def test_a_generated_text_is_published_when_it_is_whole_and_else_its_status_alone(tmp_path: Path):
@@ -47,7 +47,7 @@ def test_a_generated_text_is_published_when_it_is_whole_and_else_its_status_alon
         version = publication.publish(lake, asked, "run", None, lambda: 10).version
         columns = "caption, caption_status, syn_text, synthetic_status"
         pairs = lake.query(f"SELECT sha256, {columns} FROM pairs WHERE version = ? ORDER BY sha256", (version,))
-        withheld = publication.withheld(lake)
+        withheld = publication.count_withheld(lake)
         export(lake, "small", version, str(tmp_path / "tables"), "parquet")
         export(lake, "small", version, str(tmp_path / "tars"))
     whole = {sha: status == "ok" for sha, _, status, _, _ in pairs}

@@ -12,7 +12,7 @@ from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_fusion
 from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
@@ -29,7 +29,7 @@ SHORT, LONG = "n_words <= 6", "n_words > 6"
 def plan(sentences: str) -> Plan:
     base, _ = plan_of(3, IMAGE_RULES, captions=True, tags=True)
     content = base.recipe.model_dump() | {"fuse": FUSE, "sentences": [{"name": "length", "keep": sentences}]}
-    return compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+    return compile_plan(validate(content, "small"), {**base.scorers, "synthetic": "fused"})
 
 
 def pending(writer: Writer, rule: str) -> list[WorkItem]:

@@ -28,7 +28,7 @@ def test_a_note_of_a_worker_is_in_status_during_the_run_and_at_its_end_once(
     recipe = load_recipe("demo")
     work = [WorkItem(f"shard-{n}", (f"{n}-tells", f"{n}-too")) for n in range(3)]
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "curate demo") as writer:
-        with pytest.raises(ValueError), runs.recorded(lake, "run", "curate", recipe, []):
+        with pytest.raises(ValueError), runs.record_run(lake, "run", "curate", recipe, []):
             session = Session(writer, with_scorers(compile_plan(recipe))[0], where)
             with caplog.at_level(logging.WARNING, "pairmill.workers"):
                 session.work("sleep", work, Sleeps(str(tmp_path)))
@@ -39,4 +39,4 @@ def test_a_note_of_a_worker_is_in_status_during_the_run_and_at_its_end_once(
             raise ValueError("and then\nit failed")
         (run,) = runs.latest(lake, 1)
         assert (run.state, run.error, run.notes) == ("failed", "ValueError: and then", [TOLD])
-        assert [each.notes for each in runs.noted(lake, datetime.now(UTC))] == [[TOLD]]
+        assert [each.notes for each in runs.runs_with_notes(lake, datetime.now(UTC))] == [[TOLD]]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.stored_files import file_digest, named_by
+from pairmill.catalog.lake.stored_files import append_digest, file_digest
 from pairmill.catalog.write.commit import Manifest
 
 
@@ -23,5 +23,5 @@ def partition(
     columns |= {"phash": pa.array(range(n), pa.uint64()), "flat_colours": pa.nulls(n, pa.string())}
     pq.write_table(pa.table(columns), path)
     sha256 = file_digest(path)
-    os.replace(path, path := named_by(path, sha256))
+    os.replace(path, path := append_digest(path, sha256))
     return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id, sha256)

@@ -138,7 +138,7 @@ def plan_of(
         "captioners": [{"name": "main"}] if captions else [],
         "tags": {"vocabulary": ["field"]} if tags else None,
     }
-    plan = compile_plan(recipe.validated(content, "small"), {})
+    plan = compile_plan(recipe.validate(content, "small"), {})
     names = [*SCORED, *["captions", "caption_similarity"] * captions, *["tags"] * tags]
     scorers = [Scorer(name, name, 1, {"side": 224}, "0" * 32) for name in names]
     for scorer in scorers:

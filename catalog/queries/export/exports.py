@@ -87,7 +87,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         oldest = f"(SELECT * FROM {pairs} WHERE version = (SELECT min(version) FROM {pairs}))"
         by = f"p.sha256, {by}"
     if order.seed is not None:
-        by = shuffled(order.seed, f"p.{key}")
+        by = shuffle_order(order.seed, f"p.{key}")
     elif order.by_shard:
         by = f"c.shard, {by}"
     if order.typical_first and (first := _typical_pairs(lake, oldest, dataset.n_texts, bool(with_captions), key)):
@@ -189,7 +189,7 @@ def licences(lake: Lake, dataset: Dataset) -> list[str]:
     return [licence for (licence,) in lake.query(f"SELECT licence FROM ({found}) WHERE licence <> '' {most}")]
 
 
-def shuffled(seed: int, key: str) -> str:
+def shuffle_order(seed: int, key: str) -> str:
     """Return the terms of an SQL ORDER BY that shuffles rows: by sha256 of ``seed`` and column ``key``, then by key.
 
     Hex digits compare as bytes. So the order is the same on every machine, whatever its locale, its threads or the

@@ -90,7 +90,7 @@ class JudgedThreshold:
     scorers: dict[str, str] = field(default_factory=dict)
 
 
-def drawn_sample(
+def draw_sample(
     gallery: Gallery, dataset: Dataset, check: Check, threshold: float | None, seed: str = ""
 ) -> DrawnSample:
     """Draw a sample of the images that ``check`` keeps at ``threshold`` (None: its own threshold). Nothing is stored.

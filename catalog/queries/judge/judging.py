@@ -17,7 +17,7 @@ from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.queries.judge.judged_samples import (
     MOST_JUDGED,
     JudgedThreshold,
-    drawn_sample,
+    draw_sample,
     images_of,
     judged_samples,
     judged_text,
@@ -69,7 +69,7 @@ class VersionJudging:
 
         Raises PairmillError if the rule has no lower bound, or keeps no image at the threshold.
         """
-        return drawn_sample(self.gallery, self.dataset, self._rule(rule), threshold)
+        return draw_sample(self.gallery, self.dataset, self._rule(rule), threshold)
 
     def images(self, sample: DrawnSample) -> list[dict[str, Any]]:
         """Return (image_id, sha256, value, dropped_by) rows of a sample's first MOST_JUDGED images, in its order."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import duckdb
 
-from pairmill.catalog.lake.busy_retry import in_a_line, retry_while_busy, translated
+from pairmill.catalog.lake.busy_retry import one_line, retry_while_busy, translate_error
 from pairmill.catalog.lake.comments import MACROS, definitions, nearest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
@@ -108,12 +108,12 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
 
 def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     """Convert DuckDB's error to a user error: with a remedy if one is known, else BadQuery."""
-    said = in_a_line(error)
+    said = one_line(error)
     if _REFUSED.search(said):
         return LeavesLake(f"refused: {said}")
     if absent := _ABSENT.search(said):
         return BadQuery(f"refused: it needs DuckDB's extension '{absent[1]}', which is not loaded for this lake.")
-    error_with_remedy = translated(error, lake.uri)
+    error_with_remedy = translate_error(error, lake.uri)
     return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(said)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.arrow import arrow_schema
-from pairmill.catalog.lake.stored_files import named_by
+from pairmill.catalog.lake.stored_files import append_digest
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.commit import Manifest, Usage
@@ -215,8 +215,8 @@ class ParquetFile:
         file.close()
         path = self._path
         if self._on_disk:
-            path = named_by(path, digest.hexdigest())
-            os.replace(self._local, named_by(self._local, digest.hexdigest()))
+            path = append_digest(path, digest.hexdigest())
+            os.replace(self._local, append_digest(self._local, digest.hexdigest()))
         return path, size, digest.hexdigest()
 
 

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO
 
-from pairmill.catalog.terms.secrets import hidden
+from pairmill.catalog.terms.secrets import hide_secrets
 from pairmill.tasks.run.place.progress import Observer, Progress
 
 ASKED = "PAIRMILL_LOG_FORMAT"  # 'json' in the environment of this process and its workers
@@ -37,7 +37,7 @@ def work_at(run: str, stage: str, shard: str = "") -> None:
 
 def line(level: str, message: str) -> str:
     """Return one line of the log as JSON, with a line break; secrets in the message are hidden."""
-    values = (datetime.now(UTC).isoformat(), level, *_process.values(), _shard.get(), hidden(message))
+    values = (datetime.now(UTC).isoformat(), level, *_process.values(), _shard.get(), hide_secrets(message))
     return json.dumps(dict(zip(FIELDS, values, strict=True))) + "\n"
 
 

@@ -13,7 +13,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.trial_cut import cut_plan, fates_by_both
 from pairmill.catalog.queries.sql.sql_answer import sentence_decisions
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.recipe.recipe import changed, load, validated
+from pairmill.catalog.recipe.recipe import apply_overrides, load, validate
 from tests.worlds.browsed import Pages, rows, text
 
 
@@ -74,7 +74,7 @@ def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
     with create_or_open(small, read_only=True) as lake:
         plan = cut_plan(lake, datasets.find(lake, "small"))
         content = plan.recipe.record() | {"images": [{"name": "short_side", "keep": "least(width, height) >= 85"}]}
-        whole = fates_by_both(lake, plan, compile_plan(validated(content, "small"), plan.scorers))
+        whole = fates_by_both(lake, plan, compile_plan(validate(content, "small"), plan.scorers))
         assert found.moved == [each for each in whole if each[0] != each[1]] != []
         assert found.kept == sum(n for _, fate, n in whole if not fate)
         assert found.images == lake.query("SELECT count(*) FROM images")[0][0]
@@ -117,5 +117,5 @@ def test_a_tried_rule_is_saved_as_the_recipe_that_the_setting_gives(small_pages:
     (tmp_path / "small.yaml").write_text(answer.text)
     with create_or_open(small, read_only=True) as lake:
         recipe = cut_plan(lake, datasets.find(lake, "small")).recipe
-    assert load(tmp_path / "small.yaml") == changed(recipe, {"images.short_side.keep": f'"{keep}"'}) != recipe
+    assert load(tmp_path / "small.yaml") == apply_overrides(recipe, {"images.short_side.keep": f'"{keep}"'}) != recipe
     assert small_pages.client.get(f"/rules/recipe?{query.replace('short_side', 'nosuch')}").status_code == 400

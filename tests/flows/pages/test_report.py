@@ -13,7 +13,7 @@ from PIL import Image
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.error import PairmillError
@@ -78,7 +78,7 @@ def test_the_recipe_in_it_is_the_recipe(small: tuple[Path, html.HtmlElement]):
     folder, found = small
     with create_or_open(folder / "lake", read_only=True) as lake:
         digest = lake.query("SELECT recipe_digest FROM datasets")[0][0]
-    assert validated(yaml.safe_load(found.findtext(".//pre") or ""), "small").digest() == digest
+    assert validate(yaml.safe_load(found.findtext(".//pre") or ""), "small").digest() == digest
 
 
 def test_the_funnel_says_how_many_each_rule_dropped(small: tuple[Path, html.HtmlElement]):
