@@ -11,7 +11,7 @@ OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex", "none"))
 WORD = re.compile(r"([^\s,;:]+)(\s*:)?")
 
 
-def opted_out(tags: Iterable[str]) -> str:
+def find_opt_out(tags: Iterable[str]) -> str:
     """Return the first directive that forbids use, among values of ``X-Robots-Tag`` or ``<meta name="robots">``, or ''.
 
     ``none`` means noindex and nofollow. Directives after another robot's name ("otherbot: noindex") do not count.

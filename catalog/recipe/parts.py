@@ -70,7 +70,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def unset(self) -> set[str]:
-        """Return the names of settings to leave out of records: those with default None that are not set."""
+        """Return the names of the settings that records leave out: those with default None that are not set."""
         fields = type(self).model_fields
         return {name for name, field in fields.items() if field.default is None and getattr(self, name) is None}
 
@@ -262,7 +262,7 @@ class Association(Settings):
         return self.top_k > 0
 
     def unset(self) -> set[str]:
-        """Return the names of settings to leave out of records; `probes` is one if `recall` is set."""
+        """Return the names of the settings that records leave out; `probes` is one if `recall` is set."""
         return super().unset() | (set() if self.recall is None else {"probes"})
 
 

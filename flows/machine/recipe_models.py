@@ -11,7 +11,7 @@ from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
 from pairmill.ops.models.model_digest import hub_is_reachable, on_s3, resolve
 from pairmill.ops.models.model_error import ModelError, NotDownloaded
-from pairmill.ops.models.s3_folder import listed
+from pairmill.ops.models.s3_folder import list_folder
 
 FILES = ("open_clip:", "hf:", "spacy:")
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -48,7 +48,7 @@ def _findings(spec: str) -> Iterator[Finding]:
 def _files(spec: str) -> Finding:
     """Return a finding on whether the model's files are on this machine, or a run could download them."""
     if place := on_s3(spec):
-        found = listed(spec, *place)
+        found = list_folder(spec, *place)
         first = "on this machine" if found.copy.is_dir() else f"the first run copies {found.size / 1e9:.1f} GB"
         return Finding("ok", f"{spec}: {first}")
     if _is_cached(spec):

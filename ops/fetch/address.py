@@ -56,7 +56,7 @@ class AllowedAddresses:
             address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
             raise BlockedAddress(f"'{text}' is no network address") from None
-        inner = embedded(address)
+        inner = embedded_ipv4(address)
         networks: tuple[Network, ...] = self._networks  # type: ignore[attr-defined]
         if any(inner in network for network in networks if network.version == inner.version):
             return
@@ -78,7 +78,7 @@ def numeric(host: str) -> str:
         return ""
 
 
-def embedded(address: Address) -> Address:
+def embedded_ipv4(address: Address) -> Address:
     """Return the IPv4 address embedded in an IPv6 address (mapped, translated, 6to4), else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
@@ -91,7 +91,7 @@ def embedded(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether ``address``, as returned by :func:`embedded`, is reachable from the public internet."""
+    """Return whether ``address``, as returned by `embedded_ipv4`, is reachable from the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in CLOSED_4)
     return address in OPEN_6 and not any(address in network for network in CLOSED_6)

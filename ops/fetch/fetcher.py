@@ -28,7 +28,7 @@ from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.fetch.body import read_body
 from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
 from pairmill.ops.header_number import seconds_until
-from pairmill.ops.opt_out import AGENT, opted_out
+from pairmill.ops.opt_out import AGENT, find_opt_out
 from pairmill.ops.web_address import absolute_address, address_key, request_address
 
 HEADERS = {
@@ -226,7 +226,7 @@ class _BatchFetch:
             asked = seconds_until(headers.get("Retry-After", "")) if passing else 0.0
             fault = Fault(url, "http_status", f"HTTP {response.status}")
             return replace(answer, fault=fault, passing=passing, retry_after=asked)
-        if directive := opted_out(headers.getall("X-Robots-Tag", ())):
+        if directive := find_opt_out(headers.getall("X-Robots-Tag", ())):
             return replace(answer, fault=Fault(url, "opt_out", f"X-Robots-Tag: {directive}"))
         body = await read_body(response, self.fetcher.max_bytes, self._take)
         return replace(answer, fault=body.about(url)) if isinstance(body, Fault) else replace(answer, data=body)

@@ -84,7 +84,7 @@ class BenchmarkSets:
         return _cached((*map(str, self.files), self.content, repr(self.decode), by), compute)
 
 
-def decoded(file: Path, decode: Decode) -> np.ndarray:
+def decode_picture(file: Path, decode: Decode) -> np.ndarray:
     """Decode one benchmark picture to uint8 (h, w, 3). Raises BadRecipe if that fails: its copies would pass unseen."""
     found = decode(file.read_bytes())
     if isinstance(found, Fault):
@@ -124,7 +124,9 @@ class NearestHash(BenchmarkSets):
         hashed = PerceptualHash()
 
         def compute() -> np.ndarray:
-            return np.concatenate([hashed({"pixels": [decoded(file, self.decode)]})["phash"] for file in self.files])
+            return np.concatenate(
+                [hashed({"pixels": [decode_picture(file, self.decode)]})["phash"] for file in self.files]
+            )
 
         own, benchmarks = hashed({"luma": batch["luma"]})["phash"], self.computed(repr(hashed), compute)
         bits = np.bitwise_count(own[:, None] ^ benchmarks[None, :])

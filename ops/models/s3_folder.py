@@ -49,7 +49,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
     A process lists the folder once. Of several processes one copies, and the others wait for it. Raises ModelError if
     the folder is missing or empty, S3 or the disk refuses, or the model changed during the copy.
     """
-    found = listed(spec, uri, patterns)
+    found = list_folder(spec, uri, patterns)
     if found.copy.is_dir():
         return found.copy
     with alone(found.copy.with_suffix(".lock")):
@@ -58,15 +58,15 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
     return found.copy
 
 
-def listed(spec: str, uri: str, patterns: tuple[str, ...]) -> S3Folder:
+def list_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> S3Folder:
     """List a model's files below ``uri``, with one request per 1,000 files. Raises ModelError as `s3_folder` does."""
     # s3fs takes 0.5 s, which a model of this machine need not pay.
-    from pairmill.ops.read.places.s3 import filesystem, told
+    from pairmill.ops.read.places.s3 import filesystem, translate_errors
     from pairmill.ops.read.places.tree import SourceError
 
     root = uri.removeprefix(S3).strip("/")
     try:
-        found = told(uri, lambda: filesystem().find(root, detail=True))
+        found = translate_errors(uri, lambda: filesystem().find(root, detail=True))
     except (FileNotFoundError, PermissionError) as error:
         why = f"{error or 'no such bucket'}; check the address and the credentials"
         raise ModelError(f"model '{spec}': {why}") from error
@@ -95,7 +95,7 @@ def _copied(spec: str, found: S3Folder, patterns: tuple[str, ...]) -> None:
             raise ModelError(f"model '{spec}': {needs}; set XDG_CACHE_HOME to a folder on a larger disk")
         for name, size, _ in found.files:
             _copy_file(f"{found.uri}/{name}", unfinished / _safe(spec, name), size)
-        if listed(spec, found.uri, patterns) != found:
+        if list_folder(spec, found.uri, patterns) != found:
             raise ModelError(f"model '{spec}': it changed while it was copied; run again")
         unfinished.rename(found.copy)
     except (OSError, SourceError) as error:

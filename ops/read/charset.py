@@ -69,11 +69,11 @@ def decode_text(data: bytes, content_type: str = "") -> Decoded:
     """
     for mark, label in MARKS:
         if data.startswith(mark):
-            return decode_as(data[len(mark) :], _codec(label) or guessed(data))
-    return decode_as(data, _labelled(content_type) or _unmarked_utf16(data) or _declared(data) or guessed(data))
+            return decode_as(data[len(mark) :], _codec(label) or guess_codec(data))
+    return decode_as(data, _labelled(content_type) or _unmarked_utf16(data) or _declared(data) or guess_codec(data))
 
 
-def guessed(data: bytes) -> codecs.CodecInfo:
+def guess_codec(data: bytes) -> codecs.CodecInfo:
     """Guess the codec of bytes without a declaration: UTF-8 if most bytes beyond ASCII fit, else by letters or cp1252.
 
     So one wrong byte in UTF-8, or a caption that is cut inside a letter, costs one letter.

@@ -104,7 +104,7 @@ def web_address(uri: str) -> str:
     return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
-def parsed(value: Any) -> Any:
+def parse_json(value: Any) -> Any:
     """Parse JSON text; return None if it is invalid, and a value that is not text unchanged. Never raises."""
     if not isinstance(value, str | bytes):
         return value
@@ -145,7 +145,7 @@ def as_storable(value: Any) -> dict[str, object]:
         text = printable_json(told)
     except (ValueError, RecursionError):
         return {}
-    found = parsed(text)
+    found = parse_json(text)
     return {name: each for name, each in found.items() if _is_small(each)} if isinstance(found, dict) else {}
 
 

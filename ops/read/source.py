@@ -66,7 +66,7 @@ class Source:
             raise SourceError(self._nothing(files))
         files.begin_turn()
         files.keep(row_of(_left_over(self.tree, entry)) for entry in files.beyond(()))
-        return map(listed_as, files.kept())
+        return map(item_of, files.kept())
 
     def _units(self, files: FileTable) -> Iterator[Unit]:
         """Yield the units of each format in turn, then images without a telling suffix.
@@ -135,7 +135,7 @@ def row_of(found: Unit | Fault) -> Kept:
     return (found.uri, found.size, found.etag, found.format, None)
 
 
-def listed_as(row: Kept) -> Unit | Fault:
+def item_of(row: Kept) -> Unit | Fault:
     """Convert a row of the listing back to the unit or fault; the inverse of `row_of`."""
     uri, size, etag, kind, detail = row
     return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)

@@ -18,7 +18,7 @@ QUOTED = re.compile(
 )
 
 
-def unsupported(text: str, sources: Sequence[str]) -> int:
+def count_unsupported(text: str, sources: Sequence[str]) -> int:
     """Return how many distinct numbers and quotations of ``text`` occur in none of ``sources``.
 
     Numbers are compared by value: "1,000" equals "1000", and "3" equals a source's "three". Numbers written as words

@@ -27,7 +27,7 @@ def release(array: np.ndarray) -> None:
         array.base.madvise(mmap.MADV_DONTNEED)
 
 
-def picked(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def pick_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return a copy of the rows ``rows`` (ascending indices) of an array, releasing its pages meanwhile.
 
     The system maps the 64 kB around each page that is read: 5,000 scattered rows would make most of 1 GB resident.

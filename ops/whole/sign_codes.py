@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from pairmill.ops.whole.mapped import picked
+from pairmill.ops.whole.mapped import pick_rows
 
 WORD = 64  # bits
 AT_ONCE = 32_768  # codes compared at once, so that a step's arrays stay in the cache
@@ -42,7 +42,7 @@ class SignCodes:
         rows = _smallest(hamming(self.codes, _packed(turned[None] > 0)[0]), BY_CODE)
         rows = rows[_smallest(-_products(self.codes[:, rows], turned), BY_DOT)]
         rows.sort()  # reads the map forwards, and ties go to the smaller row
-        return rows[most_similar(query, picked(vectors, rows), k)]
+        return rows[most_similar(query, pick_rows(vectors, rows), k)]
 
 
 def words(dimension: int) -> int:

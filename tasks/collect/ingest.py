@@ -33,7 +33,7 @@ from pairmill.ops.read.document import Document, Picture, Text, Unit, storable_d
 from pairmill.ops.read.page.links import is_link
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import Place
-from pairmill.ops.read.source import Source, listed_as, open_source, row_of
+from pairmill.ops.read.source import Source, item_of, open_source, row_of
 from pairmill.ops.text.split import SentenceSplitter, normalise
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.items import row_reports
@@ -60,7 +60,7 @@ def ingest(session: Session) -> int:
     A unit is identified by its address, size, etag and reader. A changed unit is read again and supersedes its earlier
     rows. A vanished unit is reported and keeps its rows.
     """
-    shards, before = 0, retries.made()
+    shards, before = 0, retries.count()
     for uri in session.sources:
         source = session.sampled(open_source(uri))
         reading = session.recipe.ingest
@@ -84,7 +84,7 @@ def ingest(session: Session) -> int:
             f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill run "
             f"{session.recipe.name} --retry {reason}` tries them again."
         )
-    if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
+    if again := retries.count() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
     session.follow(lambda: contents.index(session.lake, lambda: session.begin("index contents").commit))
     if shards and session.recipe.ingest.payload == "reference":
@@ -122,7 +122,7 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
             # A unit that was read before may be back in an earlier state: its partitions need names of their own.
             before = max(commit for _, commit in shard)
             names = source.uri, *([str(before)] if before else [])
-            items.append(shard_item([listed_as(row) for row, _ in shard], *names))
+            items.append(shard_item([item_of(row) for row, _ in shard], *names))
         yield items
 
 
@@ -235,7 +235,7 @@ class IngestUnits:
         """Yield the rows of the shard's units in parts of some PART_BYTES of one table."""
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
         for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
-            before = retries.made()
+            before = retries.count()
             seconds = row_reports.unit_seconds(row["size"])
             row_reports.begin(key, seconds)
             uri, read = (unit.item, [unit]) if isinstance(unit, Fault) else (unit.uri, self.source.read(unit))
@@ -247,7 +247,7 @@ class IngestUnits:
                 del found  # its images are in the rows now; keeping it would keep their bytes
                 yield from shard.parts(PART_BYTES)
                 row_reports.go_on(key, seconds)
-            row["retries"] = retries.made() - before
+            row["retries"] = retries.count() - before
         yield from shard.parts()
         yield Part("inputs", pa.Table.from_pylist(inputs))
 

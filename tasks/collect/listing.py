@@ -40,14 +40,14 @@ def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Itera
 
 def _pieces(source: Source) -> Iterator[Piece]:
     """Yield the listed units in pieces, each with the number of requests that were retried for it."""
-    before, found = retries.made(), source.listed()
+    before, found = retries.count(), source.listed()
     while some := list(islice(found, AT_ONCE)):
-        yield some, retries.made() - before
-        before = retries.made()
+        yield some, retries.count() - before
+        before = retries.count()
 
 
 def _check_pieces(source: Source) -> Iterator[Piece]:
     """Check that the source is readable; yield one empty piece with the number of retried requests."""
-    before = retries.made()
+    before = retries.count()
     source.check()
-    yield [], retries.made() - before
+    yield [], retries.count() - before

@@ -14,7 +14,7 @@ from pairmill.catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
-from pairmill.ops.text.unsupported import unsupported
+from pairmill.ops.text.unsupported import count_unsupported
 from pairmill.tasks.generate.endpoints import generate_in_rounds
 from pairmill.tasks.generate.generative_job import GenerativeJob, Queries, generated_columns, shown
 from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
@@ -94,7 +94,7 @@ class FuseTexts(GenerativeJob):
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
         sources = {sha: (caption, *tags, text) for sha, (caption, tags, text) in zip(item.keys, texts, strict=True)}
-        lacking = [unsupported(answer.text, sources[sha]) for sha, answer in found.items()]
+        lacking = [count_unsupported(answer.text, sources[sha]) for sha, answer in found.items()]
         rows = {
             "sha256": pa.array(found, pa.string()),
             "input_digest": pa.array([digests[sha] for sha in found], pa.string()),

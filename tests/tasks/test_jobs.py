@@ -147,8 +147,8 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         fresh_filesystem()
         source = open_source("s3://corpus")
         listed = list(source.listed())
-        before = retries.made()
+        before = retries.count()
         parts = list(IngestUnits(source, SETTINGS)(shard_item(listed, "shard")))
         counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
-        assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
+        assert len(counted) == 60 and sum(counted) == retries.count() - before > 0
     fresh_filesystem()

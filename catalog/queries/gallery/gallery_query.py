@@ -174,7 +174,7 @@ class Gallery:
         return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}", *choice.sets)[0]["n"]
 
     def fates(self, choice: Choice) -> list[tuple[str, int]]:
-        """Count the images that pass ``choice``, except its ``fate``, by the rule that drops them ('' for kept)."""
+        """Count the images of ``choice`` by the rule that drops them ('' for kept ones), ignoring ``choice.fate``."""
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
         return [(row["fate"], row["n"]) for row in self.rows(sql, *choice.sets) if row["fate"] is not None]

@@ -185,8 +185,8 @@ def clusters(gallery: Gallery) -> list[dict[str, Any]]:
 def breakdown(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
     """Count images by source, domain, language and format: rows of ``value, images, kept, worst_rule, n_worst``.
 
-    Each has its VALUES most frequent values; the others are summed under None. ``worst_rule`` drops most, ``n_worst``
-    images.
+    Each has its VALUES most frequent values; the others are summed under None. ``worst_rule`` is the rule that drops
+    most of the images, ``n_worst`` their number.
     """
     return {name: _values(gallery, column) for name, column in FACETS.items()}
 

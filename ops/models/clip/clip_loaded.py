@@ -115,9 +115,10 @@ class LoadedClip:
         return RowBatches(len(pictures), found)
 
     def prepare_sentences(self, texts: list[str], batch_size: int) -> RowBatches:
-        """Tokenize sentences into batches of similar length; on a GPU, of the tokens of ``batch_size`` usual sentences.
+        """Tokenize sentences into batches of similar length.
 
-        The rows of a batch are padded to its longest sentence, unless the tower always reads its full context.
+        A batch has ``batch_size`` rows on a CPU, and as many tokens as ``batch_size`` usual sentences on a GPU. Its
+        rows are padded to its longest sentence, unless the tower always reads its full context.
         """
         found = []
         chunk = TEXT_BATCHES * batch_size

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.image.benchmark_hash import BenchmarkSets, decoded
+from pairmill.ops.image.benchmark_hash import BenchmarkSets, decode_picture
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.device.batched_score import BatchedScore
 
@@ -116,7 +116,7 @@ class NearestVector(BenchmarkSets):
             firsts = range(0, len(self.files), self.batch_size)
             batches = [self.files[first : first + self.batch_size] for first in firsts]
             return np.concatenate(
-                [clip.embed_images([decoded(file, self.decode) for file in some]) for some in batches]
+                [clip.embed_images([decode_picture(file, self.decode) for file in some]) for some in batches]
             )
 
         return self.computed(repr(clip), compute)

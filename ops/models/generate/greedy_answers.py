@@ -38,7 +38,7 @@ EXAMPLE_PROMPTS = (
 Found = TypeVar("Found")
 
 
-def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
+def pin_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs with their tensors in pinned memory, from which a GPU copies while it computes.
 
     Without a GPU, or without memory to pin (which is noted for the user), the inputs are returned unchanged.

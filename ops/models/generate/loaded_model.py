@@ -10,7 +10,7 @@ from typing import Any
 
 from pairmill.ops.models.device.row_batches import NO_ROOM, run_in_parts
 from pairmill.ops.models.generate.batching import BatchPart, n_tokens
-from pairmill.ops.models.generate.greedy_answers import Answerer, RunningAnswers, pinned
+from pairmill.ops.models.generate.greedy_answers import Answerer, RunningAnswers, pin_inputs
 from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
 from pairmill.ops.models.generation import Generation
 
@@ -65,7 +65,8 @@ class LoadedModel(ABC):
         # Only with a captured decoder is a batch prefilled in parts of similar length.
         lengths = [0] * len(rows) if self.answerer.decoder is None else self.prompt_tokens(rows)
         parts = [
-            BatchPart(part, pinned(self.padded([rows[row] for row in part]))) for part in self.answerer.parts(lengths)
+            BatchPart(part, pin_inputs(self.padded([rows[row] for row in part])))
+            for part in self.answerer.parts(lengths)
         ]
         return Prepared(rows, parts, time.perf_counter() - started)
 

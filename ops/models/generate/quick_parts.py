@@ -121,7 +121,7 @@ def windows_apart(model: Any) -> Iterator[None]:
 
 
 def unpack_windows(model: Any) -> None:
-    """Use torch's own attention (sdpa), window by window, in the vision tower from now on."""
+    """Undo `pack_windows`: let the vision tower attend window by window, by torch's own function (sdpa)."""
     if (config := _vision_config(model)) is not None:
         config._attn_implementation = "sdpa"
 

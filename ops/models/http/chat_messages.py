@@ -49,7 +49,7 @@ BYTES_A_TOKEN, LEAST_BYTES = 16, 256
 MOST_OF_A_PICTURE, MOST_REASONING = 65_536, 131_072
 
 
-def encoded(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
+def encode_picture(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
     """Encode an image (h, w, 3) uint8 RGB as 'png' or 'jpeg-QUALITY'; return (media type, bytes)."""
     if encoding == "png":
         file = io.BytesIO()
@@ -63,7 +63,7 @@ def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
     """Return the JSON of a list with one user message: ``prompt``, and the image if there is one."""
     content: list[dict] | str = prompt
     if picture is not None:
-        kind, data = encoded(picture, encoding)
+        kind, data = encode_picture(picture, encoding)
         url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": prompt}]
     return json.dumps([{"role": "user", "content": content}], ensure_ascii=False).encode()
@@ -84,11 +84,11 @@ class Cleaner:
         self._in_texts = found if len(key) >= SHORTEST_IN_TEXTS else None
 
     def text(self, said: str) -> str:
-        """Return a generated text cleaned, with its line ends."""
+        """Clean a generated text and return it; line ends stay."""
         return _without(self._in_texts, said)
 
     def line(self, said: str, most: int) -> str:
-        """Return an error, a header or a name cleaned, as one line of at most ``most`` characters."""
+        """Clean an error, a header or a name, and return it as one line of at most ``most`` characters."""
         return " ".join(_without(self._in_lines, said).split())[:most]
 
 

@@ -16,7 +16,7 @@ from pairmill.ops.models.clip.clip_loaded import load as load_clip
 from pairmill.ops.models.device.device import dtype, exact_inference, load_transformers, once, placed
 from pairmill.ops.models.device.failures import first_line
 from pairmill.ops.models.device.row_batches import RowBatches, text_batches
-from pairmill.ops.models.generate.greedy_answers import pinned
+from pairmill.ops.models.generate.greedy_answers import pin_inputs
 from pairmill.ops.models.model_digest import ModelError, is_vision_language, transformers_folder
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, Row
 from pairmill.ops.models.vision_language.vlm_loaded import load as load_vlm
@@ -134,7 +134,7 @@ class Questions:
     @classmethod
     def of(cls, vlm: LoadedVlm, rows: list[Row]) -> Questions:
         """Build the inputs of some rows, in pinned memory if there is a GPU."""
-        return cls(vlm, rows, pinned(vlm.padded(rows)))
+        return cls(vlm, rows, pin_inputs(vlm.padded(rows)))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -22,7 +22,7 @@ from pairmill.ops.read.document import (
     clean,
     first_text,
     lines,
-    parsed,
+    parse_json,
     picture_of_file,
 )
 from pairmill.ops.read.example import Example, picture
@@ -118,7 +118,7 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
             yield text
         texts.append(text if isinstance(text, str) else "")
     caption: object = texts[0]
-    found = parsed(said_data) if texts[1] and isinstance(said_data, bytes) else {}
+    found = parse_json(said_data) if texts[1] and isinstance(said_data, bytes) else {}
     said: dict[str, object] = found if isinstance(found, dict) else {"undecodable": "json"}
     caption = caption if lines(caption) else next((said[name] for name in CAPTIONS if lines(said.get(name))), "")
     yield _made(tree, path, data, said, caption)

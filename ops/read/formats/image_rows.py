@@ -60,7 +60,7 @@ class UrlList:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with a column of image addresses."""
-        return tables.claimed(tree, files, is_url_list, self.name)
+        return tables.claim_tables(tree, files, is_url_list, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of the unit, and a Fault for each that cannot be read."""
@@ -86,7 +86,7 @@ class ImageTable:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim Parquet tables with a column of image bytes."""
-        return tables.claimed(tree, files, is_image_table, self.name)
+        return tables.claim_tables(tree, files, is_image_table, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
@@ -118,7 +118,7 @@ class RealSyn:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with RealSyn's address column and a first text."""
-        return tables.claimed(tree, files, {"raw_image_url", "text1"}.issubset, self.name)
+        return tables.claim_tables(tree, files, {"raw_image_url", "text1"}.issubset, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of the unit, and a Fault for each that cannot be read."""

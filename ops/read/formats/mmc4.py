@@ -51,7 +51,7 @@ class Mmc4:
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim JSON-lines files and the images that they name; reads every line if the source has image files."""
         has_pictures = files.has(PICTURE_SUFFIXES)
-        for entry in tables.shaped(tree, files, {"text_list", "image_info"}.issubset):
+        for entry in tables.tables_of_shape(tree, files, {"text_list", "image_info"}.issubset):
             files.take(entry.path)
             for unit in tables.units(tree, entry, self.name):
                 for found in tables.rows(tree, unit) if has_pictures else ():

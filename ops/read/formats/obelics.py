@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault, in_words
-from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parsed, picture_of_file
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parse_json, picture_of_file
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_rows import is_interleaved
@@ -61,7 +61,7 @@ class Obelics:
 
         Reads the footers. A Parquet file that cannot be read is claimed too: read() yields its fault.
         """
-        if next(tables.shaped(tree, files, is_interleaved), None) is None:
+        if next(tables.tables_of_shape(tree, files, is_interleaved), None) is None:
             return
         has_pictures = files.has(PICTURE_SUFFIXES)
         for entry in files.of(self.suffixes):
@@ -103,7 +103,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
         raise ValueError(f"the lists differ in length: {lengths}")
     each = _each(row.get("metadata"), len(images))
     about = as_storable({name: value for name, value in row.items() if name not in COLUMNS})
-    about |= as_storable(parsed(row.get("general_metadata")))
+    about |= as_storable(parse_json(row.get("general_metadata")))
     if shown := [said for said in each if said]:
         about |= as_storable({"images": shown})
     items: list[Picture | Text] = []
@@ -147,8 +147,8 @@ def _picture(
 
 def _each(value: Any, n: int) -> list[dict[str, Any]]:
     """Parse the metadata of each list position; an empty dict where there is none."""
-    whole = parsed(value)
-    places = [parsed(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
+    whole = parse_json(value)
+    places = [parse_json(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
     return [place if isinstance(place, dict) else {} for place in places]
 
 

@@ -33,7 +33,7 @@ from pairmill.ops.read.document import (
     clean,
     first_text,
     lines,
-    parsed,
+    parse_json,
     picture_of_file,
 )
 from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
@@ -248,7 +248,7 @@ def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
     about: dict[str, Any] = {}
     for extension in sorted((each for each in sample if _role(each) == "json"), key=len, reverse=True):
         data = packed.read(sample[extension])
-        found = {} if isinstance(data, Fault) else parsed(data)
+        found = {} if isinstance(data, Fault) else parse_json(data)
         about |= found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
     return about
 

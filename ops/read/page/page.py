@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.opt_out import AGENT, opted_out
+from pairmill.ops.opt_out import AGENT, find_opt_out
 from pairmill.ops.read.charset import MAX_BAD, decode_text
 from pairmill.ops.read.document import Document, Picture, Text
 from pairmill.ops.read.page.image_elements import PictureReference, is_placeholder
@@ -158,7 +158,7 @@ def opt_out(root: Any) -> str:
     """Return the directive of a ``<meta name="robots">`` that forbids use of the page, '' if there is none."""
     for element in root.iter("meta"):
         name = (element.get("name") or element.get("http-equiv") or "").strip().lower()
-        if name in ROBOTS and (directive := opted_out((element.get("content") or "",))):
+        if name in ROBOTS and (directive := find_opt_out((element.get("content") or "",))):
             return f"meta {name}: {directive}"
     return ""
 

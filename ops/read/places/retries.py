@@ -15,6 +15,6 @@ def add(n: int = 1) -> None:
         _made += n
 
 
-def made() -> int:
+def count() -> int:
     """Return the number of requests that this process has retried since it started."""
     return _made

@@ -124,7 +124,7 @@ class S3Tree(Tree):
         """Return whether the object exists and may be read."""
         # isfile of s3fs returns False after any failure.
         try:
-            return told(self.uri(path), lambda: filesystem().info(self.uri(path)))["type"] == "file"
+            return translate_errors(self.uri(path), lambda: filesystem().info(self.uri(path)))["type"] == "file"
         except (FileNotFoundError, PermissionError):
             return False
 
@@ -136,7 +136,7 @@ class S3Tree(Tree):
         content = _content(uri, found)
         if isinstance(content, Fault):
             return content
-        size = len(content) if len(content) < end else told(uri, lambda: filesystem().size(uri))
+        size = len(content) if len(content) < end else translate_errors(uri, lambda: filesystem().size(uri))
         return refused(uri, size, most) or content
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
@@ -161,7 +161,9 @@ class S3Tree(Tree):
         A failure of S3, now or in a later read, is a SourceError: it must not look like the end of a table.
         """
         uri = self.uri(path)
-        return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
+        return buffered(
+            translate_errors(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end)
+        )
 
     def where(self, path: str) -> Place | None:
         """Return the object's URI as the place where its bytes can be read again."""
@@ -177,7 +179,7 @@ def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
     if isinstance(content, OSError) and content.errno == EINVAL and filesystem().size(uri) == 0:
         return Fault(uri, "empty", "no bytes")  # S3 refuses a range read of an empty object
     if isinstance(content, Exception):
-        raise SourceError(cannot(uri, content)) from content
+        raise SourceError(failure_message(uri, content)) from content
     return content if content else Fault(uri, "empty", "no bytes")
 
 
@@ -209,9 +211,9 @@ def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
             try:
                 filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
             except UNREACHABLE as error:
-                raise SourceError(cannot(uri, error)) from error
+                raise SourceError(failure_message(uri, error)) from error
         elif isinstance(content, Exception) and not shorter:
-            raise SourceError(cannot(uri, content)) from content
+            raise SourceError(failure_message(uri, content)) from content
     return found
 
 
@@ -249,7 +251,7 @@ def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: obj
 
 def range_of(uri: str, start: int, end: int) -> bytes:
     """Return the bytes [start, end) of an object. Raises SourceError if S3 fails or the object became shorter."""
-    found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
+    found = translate_errors(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
     if len(found) < end - start:
         raise SourceError(f"'{uri}' became shorter while it was read; run again")
     return found
@@ -269,16 +271,16 @@ def again(ask: Callable[[], Asked]) -> Asked:
     return ask()
 
 
-def told(uri: str, ask: Callable[[], Asked]) -> Asked:
+def translate_errors(uri: str, ask: Callable[[], Asked]) -> Asked:
     """Return the result of ``ask``; raise S3's failures as SourceError, but not FileNotFoundError, PermissionError."""
     try:
         return ask()
     except (FileNotFoundError, PermissionError):
         raise
     except UNREACHABLE as error:
-        raise SourceError(cannot(uri, error)) from error
+        raise SourceError(failure_message(uri, error)) from error
 
 
-def cannot(uri: str, error: Exception) -> str:
+def failure_message(uri: str, error: Exception) -> str:
     """Return the message for a failed read from S3, with the remedy."""
     return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

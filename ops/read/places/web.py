@@ -30,7 +30,7 @@ from urllib.request import AbstractHTTPHandler, HTTPHandler, HTTPRedirectHandler
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.secrets import without_secrets
 from pairmill.ops.fault import Fault
-from pairmill.ops.fetch.address import embedded, is_public
+from pairmill.ops.fetch.address import embedded_ipv4, is_public
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -93,7 +93,7 @@ class WebTree(Tree):
             from pairmill.ops.read.places.ranges import buffered  # importing fsspec takes 0.05 s
 
             return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
-        return brought(self._address)
+        return download(self._address)
 
     @property
     def _address(self) -> str:
@@ -141,7 +141,7 @@ def range_of(address: str, start: int, end: int, state: RemoteFileState) -> byte
     return _asked(address, {"Range": f"bytes={start}-{end - 1}"}, taken)
 
 
-def brought(address: str) -> IO[bytes]:
+def download(address: str) -> IO[bytes]:
     """Copy the whole file at ``address`` to a temporary file, and return that file open at its start.
 
     Raises SourceError if the file cannot be read or is larger than MOST_BYTES.
@@ -249,7 +249,7 @@ class _SocketRecorder(AbstractHTTPHandler):
 
 def _is_public(connected: socket.socket) -> bool:
     """Return whether the peer of a socket, a proxy where there is one, has a public address."""
-    return is_public(embedded(ipaddress.ip_address(connected.getpeername()[0].partition("%")[0])))
+    return is_public(embedded_ipv4(ipaddress.ip_address(connected.getpeername()[0].partition("%")[0])))
 
 
 class _Redirects(HTTPRedirectHandler):

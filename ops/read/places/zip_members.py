@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from pairmill.ops.fault import Fault, in_words
-from pairmill.ops.read.charset import guessed
+from pairmill.ops.read.charset import guess_codec
 from pairmill.ops.read.places.tar_members import is_unsafe, plain
 from pairmill.ops.read.places.tree import MAX_BYTES, refused
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
@@ -118,7 +118,7 @@ def _names(listed: list[zipfile.ZipInfo]) -> list[str]:
     macOS writes UTF-8 without the flag, Windows the encoding of its language: of all names together, as each is short.
     """
     raw = [_unflagged(info) for info in listed]
-    codec = guessed(b"\n".join(raw))
+    codec = guess_codec(b"\n".join(raw))
     if codec.name not in NAMED_BY:
         raw = [b""] * len(listed)
     return [codec.decode(name, "replace")[0] if name else info.filename for name, info in zip(raw, listed, strict=True)]

@@ -90,7 +90,7 @@ def header(tree: Tree, entry: Entry) -> TableHeader | None:
     return None
 
 
-def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool]) -> Iterator[Entry]:
+def tables_of_shape(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool]) -> Iterator[Entry]:
     """Yield the tables whose columns ``fits`` accepts; read headers in parallel: on S3 a footer takes two requests."""
     tables = (entry for entry in files.of(SUFFIXES) if format_of(entry.path))
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -99,9 +99,9 @@ def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool])
             yield from [entry for entry, found in zip(some, headers, strict=True) if found and fits(found.columns)]
 
 
-def claimed(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool], format: str) -> Iterator[Unit]:
+def claim_tables(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool], format: str) -> Iterator[Unit]:
     """Claim the tables whose columns ``fits`` accepts, and yield their units for the format named ``format``."""
-    for entry in shaped(tree, files, fits):
+    for entry in tables_of_shape(tree, files, fits):
         files.take(entry.path)
         yield from units(tree, entry, format)
 

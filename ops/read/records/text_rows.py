@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import IO, Any, NamedTuple
 
 from pairmill.ops.fault import Fault, in_words
-from pairmill.ops.read.charset import MAX_BAD, decode_as, guessed, stream_encoding
+from pairmill.ops.read.charset import MAX_BAD, decode_as, guess_codec, stream_encoding
 from pairmill.ops.read.document import MOST_VALUES, exceeds_value_limit
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
@@ -135,7 +135,7 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
     """Yield the rows of a CSV or TSV file; the first row names the columns."""
     csv.field_size_limit(MAX_FIELD)
     head = file.peek(CHUNK)  # type: ignore[attr-defined]
-    codec = None if head.isascii() else guessed(head)
+    codec = None if head.isascii() else guess_codec(head)
     # Decode bytes that are not UTF-8 to lone surrogates: each such row is decoded again, by the guess of its table.
     errors = "replace" if (encoding := stream_encoding(head)).startswith("utf-16") else "surrogateescape"
     lines = _Lines(io.TextIOWrapper(file, encoding, errors=errors, newline=""))
@@ -325,7 +325,7 @@ def _decoded(fields: list[str], codec: CodecInfo | None) -> list[str]:
     if not any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):
         return fields
     raw = [field.encode("utf-8", "surrogateescape") for field in fields]
-    codec = codec or guessed(b"\t".join(raw))
+    codec = codec or guess_codec(b"\t".join(raw))
     found = [decode_as(each, codec) for each in raw]
     n_bad, n_letters = sum(each.n_bad for each in found), sum(len(each.text) for each in found)
     return [each.text for each in found] if n_bad <= MAX_BAD * n_letters else []
@@ -336,7 +336,7 @@ def _text_of(line: bytes) -> str:
     try:
         return line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        found = decode_as(line, guessed(line))
+        found = decode_as(line, guess_codec(line))
         if found.n_bad > MAX_BAD * len(found.text):
             raise
         return found.text

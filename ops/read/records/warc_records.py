@@ -17,7 +17,7 @@ import pyarrow as pa
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.image.header import format_of
-from pairmill.ops.opt_out import opted_out
+from pairmill.ops.opt_out import find_opt_out
 from pairmill.ops.read.places.tree import MAX_BYTES
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
@@ -211,7 +211,7 @@ def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
 def opt_out_of(fields: dict[str, str]) -> str:
     """Return the ``X-Robots-Tag`` directive by which a server forbids use of its answer, '' if there is none."""
     tags = fields.get("x-robots-tag")
-    return f"X-Robots-Tag: {found}" if tags and (found := opted_out(tags.split("\n"))) else ""
+    return f"X-Robots-Tag: {found}" if tags and (found := find_opt_out(tags.split("\n"))) else ""
 
 
 def body(file: IO[bytes], item: str, answer: HttpResponse | None, heeds_opt_out: bool = True) -> bytes | Fault:

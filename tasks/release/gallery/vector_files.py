@@ -17,7 +17,7 @@ import numpy as np
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.catalog.terms.whole_file import whole_file
-from pairmill.ops.whole.mapped import blocks, picked
+from pairmill.ops.whole.mapped import blocks, pick_rows
 from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, words
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def sign_codes(stored: ImageVectors) -> SignCodes:
         return SignCodes(np.zeros(d, np.float32), np.zeros((words(d), 0), np.uint64))
     path = stored.path.with_suffix(".codes")
     if not path.exists() or path.stat().st_size != 4 * d + 8 * words(d) * n:
-        mean = picked(vectors, np.arange(0, n, -(-n // AVERAGED))).astype(np.float32).mean(0)
+        mean = pick_rows(vectors, np.arange(0, n, -(-n // AVERAGED))).astype(np.float32).mean(0)
         with _beside(stored, path) as half, half.open("w+b") as file:
             file.write(mean.tobytes())
             codes = np.memmap(file, np.uint64, "r+", offset=4 * d, shape=(words(d), n))

@@ -12,7 +12,7 @@ from pairmill.ops.ban_list import Banned
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.fetch.fetcher import Fetcher
-from pairmill.ops.opt_out import opted_out
+from pairmill.ops.opt_out import find_opt_out
 from tests.worlds.name_service import Always
 from tests.worlds.web import (
     LOOPBACK,
@@ -233,17 +233,17 @@ def test_who_opts_out_is_heeded(server: Web, tag: str):
 
 @pytest.mark.parametrize("tag", ["", "all", "nofollow", "otherbot: noindex", "max-image-preview: large"])
 def test_what_is_said_to_others_or_of_other_things_is_no_opt_out(tag: str):
-    assert opted_out([tag]) == ""
+    assert find_opt_out([tag]) == ""
 
 
 def test_every_header_of_the_name_counts(server: Web):
-    assert opted_out(["otherbot: noindex", "noai"]) == "noai"
-    assert opted_out(["otherbot: noindex, pairmill: noai"]) == "noai"
-    assert opted_out(["max-image-preview: none, unavailable_after: 1 Jan 2099 10:00, nofollow noai"]) == "noai"
-    assert opted_out(["max-image-preview: none; all"]) == ""
-    assert opted_out(["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noindex"]) == "noindex"
-    assert opted_out(["noindex otherbot: all"]) == "noindex"
-    assert opted_out(["otherbot: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex"]) == ""
+    assert find_opt_out(["otherbot: noindex", "noai"]) == "noai"
+    assert find_opt_out(["otherbot: noindex, pairmill: noai"]) == "noai"
+    assert find_opt_out(["max-image-preview: none, unavailable_after: 1 Jan 2099 10:00, nofollow noai"]) == "noai"
+    assert find_opt_out(["max-image-preview: none; all"]) == ""
+    assert find_opt_out(["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noindex"]) == "noindex"
+    assert find_opt_out(["noindex otherbot: all"]) == "noindex"
+    assert find_opt_out(["otherbot: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex"]) == ""
 
 
 def test_banned_hosts_and_beginnings_are_not_asked(server: Web):

@@ -13,7 +13,7 @@ from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.generation import Answering, Generation
-from pairmill.ops.models.http.chat_messages import encoded
+from pairmill.ops.models.http.chat_messages import encode_picture
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
@@ -120,7 +120,7 @@ def test_one_that_has_no_room_is_an_error_and_the_others_are_answered(backend: B
 
 def test_one_bad_picture_among_good_ones_has_no_answer_and_a_reason(backend: Backend):
     cases = ["say-one", "say-two", "say-three"]
-    data: list[bytes | Fault] = [encoded(backend.case(case)[0], "png")[1] for case in cases]
+    data: list[bytes | Fault] = [encode_picture(backend.case(case)[0], "png")[1] for case in cases]
     data[1] = b"\x89PNG\r\n\x1a\n and no more"
     decode = Decode(side=48, mode="exact")
     asked = [backend.case(case)[1] for case in cases]

@@ -40,14 +40,14 @@ def test_of_a_large_bucket_nothing_is_lost_when_requests_fail_and_retries_are_co
     with unwell(server, share) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         fresh_filesystem()
-        before = retries.made()
+        before = retries.count()
         remote = open_source("s3://corpus")
         found = shown(remote, "s3://corpus")
         assert found == shown(open_source(str(tmp_path)), str(tmp_path))
         assert len(found) > n_keys / 2
         assert min(proxy.done[ill] for ill in ("500", "503", "reset", "cut", "slow")) > 10
         # A connection that was kept open and is closed when used again is mended by aiohttp itself, which tells nobody.
-        assert proxy.done["500"] + proxy.done["503"] <= retries.made() - before <= proxy.n_failed
+        assert proxy.done["500"] + proxy.done["503"] <= retries.count() - before <= proxy.n_failed
     fresh_filesystem()
 
 

@@ -124,11 +124,11 @@ def test_passing_failures_are_asked_again_and_counted(site, ranges):
     site.ranges = ranges
     for n, ills in enumerate(([503, 500, "reset"], [429, None, None, "cut", "reset"], [None, 502, None, "cut"])):
         site.etag = f'"{n}"'
-        site.ills, before = list(ills), retries.made()
+        site.ills, before = list(ills), retries.count()
         found = documents(open_source(f"{site.address}/big.parquet"))
         assert [outline(document)[1] for document in found][::999] == [f"Caption {n} {'é' * (n % 50)}." for n in
                                                                        range(0, N, 999)]  # fmt: skip
-        assert (len(found), site.ills, retries.made() - before) == (N, [], len(ills) - ills.count(None))
+        assert (len(found), site.ills, retries.count() - before) == (N, [], len(ills) - ills.count(None))
 
 
 def test_what_a_list_says_of_its_pictures_is_kept_with_their_addresses(site):

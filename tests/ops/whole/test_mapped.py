@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pairmill.ops.whole.mapped import blocks, picked
+from pairmill.ops.whole.mapped import blocks, pick_rows
 
 N, D = 40_000, 512  # 41 MB
 
@@ -34,6 +34,6 @@ def test_blocks_hold_every_row_in_order_but_never_the_whole_file(mapped: np.memm
 
 def test_picked_rows_equal_those_of_the_array_and_leave_nothing_resident(mapped: np.memmap):
     rows, before = np.arange(3, N, 7), resident()
-    found = picked(mapped, rows)
+    found = pick_rows(mapped, rows)
     assert resident() - before < 5
-    assert (found == mapped[rows]).all() and (picked(np.array(mapped), rows) == found).all()
+    assert (found == mapped[rows]).all() and (pick_rows(np.array(mapped), rows) == found).all()
