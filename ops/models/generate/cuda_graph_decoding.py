@@ -25,35 +25,43 @@ class NotCapturable(Exception):
 
 
 class FixedLayer(StaticLayer):
-    """Cache layer over preallocated keys and values (rows, heads, length, width).
+    """Cache layer over fixed keys and values (rows, columns, heads, width): the first ``length`` columns are seen.
 
     Each row's token is written at its own column ``place`` (rows,). Models ask for the number of cached tokens only to
     tell a first call from a later one, so it is reported as 1.
     """
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> None:
-        super().__init__(max_cache_len=keys.shape[2])
+    def __init__(
+        self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor, place: torch.Tensor, length: int
+    ) -> None:
+        super().__init__(max_cache_len=length)
         self.keys: torch.Tensor = keys
         self.values: torch.Tensor = values
-        self.rows, self.place = rows, place
+        self.rows, self.place, self.length = rows, place, length
         self.cumulative_length = torch.ones_like(place[:1])
         self.is_initialized = True
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the keys and values of one token a row; return those of all columns."""
-        self.keys[self.rows, :, self.place] = key_states[:, :, 0]
-        self.values[self.rows, :, self.place] = value_states[:, :, 0]
-        return self.keys, self.values
+        """Write the keys and values of one token a row; return the seen columns (rows, heads, length, width)."""
+        self.keys[self.rows, self.place] = key_states[:, :, 0]
+        self.values[self.rows, self.place] = value_states[:, :, 0]
+        return self.keys[:, : self.length].transpose(1, 2), self.values[:, : self.length].transpose(1, 2)
 
 
 @dataclass
 class Prefilled:
-    """State of n rows after prefill: the model has read their prompts and chosen the first token of each answer."""
+    """State of n rows after prefill: the model has read their prompts and chosen the first token of each answer.
 
-    mask: torch.Tensor  # which columns (n, length) hold a prompt's tokens: the last ones of each row
-    positions: torch.Tensor  # ids (..., n, length)
+    The prompts' tokens are counted one behind another, without padding.
+    """
+
+    lengths: torch.Tensor  # tokens of each prompt (n,)
+    rows: torch.Tensor  # the row of each token (tokens,)
+    columns: torch.Tensor  # its number in the row (tokens,)
+    cached: torch.Tensor | None  # its number among the tokens of the cache (tokens,); None: the same
+    last: torch.Tensor  # position ids (..., n, 1) of the prompts' last tokens
     first: torch.Tensor  # tokens (n,) of the answers
     layers: Any  # of a cache with the prompts' keys and values
     seen: torch.Tensor | None  # tokens (n, vocabulary) of the prompts, for a model with a repetition penalty
@@ -63,18 +71,18 @@ class Prefilled:
 class Window:
     """The first ``length`` columns of the buffers, to which a decoding step attends, with its captured CUDA graph.
 
-    A step over few columns reads few keys; later columns are not read at all, instead of being masked.
+    A step over few columns reads few keys; later columns are not read at all, instead of being masked. A decoder that
+    attends by lengths reads each row's own columns alone, and has one window of all columns.
     """
 
     length: int
-    keep: torch.Tensor
     cache: Cache
     graph: Any = None
 
 
 def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
-    """View the beginning of ``flat`` as (rows, heads, length, width), with heads and width of ``like``."""
-    shape = (rows, like.shape[1], length, like.shape[3])
+    """View the beginning of ``flat`` as (rows, length, heads, width), with the heads and width of ``like``."""
+    shape = (rows, length, like.shape[1], like.shape[3])
     return flat[: math.prod(shape)].view(shape)
 
 
@@ -87,23 +95,23 @@ def window_of(columns: int) -> int:
 class Buffers:
     """Decoding state of ``rows`` slots; the answer in each begins and ends independently.
 
-    A row has ``length`` columns for the keys and values of its prompt and answer. Column 0 is scratch: a row that has
-    ended writes there.
+    A row has ``length`` columns for the keys and values of its prompt and answer, from column 0 on. A row that has
+    ended writes behind its end, where nothing is read.
 
     Attributes:
         last: The last token of each row (rows, 1).
         said: Generated tokens of each answer (rows, answer + 1), ``pad`` after its end; the last column is scratch.
         count: Number of tokens of each answer (rows,).
         most: The most tokens of each answer (rows,).
-        keep: Mask (rows, 1, 1, length) of the columns that are attended to.
-        place: Column of each row's last token (rows,); 0 for a row that has ended.
+        place: Column of each row's last token (rows,).
+        bounds: What `attend_within` takes for a step (3, 1, 1, rows + 1).
         positions: Position ids (..., rows, 1) of the last tokens.
         done: Whether each row has ended (rows,); initially all True.
     """
 
     def __init__(self, decoder: Decoder, rows: int, length: int, answer: int, like: Prefilled) -> None:
         self.decoder, self.length, self.answer = decoder, length, answer
-        device = like.positions.device
+        device = like.last.device
 
         def ids(*shape: int, of: int = 0) -> torch.Tensor:
             return torch.full(shape, of, dtype=torch.long, device=device)
@@ -111,8 +119,10 @@ class Buffers:
         self.rows = torch.arange(rows, device=device)
         self.last, self.said = ids(rows, 1), ids(rows, answer + 1, of=decoder.pad)
         self.count, self.most, self.place = ids(rows), ids(rows), ids(rows)
-        self.positions = ids(*like.positions.shape[:-2], rows, 1)
-        self.keep = torch.zeros((rows, 1, 1, length), dtype=torch.bool, device=device)
+        self.positions = ids(*like.last.shape[:-2], rows, 1)
+        self.columns = torch.arange(length, device=device)
+        starts = torch.arange(rows + 1, dtype=torch.int32, device=device)
+        self.bounds = torch.stack([starts, starts * length, torch.ones_like(starts)])[:, None, None]
         self.done = torch.ones(rows, dtype=torch.bool, device=device)
         self.seen = None if like.seen is None else like.seen.new_zeros((rows, like.seen.shape[1]))
         self.layers = [
@@ -125,7 +135,6 @@ class Buffers:
     def begin(self) -> None:
         """Reset the buffers: mark all rows as ended."""
         self.done.fill_(True)
-        self.keep.fill_(False)
         self.place.zero_()
         self.positions.zero_()
 
@@ -134,20 +143,22 @@ class Buffers:
 
         The keys and values of ``new`` are freed.
         """
-        n = new.mask.shape[1]
         # By index_fill_, since `x[slots] = number` copies the number from the host, and waits for the device.
         self.said.index_fill_(0, slots, self.decoder.pad)
         self.said[slots, 0] = new.first
         self.last[slots, 0] = new.first
-        for each, number in ((self.count, 1), (self.most, most), (self.place, n + 1)):
+        for each, number in ((self.count, 1), (self.most, most)):
             each.index_fill_(0, slots, number)
-        self.positions[..., slots, :] = new.positions[..., -1:] + 1
-        self.keep[slots] = torch.nn.functional.pad(new.mask.bool(), (1, self.length - n - 1))[:, None, None]
+        self.place[slots] = new.lengths
+        self.positions[..., slots, :] = new.last + 1
         self.done[slots] = self._ends(new.first) | (most <= 1)
         if self.seen is not None and new.seen is not None:
             self.seen[slots] = new.seen.scatter_(1, new.first[:, None], True)
-        for (keys, values), layer in zip(self.layers, new.layers, strict=True):
-            keys[slots, :, 1 : n + 1], values[slots, :, 1 : n + 1] = layer.keys, layer.values
+        at = slots[new.rows] * self.length + new.columns
+        for kept, layer in zip(self.layers, new.layers, strict=True):
+            for into, each in zip(kept, (layer.keys, layer.values), strict=True):
+                tokens = each.transpose(1, 2).flatten(0, 1)
+                into.flatten(0, 1).index_copy_(0, at, tokens if new.cached is None else tokens[new.cached])
             layer.keys = layer.values = None
 
     def step(self, columns: int) -> None:
@@ -155,7 +166,7 @@ class Buffers:
 
         ``columns`` is the number of columns that the longest of these rows needs after the step.
         """
-        window = self._window(min(window_of(columns), self.length))
+        window = self._window(self.length if self.decoder.by_lengths else min(window_of(columns), self.length))
         if window.graph is None:
             self._step(window)
         else:
@@ -164,9 +175,8 @@ class Buffers:
     def _window(self, length: int) -> Window:
         """Return the window of the first ``length`` columns, captured on a GPU."""
         if length not in self.windows:
-            views = [(keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers]
-            layers = [FixedLayer(keys, values, self.rows, self.place) for keys, values in views]
-            window = Window(length, self.keep[..., :length], Cache(layers=list(layers)))
+            layers = [FixedLayer(keys, values, self.rows, self.place, length) for keys, values in self.layers]
+            window = Window(length, Cache(layers=list(layers)))
             if self.done.device.type == "cuda":
                 window.graph = self._captured(window)
             self.windows[length] = window
@@ -174,13 +184,11 @@ class Buffers:
 
     def _step(self, window: Window) -> None:
         """Run the model for one token per row, and update the state in place; rows that have ended stay as they are."""
-        # `keep[...] = True` would copy from the host, which no captured graph may hold.
-        self.keep.scatter_(3, self.place[:, None, None, None], True)
         found = self.decoder.next_tokens(self, window).masked_fill(self.done, self.decoder.pad)
         self.said[self.rows, torch.where(self.done, self.answer, self.count)] = found
         self.count.add_(~self.done)
         self.done.logical_or_(self._ends(found)).logical_or_(self.count >= self.most)
-        self.place.add_(1).masked_fill_(self.done, 0)
+        self.place.add_(~self.done)
         self.positions.add_(1).masked_fill_(self.done[:, None], 0)  # else it grows beyond the model's positions
         self.last.copy_(found[:, None])
         if self.seen is not None:
@@ -196,11 +204,10 @@ class Buffers:
         The warm-up runs change no row, since all are marked as ended meanwhile. The capture mode 'thread_local' allows
         other threads to pin memory.
         """
-        state = [self.done, self.place, self.positions, self.last, self.keep]
+        state = [self.done, self.positions, self.last]
         state += [] if self.seen is None else [self.seen]
         before = [each.clone() for each in state]
         self.done.fill_(True)
-        self.place.zero_()
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
@@ -223,12 +230,20 @@ class Decoder:
     ``ends`` are the ids of the tokens that end an answer, ``pad`` the id that fills a row after its end token.
     `why_not_capturable` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest
     batch so far and persist, as does the captured step of each shape. Call from one thread at a time.
+
+    With `attend_by_lengths`, prompts are prefilled one behind another, without padding, and a step reads no column but
+    those of each row's tokens; else rows are padded and masked.
     """
 
     def __init__(self, model: Any, ends: list[int], pad: int) -> None:
         self.model, self.pad = model, pad
         self.ends = torch.tensor(ends, dtype=torch.long, device=model.device)
         self.penalty = model.generation_config.repetition_penalty or 1.0
+        self.attend_by_lengths(False)
+
+    def attend_by_lengths(self, on: bool) -> None:
+        """Attend by `attend_within`, which the model must take (`takes_lengths`), or by masks."""
+        self.by_lengths = on
         self.release()
 
     @contextmanager
@@ -251,16 +266,16 @@ class Decoder:
     def generate(self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Place = dict) -> torch.Tensor:
         """Generate the likeliest tokens (n, max_tokens) int64 for left-padded prompts; ``pad`` follows an end token.
 
-        Each part, the inputs of consecutive rows, is moved to the device by ``place`` and prefilled alone, so that only
-        the decoding buffers hold the keys and values of all. Raises NotCapturable if the model caches more than the
-        keys and values of all tokens.
+        Each part, the inputs of consecutive rows on the CPU, is moved to the device by ``place`` and prefilled alone,
+        so that only the decoding buffers hold the keys and values of all. Raises NotCapturable if the model caches more
+        than the keys and values of all tokens.
         """
         n = sum(len(part["input_ids"]) for part in parts)
         prompt = max(part["input_ids"].shape[1] for part in parts)
         buffers: Buffers | None = None
         firsts: list[torch.Tensor] = []
         for start, part in zip(_starts(parts), parts, strict=True):
-            new = self.prefill(place(part))
+            new = self.prefill(part, place)
             firsts.append(new.first)
             if max_tokens == 1:
                 continue
@@ -273,32 +288,50 @@ class Decoder:
         for step in range(1, max_tokens):
             if step % LOOK == 0 and bool(buffers.done.all()):
                 break
-            buffers.step(prompt + step + 1)
+            buffers.step(prompt + step)
         return buffers.said[:n, :max_tokens].clone()
 
-    def prefill(self, inputs: dict[str, Any]) -> Prefilled:
-        """Run the model on whole prompts with transformers' own cache, and choose the first token of each answer."""
-        ids, cache = inputs["input_ids"], DynamicCache(config=self.model.config)
-        positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
-        given = {name: value for name, value in inputs.items() if name != "input_ids"}
+    def prefill(self, given: dict[str, Any], place: Place = dict) -> Prefilled:
+        """Run the model on whole prompts, with transformers' own cache, and choose the first token of each answer.
+
+        ``given`` are left-padded inputs on the CPU. What depends on their values is found there: reading it from the
+        device would wait for all that was launched before.
+        """
+        ids, mask = given["input_ids"], given["attention_mask"]
+        positions = self.model._prepare_position_ids_for_generation(ids, dict(given))
+        tokens, lengths = mask.flatten().nonzero()[:, 0], mask.sum(1)
+        known = {
+            "lengths": lengths,
+            "rows": tokens // ids.shape[1],
+            "last": positions[..., -1:],
+            "positions": positions,
+        }
+        known |= {"columns": mask.cumsum(1).flatten()[tokens] - 1, "cached": tokens, "ids": ids.flatten()[tokens]}
+        if self.by_lengths:
+            of_tokens = {name: each for name, each in given.items() if getattr(each, "shape", None) == ids.shape}
+            given = given | {name: each.flatten()[tokens][None] for name, each in of_tokens.items()}
+            known |= {"positions": positions.flatten(-2)[..., None, tokens], "ends": lengths.cumsum(0)}
+        known, inputs = place(known), place(given)
+        ids, keep, cached = inputs.pop("input_ids"), 1, known["cached"]
+        if self.by_lengths:
+            bounds = torch.nn.functional.pad(known["ends"], (1, 0)).to(torch.int32)
+            inputs["attention_mask"] = bounds.expand(1, 1, int(lengths.max()), -1)
+            keep, cached = known["ends"] - 1, None
+        cache = DynamicCache(config=self.model.config)
         ready = self.model.prepare_inputs_for_generation(
-            ids, past_key_values=cache, position_ids=positions, use_cache=True, logits_to_keep=1,
-            is_first_iteration=True, **given,
+            ids, past_key_values=cache, position_ids=known["positions"], use_cache=True, logits_to_keep=keep,
+            is_first_iteration=True, **inputs,
         )  # fmt: skip
-        logits = self.model(**ready, return_dict=True).logits[:, -1]
+        logits = self.model(**ready, return_dict=True).logits
+        logits = logits[0] if self.by_lengths else logits[:, -1]
         if why := _why_not_fixed(cache.layers, ids.shape[1]):
             raise NotCapturable(f"{type(self.model).__name__} {why}")
-        seen = self._seen(ids, inputs["attention_mask"], logits)
-        return Prefilled(inputs["attention_mask"], positions, self._likeliest(logits, seen), cache.layers, seen)
-
-    def _seen(self, ids: torch.Tensor, mask: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:
-        """Mark each row's prompt tokens (n, vocabulary); None if the model has no repetition penalty.
-
-        Padding is not marked, as ``generate`` does: it may be the end token, and a row would depend on its batch.
-        """
-        if self.penalty == 1:
-            return None
-        return torch.zeros_like(logits, dtype=torch.int8).scatter_reduce_(1, ids, mask.to(torch.int8), "amax").bool()
+        seen = None
+        if self.penalty != 1:  # padding is not marked, as in ``generate``: it may be the end token
+            seen = torch.zeros_like(logits, dtype=torch.bool)
+            seen.index_put_((known["rows"], known["ids"]), torch.ones_like(seen[0, 0]))
+        where = known["lengths"], known["rows"], known["columns"], cached, known["last"]
+        return Prefilled(*where, self._likeliest(logits, seen), cache.layers, seen)
 
     def _likeliest(self, logits: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
         """Return the token ids (n,) of the highest logits, after the repetition penalty on ``seen`` tokens."""
@@ -313,15 +346,19 @@ class Decoder:
         output = self.model(
             input_ids=buffers.last,
             position_ids=buffers.positions,
-            attention_mask=self._visible(window.keep),
+            attention_mask=self._visible(buffers, window.length),
             past_key_values=window.cache,
             use_cache=True,
             return_dict=True,
         )
         return self._likeliest(output.logits[:, -1], buffers.seen)
 
-    def _visible(self, keep: torch.Tensor) -> torch.Tensor:
-        """Return the attention mask (rows, 1, 1, length): boolean, or additive for a model with eager attention."""
+    def _visible(self, buffers: Buffers, length: int) -> torch.Tensor:
+        """Return the bounds of a step; else a mask (rows, 1, 1, length), additive for a model with eager attention."""
+        if self.by_lengths:
+            buffers.bounds[2, 0, 0, :-1] = (buffers.place + 1).masked_fill(buffers.done, 1)
+            return buffers.bounds
+        keep = (buffers.columns[:length] <= buffers.place[:, None])[:, None, None]
         if self.model.config.get_text_config(decoder=True)._attn_implementation != "eager":
             return keep
         return torch.zeros_like(keep, dtype=self.model.dtype).masked_fill(~keep, torch.finfo(self.model.dtype).min)

@@ -23,7 +23,7 @@ from pairmill.ops.models.generate.batching import (
     similar_length_batches,
 )
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder, Place
-from pairmill.ops.models.generate.quick_parts import compile_parts, pack_windows, unpack_windows
+from pairmill.ops.models.generate.quick_parts import compile_parts, pack_windows, takes_lengths, unpack_windows
 from pairmill.ops.models.generate.refilled_decoding import RefilledBatch, RefilledDecoder
 from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_capturable, why_not_captured
 from pairmill.ops.models.generation import Generation
@@ -35,6 +35,11 @@ EXAMPLE_PROMPTS = (
     "Which things can be seen here, and what colours do they have?",
     "Describe it.",
 )
+# What a model does without a quick way that a trial tries.
+SLOWER = {
+    "windows packed": "its vision tower attends window by window",
+    "by lengths": "its rows are padded and masked",
+}
 Found = TypeVar("Found")
 
 
@@ -99,21 +104,36 @@ class Answerer:
         return decoder
 
     def _trials(self, decoder: Decoder) -> str:
-        """Try the decoder, at first with all windows of a vision tower in one call; return '' or why it fails."""
-        if pack_windows(self.model):
-            if not (why := self._trial(decoder, "windows packed")):
+        """Try the decoder with all quick ways that the model has, then with fewer; return '' or why it fails."""
+        has = {"windows packed": pack_windows(self.model), "by lengths": takes_lengths(self.model)}
+        ways = [
+            [name for name in has if name not in without] for without in ((), ["by lengths"], ["windows packed"], has)
+        ]
+        first = why = ""
+        for how in [how for how in ways if all(has[name] for name in how)]:
+            if "windows packed" not in how:
+                unpack_windows(self.model)
+            decoder.attend_by_lengths("by lengths" in how)
+            if not (why := self._trial(decoder, *how)):
+                slower = [said for name, said in SLOWER.items() if has[name] and name not in how]
+                if slower:
+                    note(f"{type(self.model).__name__}: {', '.join(slower)}, which is slower: {first}")
                 return ""
-            unpack_windows(self.model)
-            note(f"{type(self.model).__name__}: its vision tower attends window by window, which is slower: {why}")
-        return self._trial(decoder)
+            first = first or why
+        return why
 
     def _trial(self, decoder: Decoder, *how: str) -> str:
         """Return '' if the decoder answers prompts as ``generate`` does, else why not. Cached for card and versions."""
 
         def find() -> str:
+            given = self.example()
+
+            def decode(_: Any, most: int) -> torch.Tensor:
+                return decoder.generate([given], most, self.placed)
+
             try:
                 with exact_inference(), decoder.endless():
-                    return why_not_captured(self.model, self.placed(self.example()), decoder.generate)
+                    return why_not_captured(self.model, self.placed(given), decode)
             except Exception as error:
                 decoder.release()
                 if is_broken(error) or is_no_room(error):

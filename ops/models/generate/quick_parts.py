@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -59,11 +60,16 @@ def lay_out_patches(model: Any) -> None:
 
 
 def share_keys(model: Any) -> None:
-    """Make a decoder that uses torch's own attention kernels (sdpa) use `grouped_attention` for single-token steps."""
+    """Make a decoder that uses torch's own attention kernels (sdpa) use `grouped_attention` for single-token steps.
+
+    Where it is given bounds in place of a mask, it uses `attend_within`.
+    """
 
     def attend(
         module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **how: Any
     ) -> tuple[torch.Tensor, None]:
+        if attention_mask is not None and attention_mask.dtype == torch.int32:
+            return attend_within(query, key, value, attention_mask, how.get("scaling")), None
         if query.shape[2] > 1 or attention_mask is None or how.get("position_bias") is not None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, **how)
         return grouped_attention(query, key, value, attention_mask, how.get("scaling")), None
@@ -88,6 +94,40 @@ def grouped_attention(
     grouped = query.reshape(n, key.shape[1], heads // key.shape[1], width)
     found = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
     return found.reshape(n, 1, heads, value.shape[-1])
+
+
+def takes_lengths(model: Any) -> bool:
+    """Return whether a decoder uses `share_keys`, and torch has a kernel for `attend_within` (from 2.13 on, on GPUs).
+
+    Whether the kernel takes the model's shapes and type, only a trial tells.
+    """
+    shares = model.config.get_text_config(decoder=True)._attn_implementation == "pairmill"
+    return shares and {"seqused_k", "enable_gqa", "window_size"} <= signature(varlen.varlen_attn).parameters.keys()
+
+
+def attend_within(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, scaling: float | None
+) -> torch.Tensor:
+    """Attend in one call of torch's flash kernel, each row to its own columns; nothing else is read.
+
+    Transformers hands a mask of four axes to its layers unchanged, so ``bounds`` int32 come as one:
+
+    - (1, 1, longest, rows + 1) for prompts that lie one behind another: where each begins, and where the last one ends.
+      Attention is causal.
+    - (3, 1, 1, rows + 1) for one query a row: where queries begin, where the columns of rows begin, and how many
+      columns of each row have keys (the last number is unused).
+
+    Takes (n, heads, tokens, width), of keys and values maybe with fewer heads; returns (n, tokens, heads, width).
+    """
+    q, k, v = (each.transpose(1, 2).flatten(0, 1) for each in (query, key, value))
+    how: dict[str, Any] = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    if len(bounds) == 1:
+        starts, longest = bounds[0, 0, 0], bounds.shape[2]
+        found: Any = varlen.varlen_attn(q, k, v, starts, starts, longest, longest, window_size=(-1, 0), **how)
+    else:
+        queries, columns, used = bounds[:, 0, 0]
+        found = varlen.varlen_attn(q, k, v, queries, columns, 1, key.shape[2], seqused_k=used[:-1], **how)
+    return found.reshape(len(query), query.shape[2], *found.shape[1:])
 
 
 def pack_windows(model: Any) -> bool:

@@ -54,7 +54,7 @@ class _Slot:
     batch: RefilledBatch
     row: int  # its number in the batch
     most: int  # the most tokens of its answer
-    offset: int  # its prompt's columns, less the number of steps before it began
+    offset: int  # its prompt's tokens, less the number of steps before it began
     spent: float  # the decoder's time for one slot when it began
 
 
@@ -79,13 +79,13 @@ class RefilledDecoder:
         """
         batch = RefilledBatch(self, sum(len(part.rows) for part in parts))
         for part in parts:
-            n, length = part.inputs["input_ids"].shape
-            self._reserve(n, length, max_tokens)
+            lengths = part.inputs["attention_mask"].sum(1).tolist()
+            self._reserve(len(lengths), max(lengths), max_tokens)
             new = self._prefilled(part.inputs, place)
             if new is None:
                 self.close()
                 return None
-            self._begin(batch, part.rows, new, max_tokens)
+            self._begin(batch, part.rows, lengths, new, max_tokens)
         return batch
 
     def advance(self) -> None:
@@ -95,7 +95,7 @@ class RefilledDecoder:
         offset = max(slot.offset for slot in self._active.values())
         for _ in range(LOOK):
             self._steps += 1
-            self._buffers.step(offset + self._steps + 1)
+            self._buffers.step(offset + self._steps)
         done = self._buffers.done.tolist()  # waits for the device
         now = time.perf_counter()
         self._spent += (now - self._looked) / len(self._active)
@@ -130,14 +130,19 @@ class RefilledDecoder:
     def _prefilled(self, inputs: dict[str, Any], place: Place) -> Prefilled | None:
         """Prefill a part; None if the device has no room for it."""
         try:
-            return self.decoder.prefill(place(inputs))
+            return self.decoder.prefill(inputs, place)
         except Exception as error:
             if not is_no_room(error):
                 raise
             return None
 
-    def _begin(self, batch: RefilledBatch, rows: list[int], new: Prefilled, max_tokens: int) -> None:
-        """Put prefilled rows into free slots. Raises torch.cuda.OutOfMemoryError if there are too few."""
+    def _begin(
+        self, batch: RefilledBatch, rows: list[int], lengths: list[int], new: Prefilled, max_tokens: int
+    ) -> None:
+        """Put prefilled rows, whose prompts have ``lengths`` tokens, into free slots.
+
+        Raises torch.cuda.OutOfMemoryError if there are too few.
+        """
         if self._buffers is None:
             fitting = self.decoder.rows_that_fit(self.rows, self._prompt, self._most, new)
             if fitting >= len(rows):
@@ -147,11 +152,10 @@ class RefilledDecoder:
         if self._buffers is None or len(self._free) < len(rows):
             raise torch.cuda.OutOfMemoryError(f"no room to decode {len(rows)} answers at once")
         slots, self._free = self._free[: len(rows)], self._free[len(rows) :]
-        length = new.mask.shape[1]
         self._buffers.fill(torch.tensor(slots, device=new.first.device), new, max_tokens)
         if not self._active:
             self._looked = time.perf_counter()
-        for slot, row in zip(slots, rows, strict=True):
+        for slot, row, length in zip(slots, rows, lengths, strict=True):
             self._active[slot] = _Slot(batch, row, max_tokens, length - self._steps, self._spent)
 
     def _collect(self, ended: list[int]) -> None:

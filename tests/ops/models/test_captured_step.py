@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pairmill.ops.models.generate.cuda_graph_decoding import Buffers, Decoder, Prefilled
+from pairmill.ops.models.generate.quick_parts import share_keys, takes_lengths
 from pairmill.ops.models.vision_language import vlm_loaded
 from tests.ops.models.test_families import QUICK, STEP_BY_STEP
 from tests.worlds.tiny_families import FAMILIES, save_family
@@ -35,9 +36,11 @@ class Waits(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.seen: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
+        self.seen.add(name)
         if name in WAITS:
             self.found.append(name)
             return 0
@@ -65,33 +68,38 @@ def prefilled(loaded: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     with torch.inference_mode():
         new = Decoder(loaded.model, [2], 0).prefill(loaded.answerer.placed(loaded.example()))
     shapes = [(ROWS, layer.keys.shape[1], LENGTH, layer.keys.shape[3]) for layer in new.layers]
-    return tuple(new.positions.shape), shapes
+    return tuple(new.last.shape), shapes
 
 
 @contextmanager
-def buffers_on_a_fake_card(spec: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
+def buffers_on_a_fake_card(spec: str, monkeypatch: pytest.MonkeyPatch, by_lengths: bool = False) -> Iterator[Buffers]:
     """Yield the buffers of four rows as fake CUDA tensors, with steps that are not captured."""
     torch.set_num_threads(1)
     loaded = vlm_loaded.load(spec, "fp32")
+    share_keys(loaded.model)
     shape, layers = prefilled(loaded)
     monkeypatch.setattr(Buffers, "_captured", lambda self, window: None)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         decoder: Any = object.__new__(Decoder)
         decoder.model, decoder.pad, decoder.penalty = OnCard(loaded.model), 0, 1.0
+        decoder.by_lengths = by_lengths and takes_lengths(loaded.model)
         decoder.ends = torch.zeros(1, dtype=torch.long, device="cuda")
         decoder.flat = [tuple(torch.empty(math.prod(each), device="cuda") for _ in range(2)) for each in layers]
         empty = [SimpleNamespace(keys=torch.empty(each), values=torch.empty(each)) for each in layers]
         ids = torch.zeros(shape, dtype=torch.long, device="cuda")
-        yield Buffers(decoder, ROWS, LENGTH, 16, Prefilled(ids, ids, ids[..., 0], empty, None))
+        yield Buffers(decoder, ROWS, LENGTH, 16, Prefilled(ids, ids, ids, None, ids, ids, empty, None))
 
 
 @pytest.mark.parametrize("family", FAMILY)
 def test_a_captured_step_neither_waits_for_the_device_nor_copies_from_the_host(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with buffers_on_a_fake_card(save_family(tmp_path, family), monkeypatch) as buffers, Waits() as waits:
-        buffers.step(40)
-    assert waits.found == []
+    spec = save_family(tmp_path, family)
+    for by_lengths in (False, True):
+        with buffers_on_a_fake_card(spec, monkeypatch, by_lengths) as buffers, Waits() as waits:
+            buffers.step(40)
+        assert waits.found == []
+        assert ("_varlen_attn" in waits.seen) == by_lengths
 
 
 def test_a_step_that_waits_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,6 +19,7 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import FAMILIES, save_family
+from tests.worlds.varlen_kernel import by_lengths
 
 QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
 # Why a family decodes step by step: its words on a trial.
@@ -90,14 +91,21 @@ def test_a_trial_tells_whether_decoding_can_be_captured(family: str, spec: str):
 
 
 @captured_families
-def test_a_batch_that_is_prefilled_in_parts_answers_as_generate_does(family: str, spec: str):
+@pytest.mark.parametrize("how", ["masks", "lengths"])
+def test_a_batch_that_is_prefilled_in_parts_answers_as_generate_does(
+    family: str, spec: str, how: str, monkeypatch: pytest.MonkeyPatch
+):
     loaded, shown = vlm_loaded.load(spec, "fp32"), pictures()
     halves: list[dict[str, Any]] = []
     for rows in ((1, 3), (0,), (2,)):
         inputs = loaded.padded([(shown[row], PROMPTS[row]) for row in rows])
         halves.append(loaded.answerer.placed(inputs))
+    decoder = Decoder(loaded.model, [], 0)
+    calls = by_lengths(decoder, monkeypatch) if how == "lengths" else []
     with exact_inference():
-        found = Decoder(loaded.model, [], 0).generate(halves, TOKENS)
+        found = decoder.generate(halves, TOKENS)
+        layers = loaded.model.config.get_text_config(decoder=True).num_hidden_layers
+        assert not calls or [name for name, _ in calls].count("kernel") == layers * (len(halves) + TOKENS - 1)
         whole = loaded.answerer.placed(loaded.padded(list(zip(shown, PROMPTS, strict=True))))
         told = loaded.model.generate(**whole, max_new_tokens=TOKENS, do_sample=False, eos_token_id=-1, pad_token_id=0)
     assert torch.equal(found, told[:, -TOKENS:][[1, 3, 0, 2]])
@@ -134,14 +142,19 @@ def word_of_unlike_places(loaded: LoadedVlm, shown: list[np.ndarray | None], pro
 
 
 @captured_families
-def test_slots_that_are_refilled_answer_as_one_by_one(family: str, spec: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("how", ["masks", "lengths"])
+def test_slots_that_are_refilled_answer_as_one_by_one(
+    family: str, spec: str, how: str, monkeypatch: pytest.MonkeyPatch
+):
     """Prompts and answers of unlike lengths, pictures of unlike sizes."""
     shown, prompts = pictures() * 2, [*PROMPTS, *PROMPTS[::-1]]
     one, loaded = VisionLanguageModel(spec, batch_size=1), vlm_loaded.load(spec, "fp32")
     monkeypatch.setattr(loaded.answerer, "ends", [word_of_unlike_places(loaded, shown, prompts)])
     alone = [generate(one, [picture], [prompt], TOKENS)[0] for picture, prompt in zip(shown, prompts, strict=True)]
     assert len({each.n_tokens for each in alone}) > 1
-    monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
+    monkeypatch.setitem(vars(loaded.answerer), "decoder", decoder := Decoder(loaded.model, loaded.answerer.ends, 0))
+    if how == "lengths":
+        by_lengths(decoder, monkeypatch)
     many = VisionLanguageModel(spec, batch_size=3)
     groups = [[0], [1, 2], [3, 4], [5], [6, 7]]
     monkeypatch.setattr(loaded.answerer, "batches", lambda lengths, most, room: groups if lengths else [])

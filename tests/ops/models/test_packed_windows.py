@@ -1,7 +1,6 @@
 """Towers that attend to all windows in one call; the kernel's stand-in is transformers' own way, a call a window."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,10 @@ from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 from tests.ops.models.test_families import QUICK
 from tests.worlds.tiny_families import FAMILIES, save_family
+from tests.worlds.varlen_kernel import attend, by_bounds
 
 WINDOWS = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "glm4v", "pixtral", "mistral3", "qwen3_5")
 LAYERS = 2  # of each tiny tower
-attend: Any = torch.nn.functional.scaled_dot_product_attention
-
-
-def by_windows(query: Any, key: Any, value: Any, bounds: Any, same: Any, *longest: int, scale: float) -> torch.Tensor:
-    """Do what the kernel does: (patches, heads, width), each within its bounds, the longest of which is told."""
-    assert torch.equal(bounds, same) and bounds.dtype == torch.int32 and bounds.diff().max() == longest[0] == longest[1]
-    rows = [each.transpose(0, 1) for each in (query, key, value)]
-    found = [attend(*(each[:, a:b] for each in rows), scale=scale) for a, b in pairwise(bounds.tolist())]
-    return torch.cat(found, 1).transpose(0, 1)
 
 
 @pytest.fixture
@@ -54,7 +45,7 @@ def features(loaded: LoadedVlm) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in FAMILIES])
 def test_a_tower_with_windows_attends_once_a_layer_and_sees_the_same(name: str, tmp_path: Path, calls: Any):
-    loaded, seen = vlm_loaded.load(save_family(tmp_path, name), "fp32"), calls(by_windows)
+    loaded, seen = vlm_loaded.load(save_family(tmp_path, name), "fp32"), calls(by_bounds)
     if name not in WINDOWS:
         assert not pack_windows(loaded.model)
         return
@@ -79,7 +70,7 @@ def across(query: Any, key: Any, value: Any, *bounds: Any, scale: float) -> torc
     return attend(*rows, scale=scale).transpose(0, 1)
 
 
-@pytest.mark.parametrize(("kernel", "why"), [(by_windows, ""), (across, "gave another token"), (None, "not callable")])
+@pytest.mark.parametrize(("kernel", "why"), [(by_bounds, ""), (across, "gave another token"), (None, "not callable")])
 def test_a_kernel_that_fails_or_answers_otherwise_than_generate_is_not_used(
     kernel: Any, why: str, tmp_path: Path, calls: Any, monkeypatch: pytest.MonkeyPatch
 ):

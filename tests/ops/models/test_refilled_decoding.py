@@ -19,6 +19,7 @@ from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, load
 from tests.ops.models.test_captured_decoding import PAD, llama, padded, twin
 from tests.worlds.model_answers import generate_texts
+from tests.worlds.varlen_kernel import by_lengths
 
 FUSER = f"hf:{Path(__file__).parents[3] / 'infra' / 'demo' / 'models' / 'fuser'}"
 WORDS = "a red circle beside two blue squares under the old tree with one dog and a green star"
@@ -44,18 +45,19 @@ def alone(model: Any, part: BatchPart, most: int, end: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("how", ["fp64", "eager", "penalty"])
+@pytest.mark.parametrize("how", ["fp64", "eager", "penalty", "by lengths"])
 def test_each_answer_is_that_of_its_prompt_alone(how: str, monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(1)
     monkeypatch.setattr(cuda_graph_decoding, "window_of", lambda columns: columns)  # no step sees more than it needs
     model = llama(**({"attn_implementation": "eager"} if how == "eager" else {}))
-    model = model.double() if how == "fp64" else model
+    model = model.double() if how in ("fp64", "by lengths") else model
     model.generation_config.repetition_penalty = 1.3 if how == "penalty" else None
     end, rng = end_of(model), np.random.default_rng(7)
     batches = [batch_of(rng.integers(1, 40, rng.integers(1, 4)).tolist(), seed) for seed in range(18)]
     batches.insert(9, batch_of([150, 3], 50))  # longer than the buffers so far
     limits = [int(rng.integers(1, 30)) for _ in batches]
     slots = RefilledDecoder(Decoder(model, [end], PAD), 5)
+    calls = by_lengths(slots.decoder, monkeypatch) if how == "by lengths" else []
     beside: list[int] = []
     with torch.inference_mode():
         running = []
@@ -65,9 +67,11 @@ def test_each_answer_is_that_of_its_prompt_alone(how: str, monkeypatch: pytest.M
             running.append(made)
             beside.append(len({id(slot.batch) for slot in slots._active.values()}))
         slots.close()
+        before = list(calls)  # what follows is transformers' own
         expected = [alone(model, part, most, end) for part, most in zip(batches, limits, strict=True)]
         assert [made.tokens().tolist() for made in running] == expected
     assert max(beside) > 2, "no batch ran beside others"
+    assert not calls or {"masked", "sdpa"}.isdisjoint(name for name, _ in before)
     lengths = [len(row) - row.count(PAD) for rows in expected for row in rows]
     assert len(set(lengths)) > 5, "answers must have unlike lengths, or no slot waits for another"
 
@@ -183,10 +187,10 @@ def test_a_row_that_never_fits_is_a_fault_and_no_other_is(
     decoder: Any = fuser.answerer.decoder
     real, unfit = decoder.prefill, fuser.tokenize(prompts()[7])
 
-    def prefill(inputs: dict[str, torch.Tensor]) -> Any:
+    def prefill(inputs: dict[str, torch.Tensor], place: Any) -> Any:
         if any(row[-len(unfit) :] == unfit for row in inputs["input_ids"].tolist()):
             raise FULL
-        return real(inputs)
+        return real(inputs, place)
 
     monkeypatch.setattr(decoder, "prefill", prefill)
     found = generate_texts(LanguageModel(FUSER, batch_size=6), prompts(), 12)
