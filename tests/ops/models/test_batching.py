@@ -5,6 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from infra.bench.refill import LENGTHS
 from pairmill.ops.models.generate.batching import (
     PREFILL,
     STEPS,
@@ -14,17 +15,6 @@ from pairmill.ops.models.generate.batching import (
     refill_groups,
     similar_length_batches,
 )
-
-RNG = np.random.default_rng(3)
-QWEN = [
-    40 + round(448 * ratio / 28) * round(448 / 28) for ratio in np.exp(RNG.uniform(0, np.log(3), 512))
-]  # 448 pixels by up to 3 : 1, a token for 28 x 28
-LENGTHS = {
-    "fuser": np.round(np.exp(RNG.normal(np.log(150), 0.35, 512))).astype(int).tolist(),
-    "qwen": QWEN,
-    "internvl": [40 + 256 * tiles for tiles in RNG.choice([1, 3, 4, 5, 7, 9, 10, 13], 512)],
-    "one tile": [128] * 512,
-}
 
 
 def test_batches_by_cost_are_larger_than_batches_of_little_padding_and_cheaper():
