@@ -34,7 +34,7 @@ def test_slots_are_used_and_prefill_has_little_padding(name: str, slots: int):
     assert card.used / (card.steps * slots) >= 0.88
     assert card.wasted / card.prefilled <= 0.05
     assert card.needed <= card.by_lengths <= 1.05 * card.needed
-    assert 1.2 * card.needed <= card.by_windows <= 2.5 * card.needed, "as a decoder without lengths reads"
+    assert 1.5 * card.needed <= card.by_windows <= 3 * card.needed, "as a decoder without lengths reads"
     before = in_batches(lengths, answers, slots)
     assert before.used / (before.steps * slots) < 0.5, "batches that end together wait for their longest answer"
     assert card.clock < before.clock
