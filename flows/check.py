@@ -38,7 +38,7 @@ def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_
         return _check_once(lake, deep, say, show)
 
 
-def repairable(found: Checked) -> str:
+def format_repairable(found: Checked) -> str:
     """Format how many damages `--repair` can mend, such as '3 of 5'; '' if none."""
     n = sum(damage.is_repairable for damage in found.damages)
     return f"{n:,} of {len(found.damages):,}" if n else ""

@@ -52,7 +52,7 @@ def answer(args: Namespace, lake: OpenLake) -> Any:
     """Ask the lake the command's question with the command line's arguments; return the answer."""
     given = {each.name: getattr(args, each.name) for each in args.question.parameters}
     if given.get("names"):
-        given["names"] = name_list(given["names"])
+        given["names"] = read_names(given["names"])
     return args.question.ask(lake, **given)
 
 
@@ -78,7 +78,7 @@ def print_answer(args: Namespace, found: Any) -> None:
             print(LEGENDS[command])
 
 
-def name_list(path: str) -> list[str]:
+def read_names(path: str) -> list[str]:
     """Read a file of names, one a line; return the distinct names in order, without blank lines.
 
     Raises PairmillError if the file cannot be read, is no UTF-8 text, or holds no name.

@@ -35,12 +35,12 @@ def mcp(args: Namespace) -> int:
 
 def check(args: Namespace) -> int:
     """Print the lake's damages, and repair them with ``--repair``; return 0 if none is left, else DAMAGED."""
-    from pairmill.flows.check import check_steps, repairable
+    from pairmill.flows.check import check_steps, format_repairable
 
     if args.lose_rows and not args.repair:
         raise PairmillError("--lose-rows says what --repair may do: add --repair.")
     found = check_steps(args.lake, args.deep, args.repair, _say, _show, args.lose_rows)
-    if found.damages and not args.repair and (share := repairable(found)):
+    if found.damages and not args.repair and (share := format_repairable(found)):
         print(f"--repair repairs {share}")
     return DAMAGED if found.damages else 0
 

@@ -13,7 +13,7 @@ from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, print_notes, shown
-from pairmill.flows.command.version_commands import export_shown
+from pairmill.flows.command.version_commands import export_visibly
 from pairmill.flows.run.settings import captions_recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def recaption(args: Namespace) -> int:
         text = "caption" if args.format == "webdataset" else "text1"
         with create_or_open(args.lake) as lake:
             place = "captions", version, args.to, args.format
-            said = export_shown(screen, lake, place, "captions", text=text, grow=True)
+            said = export_visibly(screen, lake, place, "captions", text=text, grow=True)
         screen.print(shown(f"{said}{also}"))
     return 0
 

@@ -18,7 +18,7 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import json_value
-from pairmill.flows.command.ask import name_list
+from pairmill.flows.command.ask import read_names
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.terminal import console, print_notes
 
@@ -36,15 +36,15 @@ def write_export(args: Namespace) -> int:
         dataset = opened.dataset(args.dataset).version
         screen = console()
         with screen.status("counting the concepts by the version's CLIP"):
-            gaps = opened.concepts(args.dataset, name_list(args.concepts)) if args.concepts else []
+            gaps = opened.concepts(args.dataset, read_names(args.concepts)) if args.concepts else []
         chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
         place = (dataset.name, dataset.version, args.to, args.format)
         unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
-        print(visible(export_shown(screen, lake, place, unit, gaps=gaps, **chosen)))
+        print(visible(export_visibly(screen, lake, place, unit, gaps=gaps, **chosen)))
     return 0
 
 
-def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], unit: str, **chosen: Any) -> str:
+def export_visibly(screen: Console, lake: Lake, place: tuple[str, int, str, Any], unit: str, **chosen: Any) -> str:
     """Export a version, show the progress and the notes, and return a line about the export.
 
     ``place``: (dataset, version, target folder or prefix, format). ``unit``: 'pairs' or 'documents', a row of the
@@ -66,10 +66,10 @@ def export_shown(screen: Console, lake: Lake, place: tuple[str, int, str, Any], 
 
 def report(args: Namespace) -> int:
     """Print the path of the version's report; write the report if it is missing or damaged."""
-    from pairmill.flows.run.outcome import written_report
+    from pairmill.flows.run.outcome import ensure_report
 
     with open_lake(args.lake) as lake:
-        path = Path(written_report(lake.lake, lake.dataset(args.dataset).version))
+        path = Path(ensure_report(lake.lake, lake.dataset(args.dataset).version))
     if args.to:
         path = _copy_report(path, Path(args.to).expanduser())
     print(visible(str(path)))

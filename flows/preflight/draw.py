@@ -144,10 +144,10 @@ def draw(
         session.sampled = pilot.of
         ingest(session)
         counts = pictures_by_source(opened)
-    return sized(drawn, pilot, counts, most, seed)
+    return size_sample(drawn, pilot, counts, most, seed)
 
 
-def sized(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], most: int, seed: str) -> Sampling:
+def size_sample(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int], most: int, seed: str) -> Sampling:
     """Return a sample of about ``most`` pictures, of the first units of each source.
 
     ``pilot`` is a first, small sample, and ``pictures`` the number of its pictures by source.
@@ -177,7 +177,7 @@ def _pilot(drawn: Drawn) -> int:
     return n
 
 
-def scaled(recipe: Recipe, share: float) -> Recipe:
+def scale_clusters(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe with its numbers of clusters times ``share``, so that a sample's clusters keep their size."""
     fewer = {}
     for name in ("association", "duplicates", "balance"):

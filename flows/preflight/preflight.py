@@ -26,9 +26,9 @@ from pairmill.catalog.recipe.plan import Plan, compile_plan, quantities
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import CostForecast, Measured, forecast_cost
-from pairmill.flows.preflight.draw import Sampling, draw, scaled
+from pairmill.flows.preflight.draw import Sampling, draw, scale_clusters
 from pairmill.flows.preflight.yield_forecast import YieldForecast, forecast_yield
-from pairmill.flows.run.run_start import checked_run, session_on
+from pairmill.flows.run.run_start import check_run, session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
@@ -94,9 +94,9 @@ def preflight(
     with scratch_folder() as folder:
         is_new = not Path(lake).expanduser().exists()
         with create_or_open(folder / "none") if is_new else create_or_open(lake, read_only=True) as known:
-            uris, checked = checked_run(recipe, sources, compute)
+            uris, checked = check_run(recipe, sources, compute)
             sampling = draw(known, uris, checked, compute, folder, most)
-            checked = identity.with_scorers(compile_plan(scaled(recipe, sampling.share)))
+            checked = identity.with_scorers(compile_plan(scale_clusters(recipe, sampling.share)))
             measured = Measured()
             with create_or_open(folder / "sample") as sample:
                 with session_on(sample, checked, compute, "preflight", uris) as session, measured.watching_memory():

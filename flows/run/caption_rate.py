@@ -43,7 +43,7 @@ class CaptionRate:
             self._took = time.monotonic() - self._asked
             began, before, pending = self._begun
             if now.pictures > before.pictures:
-                self._say(*figures(before, now, pending, time.monotonic() - began))
+                self._say(*format_rate(before, now, pending, time.monotonic() - began))
 
     @property
     def _scorer(self) -> str:
@@ -55,7 +55,7 @@ class CaptionRate:
         return spent(self._session.lake, self._session.writer.run_id, self._scorer)
 
 
-def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
+def format_rate(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
     """Format the rate of captions committed between ``before`` and ``now``; return it with the share done, 0 to 1.
 
     ``pending`` is the number of images at the start, ``wall`` the seconds since. Utilisation is the model's own seconds

@@ -108,7 +108,7 @@ class BusyGpus(Collector):
 
 
 @contextmanager
-def served(session: Session, flow: str, address: str) -> Iterator[None]:
+def serve_metrics(session: Session, flow: str, address: str) -> Iterator[None]:
     """Serve the metrics of ``session`` at ``address`` (PORT on loopback, or HOST:PORT) during the ``with`` block.
 
     Raises PairmillError if the port is taken or the host is not this machine.

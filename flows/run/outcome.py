@@ -55,11 +55,11 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
     """Read a dataset's funnel, sample pairs and figures from an open lake; write its report if it is missing."""
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
-    report, rates = written_report(lake, dataset), tuple(canary_rates(lake, dataset))
+    report, rates = ensure_report(lake, dataset), tuple(canary_rates(lake, dataset))
     return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates)
 
 
-def written_report(lake: Lake, dataset: Dataset) -> str:
+def ensure_report(lake: Lake, dataset: Dataset) -> str:
     """Return the path of the dataset's report; write it if it is missing, damaged or another lake's."""
     from pairmill.flows.pages.html_report import is_report_of, write_report
 

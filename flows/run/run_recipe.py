@@ -131,14 +131,14 @@ def curate_anew(
         PairmillError: As `run_start.session`; each subclass names the remedy.
     """
     from pairmill.flows.curate import curate_steps
-    from pairmill.flows.run.run_start import checked_run, session_on
+    from pairmill.flows.run.run_start import check_run, session_on
 
     found: list[Any] = []  # the published dataset, for the callback
 
     def completed(ended: "Session") -> None:
         store(request, ended, found[0])
 
-    uris, checked = checked_run(request.recipe, request.sources, compute, lake, request.retry)
+    uris, checked = check_run(request.recipe, request.sources, compute, lake, request.retry)
     with create_or_open(lake) as opened:
         with session_on(opened, checked, compute, "curate", uris, completed=completed) as session:
             session.notes += notes

@@ -42,13 +42,13 @@ def session(
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
     ``run_id`` is for a flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for
-    `checked_run`.
+    `check_run`.
 
     Raises:
-        PairmillError: As `checked_run`, or a machine of the Ray cluster lacks something.
+        PairmillError: As `check_run`, or a machine of the Ray cluster lacks something.
         LeaseHeld: Another process writes to the lake.
     """
-    uris, checked = checked_run(recipe, sources, compute, lake, retry, needs_source)
+    uris, checked = check_run(recipe, sources, compute, lake, retry, needs_source)
     if compute.placement().is_cluster:
         from pairmill.flows.machine.cluster_nodes import check_nodes  # with Ray, which other runs do without
 
@@ -57,7 +57,7 @@ def session(
         yield session
 
 
-def checked_run(
+def check_run(
     recipe: Recipe, sources: Sequence[str], compute: Compute, lake: str = "", retry: str = "", needs_source: bool = True
 ) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
@@ -148,9 +148,9 @@ def _metrics(session: Session, flow: str, address: str) -> AbstractContextManage
     """Serve metrics during a run if ``address`` asks for it; only then their library is imported."""
     if not address:
         return nullcontext()
-    from pairmill.flows.run.metrics import served
+    from pairmill.flows.run.metrics import serve_metrics
 
-    return served(session, flow, address)
+    return serve_metrics(session, flow, address)
 
 
 def current_run_id() -> str:

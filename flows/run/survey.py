@@ -16,7 +16,7 @@ from pairmill.catalog.write.lease import Writer
 from pairmill.flows.curate import curate_steps
 from pairmill.ops.read.source import SourceError
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.generate.waves import WAVE, cost, next_wave
+from pairmill.tasks.generate.waves import WAVE, describe_cost, next_wave
 from pairmill.tasks.publish import publish
 from pairmill.tasks.relate.cluster import cluster_survivors
 from pairmill.tasks.run.items.partition import Output
@@ -137,7 +137,7 @@ def _survey_step(step: Step, session: Session) -> Any:
 def _survey_wave(seen: Survey) -> bool:
     """Count the first wave and note its cost; the number of images left for later waves is unknown."""
     if next_wave(seen):
-        seen.note(cost(seen))
+        seen.note(describe_cost(seen))
         return True
     if seen.unresolved:
         sections = {"tag": seen.recipe.tags, "fuse": seen.recipe.fuse}

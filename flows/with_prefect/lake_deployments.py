@@ -75,7 +75,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
         repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
     """
     from pairmill.catalog.terms.controls import visible
-    from pairmill.flows.check import check_steps, repairable
+    from pairmill.flows.check import check_steps, format_repairable
 
     said: list[str] = []
 
@@ -92,7 +92,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
         return ended_early(error)
     if not found.damages:
         return Completed(message=said[-1])
-    remedy = f"; `repair` mends {share}" if not repair and (share := repairable(found)) else ""
+    remedy = f"; `repair` mends {share}" if not repair and (share := format_repairable(found)) else ""
     return Failed(message=f"{said[-1]}{remedy}")
 
 

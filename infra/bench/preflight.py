@@ -24,7 +24,7 @@ from pairmill.catalog.recipe.recipe import Recipe, validate
 from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import Measured
 from pairmill.flows.preflight.preflight import Preflight, preflight
-from pairmill.flows.run.run_start import checked_run, session_on
+from pairmill.flows.run.run_start import check_run, session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.ops.whole.cluster_sample import Range
 
@@ -84,7 +84,7 @@ def _forecast(found: Preflight) -> dict[str, Range]:
 
 def _came(lake: Lake, recipe: Recipe, source: str, compute: Compute) -> dict[str, float]:
     """Run the recipe, and return each quantity."""
-    uris, checked = checked_run(recipe, [source], compute)
+    uris, checked = check_run(recipe, [source], compute)
     measured = Measured()
     with session_on(lake, checked, compute, "curate", uris) as session:
         session.observe(measured)

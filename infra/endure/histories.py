@@ -616,7 +616,7 @@ def _without_report(lake: Any, name: str) -> Any:
 
     from pairmill.flows.run import outcome
 
-    with patch.object(outcome, "written_report", lambda *_: ""):
+    with patch.object(outcome, "ensure_report", lambda *_: ""):
         return outcome.outcome_in(lake, name)
 
 

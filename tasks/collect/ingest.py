@@ -88,11 +88,11 @@ def ingest(session: Session) -> int:
         session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
     session.follow(lambda: contents.index(session.lake, lambda: session.begin("index contents").commit))
     if shards and session.recipe.ingest.payload == "reference":
-        session.follow(lambda: remember(session, contents.referenced_by_run(session.writer.run_id)))
+        session.follow(lambda: copy_places_home(session, contents.referenced_by_run(session.writer.run_id)))
     return shards
 
 
-def remember(session: Session, among: str) -> None:
+def copy_places_home(session: Session, among: str) -> None:
     """Copy the places of images in other shards into the images' home shards, whose workers read no other shard.
 
     A place is where a source has the bytes: if one source moves a file, another may still have it. ``among`` is a SQL

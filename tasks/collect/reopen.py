@@ -7,7 +7,14 @@ from pairmill.catalog.pending.quarantine import Units
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import open_source, row_of
 from pairmill.tasks.collect.fetch import fetch_again
-from pairmill.tasks.collect.ingest import SHARD_BYTES, IngestUnits, cut_portions, remember, settings_for, shard_item
+from pairmill.tasks.collect.ingest import (
+    SHARD_BYTES,
+    IngestUnits,
+    copy_places_home,
+    cut_portions,
+    settings_for,
+    shard_item,
+)
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.session import Session
 
@@ -22,7 +29,7 @@ def retry_quarantined(session: Session, reason: str) -> int:
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     n += fetch_again(session, reason)
     if reason == "missing":
-        remember(session, contents.found_missing())
+        copy_places_home(session, contents.found_missing())
     return n + quarantine.reopen(session.lake, reason, lambda: session.begin("retry").commit)
 
 

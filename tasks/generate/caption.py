@@ -16,7 +16,7 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.endpoints import generate_in_rounds
-from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob, Queries, generated_columns, shown
+from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob, Queries, decoder_of_side, generated_columns
 from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
 from pairmill.tasks.run.place.identity import caption_scorer, captioning
 from pairmill.tasks.run.session import Session
@@ -81,7 +81,7 @@ def _run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkIte
     scorer = caption_scorer(session.recipe, captioner)
 
     def job(model: Answering) -> CaptionPictures:
-        ask = Queries(model, shown(session.recipe, captioner.side), captioner.max_tokens, captioner.prompt)
+        ask = Queries(model, decoder_of_side(session.recipe, captioner.side), captioner.max_tokens, captioner.prompt)
         return CaptionPictures(ask, captioner.prompt, scorer.digest, captioner.model, name=captioner.name)
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))

@@ -16,7 +16,7 @@ from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.unsupported import count_unsupported
 from pairmill.tasks.generate.endpoints import generate_in_rounds
-from pairmill.tasks.generate.generative_job import GenerativeJob, Queries, generated_columns, shown
+from pairmill.tasks.generate.generative_job import GenerativeJob, Queries, decoder_of_side, generated_columns
 from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
 from pairmill.tasks.run.place.identity import fuse_scorer, fuser
 from pairmill.tasks.run.session import Session
@@ -57,7 +57,7 @@ def fuse(session: Session) -> None:
     select_fusion(session)
     judge(session.lake, without_unset_thresholds(session.plan))
     scorer = _scorer(session)
-    model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
+    model, decode = fuser(session.recipe), decoder_of_side(session.recipe, settings.side)
     example = fuse_prompt(settings.prompt, *EXAMPLE)
 
     def job(model: Answering) -> "FuseTexts":

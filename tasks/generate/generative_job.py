@@ -27,7 +27,7 @@ ITEM_ROWS = 512
 NOTHING = Generation("", 0, "stop", 0.0)
 
 
-def shown(recipe: Recipe, side: int) -> Decode:
+def decoder_of_side(recipe: Recipe, side: int) -> Decode:
     """Return the decoder for a model whose images have the side ``side``, within the limits of the recipe's ingest."""
     return replace(decoder(recipe), side=side, mode="exact")
 

@@ -46,7 +46,7 @@ def next_wave(session: Session) -> bool:
     return True
 
 
-def cost(session: Session) -> str:
+def describe_cost(session: Session) -> str:
     """Return a sentence on the requested wave's cost, estimated from the seconds of captions and fused texts so far."""
     asked = late_cut.count_requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"

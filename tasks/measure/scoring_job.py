@@ -21,7 +21,7 @@ from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.payloads import CHUNK
-from pairmill.tasks.run.items.rows import OWN, measured, quarantine, read_rows, score_rows, to_vectors
+from pairmill.tasks.run.items.rows import OWN, check_columns, quarantine, read_rows, score_rows, to_vectors
 from pairmill.tasks.run.place.identity import Bound, bound
 from pairmill.tasks.run.session import Session
 
@@ -110,7 +110,7 @@ class ScoringJob(ABC):
             faults: list[Fault | None] = columns.get("fault", [None] * len(running.good))
             found[each.score.table] = {
                 name: [None if fault else value for value, fault in zip(values, faults, strict=True)]
-                for name, values in measured(each.score, counted | columns).items()
+                for name, values in check_columns(each.score, counted | columns).items()
             }
             bad += [fault.about(running.keys[at]) for at, fault in zip(running.good, faults, strict=True) if fault]
         return replace(running, found=found, bad=bad, of_models=[])
@@ -148,7 +148,9 @@ def prepare_scores(
 
     ``batch`` has the rows at the positions ``good`` of ``keys``; ``bad`` are the faults of the other rows.
     """
-    found = {each.score.table: measured(each.score, run_op(each, batch)) for each in scorers if not each.score.model}
+    found = {
+        each.score.table: check_columns(each.score, run_op(each, batch)) for each in scorers if not each.score.model
+    }
     ready = []
     for each in scorers:
         if each.score.model:
@@ -238,6 +240,6 @@ class ScoreVectors:
         rows = read_rows(item, [score.key, column], score.key)
         there = np.flatnonzero(rows[column].is_valid().to_numpy())
         vectors = to_vectors(rows[column].take(pa.array(there)))
-        found = measured(score, run_op(self.scorer, {column: vectors}))
+        found = check_columns(score, run_op(self.scorer, {column: vectors}))
         values = {name: _spread(numbers, there.tolist(), rows.num_rows) for name, numbers in found.items()}
         return [Part(score.table, score_rows(score, rows[score.key].to_pylist(), values), self.scorer.digest)]

@@ -67,9 +67,9 @@ def cluster(session: Session) -> None:
     """
     calibrate(session, Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
-    sentences = trained(session, sentence_clustering(session)) if among.is_on else None
+    sentences = ensure_trained(session, sentence_clustering(session)) if among.is_on else None
     if alike.cosine is not None:
-        images = trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
+        images = ensure_trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
     else:
         images = None
     if sentences is not None:
@@ -91,18 +91,18 @@ def cluster_survivors(session: Session) -> None:
     if settings.cap is None:
         return
     clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
-    found = frozen(session, clustering)
+    found = find_frozen(session, clustering)
     if found is not None:
         _assign_survivors(session, found)
     select_survivors(session.lake, session.plan)
-    model = grown(session, clustering, found)
+    model = retrain_if_outgrown(session, clustering, found)
     if model is not None and model != found:
         _assign_survivors(session, model)
 
 
 def _assign_survivors(session: Session, model: Trained) -> None:
     """Assign new vectors to their nearest centroid of ``model``."""
-    digest = assigned_by(session, SURVIVORS, model, SURVIVORS.clusters, probes=1)
+    digest = use_assigned(session, SURVIVORS, model, SURVIVORS.clusters, probes=1)
     assign(session, SURVIVORS, SURVIVORS.clusters, digest, AssignNearest(Nearest(SURVIVORS, model.path, 1), digest))
 
 
@@ -112,25 +112,25 @@ def sentence_clustering(session: Session) -> ClusterCount:
     return ClusterCount(SENTENCES, among.clusters, among.per_cluster)
 
 
-def trained(session: Session, clustering: ClusterCount) -> Trained | None:
+def ensure_trained(session: Session, clustering: ClusterCount) -> Trained | None:
     """Return the frozen centroids; train them now if there are none or too many rows were added since training."""
-    return grown(session, clustering, frozen(session, clustering))
+    return retrain_if_outgrown(session, clustering, find_frozen(session, clustering))
 
 
-def frozen(session: Session, clustering: ClusterCount) -> Trained | None:
+def find_frozen(session: Session, clustering: ClusterCount) -> Trained | None:
     """Return the lake's frozen centroids by these settings, None if none are trained."""
     scorer = centroid_scorer(session, clustering)
     return training.find_trained(session.lake, session.use(clustering.kind.centroids, scorer))
 
 
-def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> Trained | None:
+def retrain_if_outgrown(session: Session, clustering: ClusterCount, found: Trained | None) -> Trained | None:
     """Return the frozen centroids ``found``; train new ones if there are none, or too many rows were added since.
 
     Returns None if no row is eligible, and in a survey if training is pending.
     """
     kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
-    if found is not None and not outgrown(session, found, n):
+    if found is not None and not has_outgrown(session, found, n):
         return found
     scorer = centroid_scorer(session, clustering)
     k = clustering.of(n)
@@ -146,7 +146,7 @@ def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> 
     return training.find_trained(session.lake, scorer.digest)
 
 
-def outgrown(session: Session, found: Trained, n: int) -> bool:
+def has_outgrown(session: Session, found: Trained, n: int) -> bool:
     """Return whether ``n`` eligible rows exceed ``retrain_at`` times the number at the centroids' training."""
     return n > session.recipe.association.retrain_at * found.eligible
 
@@ -193,11 +193,11 @@ def index(
 
     ``name`` is the scorer's name. ``found_by``: how ``probes`` was chosen, stored with the scorer's settings.
     """
-    digest = assigned_by(session, kind, model, name, probes, found_by)
+    digest = use_assigned(session, kind, model, name, probes, found_by)
     assign(session, kind, name, digest, Index(Nearest(kind, model.path, probes), digest))
 
 
-def assigned_by(
+def use_assigned(
     session: Session, kind: Kind, model: Trained, name: str, probes: int, found_by: Mapping[str, float] | None = None
 ) -> str:
     """Restrict the plan to clusters ``name`` by the centroids ``model``; return the digest of their scorer."""

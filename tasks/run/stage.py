@@ -26,16 +26,16 @@ from pairmill.catalog.pending.item import WorkItem, group_neighbours, join
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.cluster.on_ray import Fleet, Fleets
-from pairmill.tasks.run.cluster.ray_nodes import started
+from pairmill.tasks.run.cluster.ray_nodes import start_ray
 from pairmill.tasks.run.items.model_job import ModelJob
 from pairmill.tasks.run.items.partition import Job, Output
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import (
     Node,
     Resources,
-    at_a_server,
     devices_by_worker,
     places,
+    pool_at_server,
     refusal,
     resources,
     this_machine,
@@ -59,7 +59,7 @@ def cpu_workers(placement: Placement) -> int:
     """Return the maximum number of CPU workers at once: on this machine, or on the cluster's current machines."""
     if placement.workers or not placement.is_cluster:
         return placement.n_workers
-    return max(1, sum(int(node.cpus // placement.cpus_per_worker) for node in started(placement)))
+    return max(1, sum(int(node.cpus // placement.cpus_per_worker) for node in start_ray(placement)))
 
 
 class JobStage:
@@ -127,7 +127,7 @@ class JobStage:
         """
         if not items or not isinstance(self._job, ModelJob):
             return items
-        nodes = [this_machine()] if self._stays_here(items) else started(self._placement)
+        nodes = [this_machine()] if self._stays_here(items) else start_ray(self._placement)
         asked = self._compute_resources(nodes)
         if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
@@ -138,7 +138,7 @@ class JobStage:
         placement = self._placement
         if self._fleet is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
             return False
-        return not (placement.is_cluster and self.model and self._compute_resources(started(placement)).gpus)
+        return not (placement.is_cluster and self.model and self._compute_resources(start_ray(placement)).gpus)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output, show_ahead: Report) -> Iterator[list[Manifest]]:
         """Run the items on this machine's process pool."""
@@ -172,7 +172,7 @@ class JobStage:
     def _take_fleet(self, items: int) -> Fleet:
         """Return the stage's fleet, taken over or started at the first call, when it has ``items`` items."""
         if self._fleet is None:
-            asked = self._compute_resources(started(self._placement))
+            asked = self._compute_resources(start_ray(self._placement))
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
             name = f"model {self.model}" if self.model else self._name  # a fleet of a model may serve other steps
             new = partial(Fleet, asked, patience, name, self._show)
@@ -185,7 +185,7 @@ class JobStage:
         """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""
         placement, model = self._placement, self.model
         if getattr(self._job, "max_in_flight", 0):
-            placement = replace(placement, models={model: at_a_server(placement.pool_of(model), nodes)})
+            placement = replace(placement, models={model: pool_at_server(placement.pool_of(model), nodes)})
         elif not isinstance(self._job, ModelJob):
             placement = replace(placement, models={model: replace(placement.pool_of(model), feeders=0)})
         return resources(placement, model, nodes)

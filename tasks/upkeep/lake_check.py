@@ -19,7 +19,7 @@ from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.items.payloads import COLUMNS, bytes_of_rows
-from pairmill.tasks.run.items.rows import opened
+from pairmill.tasks.run.items.rows import open_parquet
 
 # Tables without which no row can be counted.
 _COUNTED_BY = ("partitions", "commits", "inputs", "rereads", "scorers")
@@ -59,7 +59,7 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
             )
     if deep:
         damages += _of_pictures(lake, {damage.path for damage in damages}, show)
-    rows = of_rows(lake, damages, deep, show)
+    rows = check_rows(lake, damages, deep, show)
     has_digests = deep and not {damage.table for damage in damages}.intersection(_DIGESTED)
     changed = changed_versions(lake) if has_digests else ()
     detail = "removal {} is unfinished: what it deleted is still in the files; `pairmill maintain` erases it"
@@ -67,7 +67,7 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
     return Checked(files, size, (*unfinished, *damages, *rows, *changed))
 
 
-def of_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
+def check_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
     """Return damages of rows that count twice or disagree with `partitions`, in tables without damaged files."""
     bad = {damage.table for damage in damages if damage.trouble in ("gone", "damaged")}
     if unreadable := bad.intersection(_COUNTED_BY):
@@ -95,7 +95,7 @@ def _damage_of_file(path: str, file: RecordedFile, on_s3: bool) -> Damage | None
     if not on_s3 and os.path.exists(path) and not os.path.isfile(path):
         return _make_damage(file, "it is no regular file")  # to open a pipe would wait for ever
     try:
-        with opened(path) as handle:
+        with open_parquet(path) as handle:
             if handle.size != file.size:
                 return _make_damage(file, f"the file has {handle.size:,} bytes instead of {file.size:,}")
             if not on_s3 and file.sha256 and not file_digest(path).startswith(file.sha256):
@@ -120,7 +120,7 @@ def _damaged_payloads(data_path: str, file: RecordedFile) -> Iterator[Damage]:
     found: Counter[str] = Counter()
     example = ""
     try:
-        with opened(data_path + file.path) as handle:
+        with open_parquet(data_path + file.path) as handle:
             for batch in pq.ParquetFile(handle).iter_batches(AT_ONCE, columns=COLUMNS):
                 for data in bytes_of_rows(batch.to_pylist(), file.path):
                     if isinstance(data, Fault | SourceError):

@@ -28,7 +28,7 @@ from pairmill.ops.read.source import Source, open_source, row_of
 from pairmill.tasks.collect.ingest import IngestUnits, reader_names, settings_for
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.items.partition import Output, Part, write_parts
-from pairmill.tasks.upkeep.lake_check import Show, of_rows
+from pairmill.tasks.upkeep.lake_check import Show, check_rows
 
 WAIT_SECONDS = 60.0
 _REMEDY = "put the file or its source back, or give these rows up: --lose-rows"
@@ -63,7 +63,7 @@ def repair(
         recorded_files.list_files(lake)
         named = still_named(lake, [number for damage in damages for number in damage.ids])
         of_files = [each for each in damages if each.trouble in ("gone", "damaged") and named.issuperset(each.ids)]
-        todo = [each for each in (*of_files, *of_rows(lake, of_files, deep, show)) if each.is_repairable]
+        todo = [each for each in (*of_files, *check_rows(lake, of_files, deep, show)) if each.is_repairable]
         refused, lines = _without_losses(lake, todo, lose_rows)
         yield from lines
         todo = [each for each in todo if each not in refused]

@@ -14,7 +14,7 @@ from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.models.http.probe import questions
 from pairmill.ops.models.model_error import ModelError
-from pairmill.tasks.generate.generative_job import shown
+from pairmill.tasks.generate.generative_job import decoder_of_side
 from tests.worlds.chat_server import FAILURES, chat_server, log, picture_hash
 from tests.worlds.line import rows
 
@@ -42,7 +42,7 @@ def curate(
 def hashes(lake: Path, settings: dict[str, str], shas: list[str]) -> dict[str, str]:
     """What the server says of these pictures, by what the lake holds of them."""
     recipe = load_recipe("demo", settings)
-    decode = shown(recipe, recipe.captioners[0].side)
+    decode = decoder_of_side(recipe, recipe.captioners[0].side)
     found = {}
     for sha, data in rows(lake, "SELECT sha256, bytes FROM payloads"):
         if sha in shas:

@@ -10,7 +10,7 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
 from pairmill.catalog.queries.losses.unit_outcomes import UnitOutcomes
-from pairmill.flows.preflight.draw import Drawn, Sampling, UnitSample, scaled, sized
+from pairmill.flows.preflight.draw import Drawn, Sampling, UnitSample, scale_clusters, size_sample
 from pairmill.flows.preflight.yield_forecast import YieldForecast, forecast_yield
 from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.read.source import open_source, row_of
@@ -113,10 +113,10 @@ def test_pictures_that_the_lake_has_give_no_pair():
 def test_units_are_drawn_for_so_many_pictures_and_parts_of_few_large_ones():
     small = Drawn("a", 100, tuple((f"a/{n}", 10) for n in range(100)))
     pilot = Sampling({"a": small.first(32, 1.0, "")})
-    found = sized([small], pilot, {"a": 320}, 500, "")
+    found = size_sample([small], pilot, {"a": 320}, 500, "")
     assert (found.units, found.share, found.by_document) == (50, 0.5, False)
     large = Drawn("b", 3, tuple((f"b/{n}", 10**9) for n in range(3)))
-    found = sized([large], Sampling({"b": large.first(1, 1.0, "")}), {"b": 10_000}, 600, "")
+    found = size_sample([large], Sampling({"b": large.first(1, 1.0, "")}), {"b": 10_000}, 600, "")
     assert (found.units, found.by_document) == (3, True) and found.share == pytest.approx(0.02)
 
 
@@ -163,7 +163,7 @@ def test_a_rule_on_the_most_similar_sentence_drops_a_smaller_share_of_the_whole(
 
 
 def test_clusters_keep_their_size_in_the_sample():
-    found = scaled(load_recipe("demo"), 0.1)
+    found = scale_clusters(load_recipe("demo"), 0.1)
     assert (found.balance.clusters, found.association.clusters) == (100, 6)
 
 

@@ -13,7 +13,7 @@ import pytest
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.captioned import Spent
 from pairmill.flows.command.cli import main
-from pairmill.flows.run.caption_rate import duration, figures
+from pairmill.flows.run.caption_rate import duration, format_rate
 from pairmill.flows.run.settings import captions_recipe, load_recipe
 from pairmill.tasks.generate import caption
 from pairmill.tasks.run.session import Session
@@ -299,7 +299,7 @@ def test_texts_are_a_row_a_caption_without_pictures_in_another_folder(
 
 
 def test_figures_are_those_of_the_committed_captions_over_the_time_they_took():
-    text, share = figures(Spent(10, 100, 5.0), Spent(60, 1100, 50.0), pending=200, wall=100.0)
+    text, share = format_rate(Spent(10, 100, 5.0), Spent(60, 1100, 50.0), pending=200, wall=100.0)
     assert text == "50 of 200 pictures, 10 tokens/s, 2 s a picture, model busy 45 %, 5 min left" and share == 0.25
     assert [duration(n) for n in (40, 3600, 7260, 187_200)] == ["40 s", "60 min", "2 h 1 min", "2 d 4 h"]
 

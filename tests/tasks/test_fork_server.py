@@ -13,7 +13,7 @@ from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.fork_server import WITHOUT_CUDA, modules_for
-from pairmill.tasks.run.pool.pool import Pace, PoolShape, run_in_pool, wanted
+from pairmill.tasks.run.pool.pool import Pace, PoolShape, count_workers, run_in_pool
 from pairmill.tasks.run.pool.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
 
@@ -130,7 +130,7 @@ def test_a_worker_is_wanted_for_each_start_that_the_work_left_takes(
     seconds: float, finished: int, left: int, workers: int
 ):
     assert Pace.START_SECONDS == 2.0
-    assert wanted(seconds, finished, left) == workers
+    assert count_workers(seconds, finished, left) == workers
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score, Stage
-from pairmill.tasks.run.items.rows import measured, scalars, score_rows, to_blobs, to_vectors
+from pairmill.tasks.run.items.rows import check_columns, scalars, score_rows, to_blobs, to_vectors
 from tests.examples import examples
 
 
@@ -103,10 +103,10 @@ def test_what_a_strangers_op_gives_is_rows_or_refused_with_its_package(kind: str
         "vivid", "image", (Column("vividness", kind, "x"),), stage=Stage.PIXELS, reads=("pixels",), package="p"
     )
     try:
-        rows = score_rows(score, ["a", "b"], measured(score, {"pixels": [0, 0], "vividness": given}))  # pyright: ignore
+        rows = score_rows(score, ["a", "b"], check_columns(score, {"pixels": [0, 0], "vividness": given}))  # pyright: ignore
     except PairmillError as refused:
         assert str(refused).startswith("package 'p', score 'vivid': ") and "\n" not in str(refused)
     else:
         assert len(rows) == 2 and "\x1b" not in str(rows.to_pylist())
     with pytest.raises(PairmillError, match="no columns by name"):
-        measured(score, None)  # pyright: ignore
+        check_columns(score, None)  # pyright: ignore

@@ -51,7 +51,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> list[Node]:
 
         return run
 
-    monkeypatch.setattr(stage, "started", lambda _: nodes)
+    monkeypatch.setattr(stage, "start_ray", lambda _: nodes)
     monkeypatch.setattr(stage, "Fleet", goes("ray"))
     monkeypatch.setattr(pool, "run_in_pool", goes("here"))
     return nodes

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 120.0  # a machine starts a worker in 3 to 10 s, and may have t
 ACCELERATOR, ACCELERATOR_PART = "accelerator_type:", 0.001
 
 
-def started(placement: Placement) -> list[Node]:
+def start_ray(placement: Placement) -> list[Node]:
     """Start Ray or join a cluster; return its live machines."""
     import ray
 
@@ -184,7 +184,7 @@ def on_each_node(address: str, ask: Callable[..., Any], *given: object) -> list[
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    started(Placement(ray_address=address))
+    start_ray(Placement(ray_address=address))
     there = [node for node in ray.nodes() if node["Alive"]]
     remote = ray.remote(num_cpus=0, max_retries=0)(ask)
     calls = []

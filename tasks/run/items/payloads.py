@@ -13,7 +13,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.referenced import Reference, contents
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.items import row_reports
-from pairmill.tasks.run.items.rows import opened
+from pairmill.tasks.run.items.rows import open_parquet
 
 # Images in memory at once, and their bytes: 6 MB at 100 KB each; the largest allowed (50 MB) are read one by one.
 CHUNK, CHUNK_BYTES = 64, 32_000_000
@@ -65,7 +65,7 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
     lost: dict[str, Fault] = {}
     unread: dict[str, SourceError] = {}
     for path in item.paths:
-        with opened(path) as file:
+        with open_parquet(path) as file:
             for batch in _batches(file, chunk, wanted):
                 rows = [row for row in batch.to_pylist() if row["sha256"] in wanted]
                 good: dict[str, bytes | Fault] = {}

@@ -56,12 +56,12 @@ def read_table(path: str, columns: list[str], filters: list | None = None) -> pa
 
     Raises Damaged when the file is gone or damaged: each page is verified by its checksum.
     """
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return pq.read_table(file, columns=columns, filters=filters, page_checksum_verification=True)
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Any]:
+def open_parquet(path: str) -> Iterator[Any]:
     """Open one of the lake's Parquet files, local or s3. Raises Damaged if the ``with`` block cannot read it."""
     import fsspec  # 0.1 CPU s: who has nothing to do opens no file
 
@@ -169,7 +169,7 @@ def quarantine(
     )
 
 
-def measured(score: Score, batch: Batch) -> dict[str, list]:
+def check_columns(score: Score, batch: Batch) -> dict[str, list]:
     """Validate the columns that a score's op returned; return them by name, in their stored form.
 
     Raises PairmillError when the op lacks a column, returns another number of rows, or returns values that do not fit

@@ -106,7 +106,7 @@ def feeders_on(asked: Resources, node: Node) -> int:
     return max(asked.feeders, _feeders(node.cpus / max(1, _on_cards(node, asked.gpus))))
 
 
-def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
+def pool_at_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
     """Return the pool for a model behind a server: no GPU, one client process, a few feeders that encode images.
 
     The run's own replicas and feeders take precedence.

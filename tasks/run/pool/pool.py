@@ -269,10 +269,10 @@ class Pace:
         now = time.monotonic()
         with self._lock:
             under_way = sum(now - began for began in self._began.values())
-            return wanted(self._seconds + under_way, self._finished, left)
+            return count_workers(self._seconds + under_way, self._finished, left)
 
 
-def wanted(seconds: float, finished: int, left: int) -> int:
+def count_workers(seconds: float, finished: int, left: int) -> int:
     """Return the number of workers, at least 1, that ``left`` items justify if ``finished`` items took ``seconds``.
 
     One worker is justified per START_SECONDS of work. Until an item has finished, the seconds so far count as the

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find
-from pairmill.flows.run.outcome import written_report
+from pairmill.flows.run.outcome import ensure_report
 from tests.worlds.browsed import browsed, text
 from tests.worlds.published import published
 
@@ -15,7 +15,7 @@ def test_a_report_is_served_whole_or_not_at_all(tmp_path: Path):
     with browsed(lake) as pages:
         assert "pairmill report small@1 --lake" in text(pages.page("/report?dataset=small@1", 400))
         with create_or_open(lake, read_only=True) as opened:
-            file = Path(written_report(opened, find(opened, "small@1")))
+            file = Path(ensure_report(opened, find(opened, "small@1")))
         answer = pages.client.get("/report", params={"dataset": "small@1"})
         assert answer.content == file.read_bytes() and answer.headers["content-type"].startswith("text/html")
         (policy,) = answer.headers.get_list("content-security-policy")

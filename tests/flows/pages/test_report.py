@@ -23,7 +23,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console
 from pairmill.flows.pages.html_report import is_report_of, write_report
-from pairmill.flows.run.outcome import outcome_in, written_report
+from pairmill.flows.run.outcome import ensure_report, outcome_in
 from pairmill.tasks.release.gallery import thumbnails
 from pairmill.tasks.release.gallery.thumbnails import MOST_BYTES, SIDE, thumbnail
 from tests.worlds.published import picture, published
@@ -252,14 +252,14 @@ def test_it_stays_small_with_texts_of_a_megabyte(tmp_path: Path):
 def test_a_report_that_is_damaged_or_of_another_lake_is_not_shown_as_this_lakes(tmp_path: Path):
     published(tmp_path / "one", pictures=2)
     with create_or_open(tmp_path / "one", read_only=True) as lake:
-        file = Path(written_report(lake, found := find(lake, "small@1")))
+        file = Path(ensure_report(lake, found := find(lake, "small@1")))
         whole = file.read_bytes()
         for other in (whole.replace(b"small", b"smell", 1), whole[:-100], b""):
             file.write_bytes(other)
             assert not is_report_of(str(file), found)
-            assert Path(written_report(lake, found)).read_bytes() == whole
+            assert Path(ensure_report(lake, found)).read_bytes() == whole
         before = file.stat().st_mtime_ns
-        written_report(lake, found)
+        ensure_report(lake, found)
         assert file.stat().st_mtime_ns == before, "a whole one is not written again"
         assert not is_report_of(str(file), replace(found, run_id="another lake's")) and is_report_of(str(file), found)
 
