@@ -52,7 +52,7 @@ def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def _in_place(plan: Plan) -> dict[str, str]:
-    """Return column of images -> SQL of what a canary has in its place, aggregated over its remaining candidates."""
+    """Return image column -> SQL of its replacement for a canary, aggregated over the canary's remaining candidates."""
     rank = plan.recipe.association.rank_by
     order = f"ORDER BY {f'{rank} DESC NULLS LAST, ' if rank else ''}similarity DESC, sentence"
     scores = ("similarity", *(name for name, _ in plan.candidate_columns))
@@ -112,7 +112,7 @@ def _withhold(lake: Lake) -> None:
 
 
 def _keep_candidates(lake: Lake, plan: Plan) -> None:
-    """Create ``canary_candidates(n, sentence, similarity, ...)``: what is left of the canaries' candidates.
+    """Create ``canary_candidates(n, sentence, similarity, ...)``: the canaries' remaining candidates.
 
     Some sentence of a candidate's group passes the recipe's rules, as the cut asks too.
     """

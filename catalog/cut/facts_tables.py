@@ -52,7 +52,7 @@ def image_checks(plan: Plan) -> list[Check]:
 
 
 def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
-    """Return (scores of images, scores of sentences) whose columns the facts include: those that early rules read."""
+    """Return (scores of images, scores of sentences) that early rules read: the facts include their columns."""
     images, sentences = plan.image_tables[1:], plan.sentence_tables[1:]
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 

@@ -31,7 +31,7 @@ LEAST = 100
 
 
 def balance(lake: Lake, plan: Plan) -> None:
-    """Rank the images of each cluster into table ``cut_capped``, and mark those past the recipe's cap.
+    """Rank the images of each cluster into table ``cut_capped``, and mark images past the recipe's cap.
 
     Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
     rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not

@@ -138,7 +138,7 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
 
 
 def _scorers(plan: Plan) -> list[str]:
-    """Return the sorted digests of the scorers behind a published version."""
+    """Return the sorted digests of the scorers that a published version depends on."""
     # Without a choice among captioners, only the first one's texts are published; the others' names contain a space.
     return sorted({digest for name, digest in plan.scorers.items() if plan.chooses_captions or " " not in name})
 
@@ -214,7 +214,7 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Return (rule, sentences in, sentences dropped): merging of repeated texts, the rules, then duplicates.
+    """Return (rule, sentences in, sentences dropped) in order: merging of repeated texts, rules, then duplicates.
 
     Duplicates are counted if the recipe drops them, by the cut of this connection. If nothing about sentences changed,
     the previous version's funnel is returned: at 40M sentences, counting takes as long as the rest of publishing.

@@ -111,7 +111,8 @@ def assigned_texts() -> str:
 def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
     """Return for each sentence the one that is assigned in its place: itself, or the keeper of its duplicate group.
 
-    (n,) uint32; NOBODY if no member of the group passes the rules and occurs in a current document.
+    (n,) uint32, sentence numbers by sentence number; NOBODY if no member of the group passes the rules and occurs in a
+    current document.
     """
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
     for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)} WHERE duplicates IS NULL", rows=PAIRS_AT_ONCE):

@@ -147,7 +147,7 @@ class Checksums:
             self._newly_written([WRITTEN])
 
     def _newly_written(self, tables: Iterable[str]) -> list[str]:
-        """Sync and return the files that DuckDB wrote into ``tables`` since this was last asked."""
+        """Sync and return the files that DuckDB wrote into ``tables`` since the last call."""
         found = {path for table in tables for path in glob(f"main/{table}/*.parquet", root_dir=self._data_path)}
         if not found:
             return []
@@ -247,7 +247,7 @@ class Checksums:
         return self._read(file_stamp, path)
 
     def _read(self, read: Callable[[str], str], path: str) -> str:
-        """Return what ``read`` (`file_stamp` or `file_digest`) returns of a file; '' if it is missing."""
+        """Return the result of ``read`` (`file_stamp` or `file_digest`) for a file; '' if the file is missing."""
         try:
             return read(self._data_path + path)
         except OSError:

@@ -79,7 +79,10 @@ def closing(location: Location) -> Iterator[None]:
 
 @contextmanager
 def opening(location: Location) -> Iterator[None]:
-    """Open the catalog for writing in the body, which changes its header: the seal of a closed one is removed first."""
+    """Open the catalog for writing in the `with` block; before it, remove a closed catalog's seal.
+
+    Opening changes the catalog's header, so that the seal would no longer fit.
+    """
     with FolderLock(location.metadata):
         if not _is_in_use(location) and is_sealed(location):
             remove(location)

@@ -1,4 +1,4 @@
-"""Put files and their names on the disk, so that they outlive a power cut; identify their content.
+"""Sync files and their names to the disk, so that they survive a power cut; hash files and their state.
 
 A synced file may still be gone after a power cut: its name belongs to its folder, which is synced by itself. Whatever
 a commit names is synced before the COMMIT, which SQLite syncs.

@@ -37,9 +37,9 @@ def chosen_tables(plan: Plan) -> tuple[str, ...]:
 
 
 def rows_by_text(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for the rows of a score of captions, one for each image and text that its scorer has seen.
+    """Return SQL for the newest row of a score of captions for each (image, caption text) that its scorer has scored.
 
-    The captions of several captioners are scored by one scorer, so that an image has a current row for each of them.
+    One scorer scores the captions of several captioners, so an image has a current row for each caption.
     """
     newest = "QUALIFY row_number() OVER (PARTITION BY sha256, input_digest ORDER BY commit DESC) = 1"
     return f"(SELECT * FROM {table}{_of_scorer(plan, table, upto, only)} {newest})"

@@ -73,7 +73,7 @@ def _values(binary: pa.Array, width: int) -> memoryview:
 
 
 def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
-    """Return whether ``table`` has a duplicate edge of any of these scorers.
+    """Return whether ``table`` has a duplicate edge of any of ``scorers``.
 
     False too if a finished comparison found none: it leaves a partition without rows.
     """
@@ -126,7 +126,7 @@ def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
 
 
 def groups_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, str]:
-    """Return content -> group id, by the newest grouping, for those of ``contents`` that are in a duplicate group."""
+    """Return content -> group id, by the newest grouping; contents in no duplicate group are left out."""
     if not scorer:
         return {}
     sql = (

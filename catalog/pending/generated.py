@@ -34,7 +34,7 @@ def fusion_digest(caption: str, tags: str, sentence: str) -> str:
 
 
 def with_first_text(plan: Plan) -> str:
-    """Return SQL for the ``sha256`` of images that have the first of their generated texts, so may have the others.
+    """Return SQL for the ``sha256`` of images that have the first of their generated texts; other images have none.
 
     '' if the recipe generates no texts.
     """

@@ -49,7 +49,7 @@ def index_files(lake: Lake, scorer: str) -> IndexFiles:
 
 
 def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return, by shard, the files that may hold rows of ``scorer``, for a table whose files maintenance merges.
+    """Return, by shard, the files that may hold rows of ``scorer``, for a table whose files `pairmill maintain` merges.
 
     A merged file may hold rows of any shard and scorer, so each shard has it. Rows that a removal deleted are still in
     a file until the removal has rewritten it.
@@ -105,6 +105,6 @@ def newest(lake: Lake, table: str, scorer: str) -> int:
 
 
 def clusters_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, int]:
-    """Return content -> cluster number for those of ``contents`` that ``scorer`` has assigned."""
+    """Return content -> cluster number by ``scorer``; contents without a cluster are left out."""
     sql = "SELECT key, cluster FROM clusters WHERE scorer = ? AND key IN (SELECT unnest(?::VARCHAR[]))"
     return dict(lake.query(sql, (scorer, contents)))

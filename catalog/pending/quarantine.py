@@ -75,7 +75,10 @@ def check_reason(reason: str) -> None:
 
 
 def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict[str, int]:
-    """Count, by reason, images that were refused by lower limits than these; the limit is read from ``detail``."""
+    """Count, by reason, images that were refused by lower limits than ``max_pixels`` and ``max_bytes``.
+
+    The limit of then is read from the quarantine row's ``detail``.
+    """
     most = "try_cast(regexp_extract(detail, 'at most (\\d+) are (taken|decoded)', 1) AS BIGINT)"
     sql = (
         "SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large') "
@@ -85,7 +88,7 @@ def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict
 
 
 def units(lake: Lake, reason: str) -> list[Units]:
-    """Return the units in which ingest quarantined something for ``reason``, by source."""
+    """Return, by source, the units in which ingest quarantined an item for ``reason``."""
     rows = lake.query(
         "SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit) "
         "FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i "

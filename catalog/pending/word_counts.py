@@ -79,7 +79,7 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tag words in order, each with a threshold of its own.
+    """Tag words, in order, and the threshold of each word's cosine.
 
     ``thresholds`` is () if an image gets its nearest words unconditionally. ``pictures``: images eligible when the
     words were frozen. ``digest``: of words and thresholds, '' for a plain word list.

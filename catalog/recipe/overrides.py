@@ -198,7 +198,7 @@ def _is_named(value: Any) -> bool:
 
 
 def _merged_by_name(base: list[Any], change: list[Any]) -> list[Any]:
-    """Return the elements of ``base`` with those of ``change`` in the places of their names, or behind."""
+    """Return the elements of ``base`` merged by name with elements of ``change``; new elements come last."""
     found = {one["name"]: one for one in base}
     for one in change:
         others = [value for key, value in one.items() if key != "name"]

@@ -70,7 +70,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def unset(self) -> set[str]:
-        """Return the names of the settings that records leave out: those with default None that are not set."""
+        """Return the names of the settings that records leave out: they are None by default and not set."""
         fields = type(self).model_fields
         return {name for name, field in fields.items() if field.default is None and getattr(self, name) is None}
 

@@ -154,7 +154,7 @@ class Plan:
 
     @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
-        """The score columns that rules on images may read: the image's own, then those of each of the plan's scores."""
+        """The score columns that rules on images may read: the image's own, then those of the plan's scores."""
         return tables_of("image", self.scores)
 
     @cached_property

@@ -46,7 +46,7 @@ PROGRESSIVE_BYTES = 14
 
 
 class Header(NamedTuple):
-    """The displayed size in pixels (EXIF orientation applied), the format and the animation flag of an image."""
+    """Displayed size of an image in pixels (EXIF orientation applied), its format and animation flag."""
 
     width: int
     height: int
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 class StoredSize(NamedTuple):
-    """The size in pixels as stored, and the EXIF orientation that converts it to the displayed size."""
+    """Size of an image in pixels as stored, and the EXIF orientation that converts it to the displayed size."""
 
     width: int
     height: int
@@ -63,7 +63,7 @@ class StoredSize(NamedTuple):
 
 
 class TruncatedHeader(Exception):
-    """Raised when the header itself is truncated."""
+    """The data ends inside the image's header."""
 
 
 def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_000) -> Header | Fault:
@@ -114,7 +114,7 @@ BMP_HEADERS = frozenset(struct.pack("<I", size) for size in (12, 16, 40, 52, 56,
 
 
 def format_of(data: bytes) -> str:
-    """Detect the format from the magic bytes alone; return '' if unknown."""
+    """Detect an image's format (a name such as 'jpeg') from its magic bytes alone; return '' if unknown."""
     if data.startswith(b"\xff\xd8\xff") or data in (b"\xff\xd8", b"\xff"):
         return "jpeg"
     if data.startswith(PNG_MARK):
@@ -258,7 +258,7 @@ def _by_pillow(data: bytes) -> StoredSize:
 
 @contextmanager
 def opened(data: bytes, format: str) -> Iterator[Image.Image]:
-    """Open an image by the one Pillow plugin of its format, without XMP, by which Pillow would turn it."""
+    """Open an image with Pillow's plugin for ``format`` only, without its XMP, which would make Pillow rotate it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about odd tags; errors are raised
         with Image.open(io.BytesIO(data), formats=("JPEG", "MPO") if format == "jpeg" else (format.upper(),)) as image:
@@ -272,7 +272,7 @@ PARSERS: dict[str, Callable[[bytes], StoredSize]] = {
 
 
 def ends_early(data: bytes, format: str) -> bool:
-    """Return whether the structure of a PNG, TIFF or AVIF says that its end is missing; never raises."""
+    """Return whether the structure of a PNG, TIFF or AVIF shows that the file's end is missing; never raises."""
     try:
         if format == "png":
             for _ in chunks(data):
@@ -290,8 +290,8 @@ def ends_early(data: bytes, format: str) -> bool:
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield (kind, bytes of the whole chunk) for each chunk of a PNG.
 
-    Ends behind IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader when a chunk
-    ends behind the data.
+    Stops after IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader if a chunk
+    reaches beyond the data.
     """
     at = len(PNG_MARK)
     for _ in range(MAX_BLOCKS):
@@ -320,7 +320,7 @@ def _end_of_boxes(data: bytes) -> int:
 
 
 def orientation_of(exif: bytes) -> int:
-    """Read the orientation from an EXIF block, with or without its 'Exif' prefix; 1 if absent or broken."""
+    """Return the orientation (1 to 8) in an EXIF block, with or without its 'Exif' prefix; 1 if absent or broken."""
     block = exif.removeprefix(b"Exif\0\0")
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if not order or len(block) < 10:
@@ -337,9 +337,9 @@ def orientation_of(exif: bytes) -> int:
 
 
 def read_exif(data: bytes) -> dict[str, str]:
-    """Read the base and Exif directories as {tag name: text}, such as {"Make": "…", "FNumber": "2.8"}; never raises.
+    """Return the base and Exif directories of an image as {tag name: text}: {"Make": "…", "FNumber": "2.8"}.
 
-    Returns at most MOST_TAGS tags of MOST_LETTERS characters each; {} if there are none or the block is broken.
+    At most MOST_TAGS tags of MOST_LETTERS characters each; {} if there are none or the block is broken. Never raises.
     """
     if not any(mark in data for mark in MARKS):
         return {}
@@ -443,7 +443,7 @@ def _is_animated_avif(data: bytes) -> bool:
 
 
 def brands(data: bytes) -> list[bytes]:
-    """List the major brand, its version and the compatible brands in an ISO file's first box, of 256 bytes at most."""
+    """Return major brand, its version and compatible brands in the first 256 bytes of an ISO file (AVIF, HEIC)."""
     end = min(int.from_bytes(data[:4], "big"), 256)
     return [data[at : min(at + 4, end)] for at in range(8, end, 4)]
 

@@ -1,10 +1,10 @@
-"""Make pixels from the bytes of an image: the one function behind scores, captions, thumbnails and the Python API.
+"""Decode the bytes of an image to pixels: the one function behind scores, captions, thumbnails and the Python API.
 
-The rules are those of a viewer, so that a score, a caption and a person are about the same picture:
+It follows the rules of an image viewer, so that scores, captions and people see the same picture:
 
 - Colour: stored values are taken as sRGB. Colour profiles, gamma and chromaticities are ignored, as the loaders of
   training code ignore them. CMYK becomes RGB by R = (255 - C) * (255 - K) / 255.
-- Transparency lies on white.
+- Transparency is blended with white.
 - Orientation: the Exif tag turns JPEG, PNG, WebP and TIFF; AVIF is turned by its own boxes (irot, imir) alone. XMP
   turns nothing.
 - Gray of over 8 bits is scaled, not clipped, WhiteIsZero inverted. Only the first frame of an animation is read.
@@ -71,7 +71,7 @@ for _key, _modes in tuple(TiffImagePlugin.OPEN_INFO.items()):
 
 
 class StoredPixels(NamedTuple):
-    """Pixels uint8 (h, w, 3) RGB as stored, perhaps decoded at a smaller scale than ``whole`` (h, w).
+    """Pixels uint8 (h, w, 3) RGB as stored, possibly decoded at a smaller scale than the ``whole`` (h, w).
 
     `upright` turns them by ``orientation``.
     """
@@ -88,7 +88,7 @@ def pixels_of(data: bytes) -> np.ndarray | Fault:
 
 
 def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int = 0) -> StoredPixels | Fault:
-    """Decode an image as stored; a Fault for what `inspect` refuses and for what does not decode; never raises.
+    """Decode an image in stored orientation; return a Fault if `inspect` refuses it or decoding fails; never raises.
 
     With ``least_side``, a JPEG is halved by its decoder while its shorter side stays at or above that many pixels.
     """
@@ -158,9 +158,9 @@ def _decoded_jpeg(data: bytes, stored: StoredSize, least_side: int, strict: bool
 
 
 def plain_jpeg(data: bytes) -> bytes:
-    """Copy a JPEG without metadata and with plain values in the headers where libjpeg warns of odd ones.
+    """Return a JPEG without metadata and with plain header values where libjpeg warns of odd ones.
 
-    Raises TruncatedHeader for one that ends before its pixels do. One that lacks the last marker alone gets it.
+    A missing end marker is added. Raises TruncatedHeader if the data ends before the pixels do.
     """
     segments = list(_segments(data))
     frame = next((each for each in segments if each[0] in FRAMES), (0, bytes(8)))
@@ -239,7 +239,7 @@ def _by_pillow(data: bytes, format: str) -> np.ndarray:
 
 
 def rgb(image: Image.Image) -> np.ndarray:
-    """Convert an opened image of any mode to uint8 (h, w, 3) on white, STRIP pixels at a time to bound the memory."""
+    """Convert an opened Pillow image of any mode to uint8 (h, w, 3) on white, in strips that bound the memory."""
     _scale_key(image)
     image.load()
     pixels = np.empty((image.height, image.width, 3), np.uint8)

@@ -51,6 +51,6 @@ def without_reasoning(text: str) -> str:
 
 
 def _after_last(mark: re.Pattern[str], text: str) -> tuple[str, bool]:
-    """Return what follows the last ``mark``, or the whole text, and whether there is one."""
+    """Return (text after the last ``mark``, True), or (the whole text, False) without a mark."""
     ends = [found.end() for found in mark.finditer(text)]
     return (text[ends[-1] :], True) if ends else (text, False)

@@ -51,7 +51,7 @@ def resampled_totals(counts: np.ndarray, n_units: int, share: float, seed: int =
 
 
 def interval(estimates: np.ndarray) -> Range:
-    """Return the first estimate, a sample's, with the 90 % interval of the others, its resamples'."""
+    """Return a sample's estimate, ``estimates[0]``, with its 90 % interval from the other ones, of its resamples."""
     value, (low, high) = float(estimates[0]), np.quantile(estimates[1:], ENDS).tolist()
     return Range(min(low, value), value, max(high, value))
 

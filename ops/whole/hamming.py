@@ -253,11 +253,12 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
 def near_in_order(
     runs: np.ndarray, sketches: np.ndarray, is_new: np.ndarray, window: int, furthest: int, known: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the pairs of rows of one run, within ``window`` positions and ``furthest`` bits, at least one of them new.
+    """Find pairs of rows of one run that are at most ``window`` positions and ``furthest`` sketch bits apart.
 
-    ``runs`` is (n,) of any type, with equal values adjacent; ``sketches`` is (n,) uint64; ``is_new`` is (n,) bool.
-    Returns (left, right), int64 positions with left < right. No pair is reported among the first ``known`` rows, which
-    repeat the end of the previous block. The work is at most ``window`` times the number of rows that share a run.
+    At least one row of a pair is new. ``runs`` is (n,) of any type, with equal values (a run) adjacent; ``sketches`` is
+    (n,) uint64; ``is_new`` is (n,) bool. Returns (left, right), int64 positions with left < right. No pair is reported
+    among the first ``known`` rows, which repeat the end of the previous block. The work is at most ``window`` times the
+    number of rows that share a run.
     """
     none = np.empty(0, np.int64)
     found = [(none, none), *_pairs_within_runs(runs, sketches, is_new, window, furthest)]

@@ -1,7 +1,4 @@
-"""Cut by a version's plan and by a changed one without publishing; count missing scores; find a rule's models.
-
-Nothing is published.
-"""
+"""Cut by a version's plan and by a changed one without publishing; count missing scores; find a rule's models."""
 
 from dataclasses import dataclass, replace
 

@@ -25,13 +25,13 @@ class Explanation:
         dataset: The version whose rules and decisions are shown, as NAME@VERSION; '' without one.
         images: The first image by its parts (see `explain_image`).
         sentences: The first sentence by its parts (see `explain_sentence`).
-        documents: Each document by its parts: its row as ``origin``; ``superseded``, the commit since which it is
-            replaced, else None; ``images`` in page order with the dataset's decision (``dropped_by`` is None without
-            one); the number of ``sentences``.
-        addresses: The first linked address, and whether and how it was fetched.
+        documents: Each document by its parts: ``origin``, its row; ``superseded``, the commit since which it is gone,
+            else None; ``images`` in page order with the dataset's decision (``dropped_by`` is None if there is none);
+            the number of ``sentences``.
+        addresses: The first linked address, with the outcome of its fetch.
         quarantine: Rows of quarantined items.
-        other_images: Further images of that name: ``image_id``, and the newest decision.
-        other_sentences: Ids of further sentences.
+        other_images: Further images that the item names: ``image_id``, and the newest decision.
+        other_sentences: Content ids of further sentences that the item names.
     """
 
     dataset: str
@@ -122,7 +122,7 @@ def _pictures(lake: Lake, document_id: str, scope: Scope) -> list[Facts]:
 
 
 def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]:
-    """Return what the rules of the version decide on each sentence, by content; {} without a version."""
+    """Return content -> decision of the version's rules on each sentence; {} without a version."""
     if scope.plan is None or not sentences:
         return {}
     values = ", ".join(f"({quoted(row['content'])}, {quoted(row['text'])})" for row in sentences)

@@ -250,7 +250,7 @@ def gather_documents(lake: Lake, dataset: Dataset) -> None:
 
 
 def _documents(passing: str) -> str:
-    """Return the statement that makes ``export_rows`` of the gathered pictures and the sentences in ``passing``."""
+    """Return the SQL statement that creates ``export_rows`` from gathered pictures and the sentences in ``passing``."""
     paragraphs = (
         "SELECT document_id, reading_order, string_agg(text, ' ' ORDER BY position) AS text FROM said_sentences "
         f"SEMI JOIN (SELECT content FROM ({passing}) WHERE dropped_by = '') USING (content) GROUP BY ALL"

@@ -72,7 +72,7 @@ def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[
 
 
 def _digest(lake: Lake, dataset: Dataset | None) -> str:
-    """Hash what the file is built from to 32 hex digits."""
+    """Hash the inputs of the gallery file to 32 hex digits."""
     of_version = (
         (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
     )

@@ -48,7 +48,7 @@ class ImageVectors:
         return at if at < len(self.sha256s) and self.sha256s[at] == key else None
 
     def names(self, rows: np.ndarray) -> tuple[str, ...]:
-        """Return the sha256s of the pictures with these row numbers."""
+        """Return the sha256s of the pictures at the row numbers ``rows``."""
         return tuple(name.decode() for name in self.sha256s[rows])
 
 
@@ -95,7 +95,7 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
 
 
 def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:
-    """Return the vectors of these images, of unit length, in their order: float32 (n, d), from stored float16.
+    """Return the vectors of the images ``image_ids``, of unit length, in this order: float32 (n, d), from float16.
 
     Reads the ids' shards alone, so a call costs about as many files as the ids have shards. Raises PairmillError if
     there are over MOST ids, an id is unknown, or an image has no vector by the version's CLIP.
@@ -152,7 +152,7 @@ def texts_of_pairs(lake: Lake, dataset: Dataset) -> Iterator[str]:
 
 
 def _vectors(lake: Lake, dataset: Dataset, only: str = "") -> str:
-    """Return SQL for the image vectors that the version's CLIP made, one row per picture; ``only`` restricts them."""
+    """Return SQL for the image vectors of the version's CLIP, one row per picture; ``only`` restricts them."""
     rows = current_scores(plan_of(lake, dataset), IMAGE_EMBEDDING.table, "sha256", dataset.commit, only)
     return f"(SELECT sha256, image_vector FROM {rows} WHERE image_vector IS NOT NULL)"
 

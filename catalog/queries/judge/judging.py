@@ -105,8 +105,8 @@ class VersionJudging:
     def read(self, rule: str, file: Path) -> None:
         """Log the verdicts of a judged CSV on samples of this version and rule.
 
-        Raises PairmillError, and logs none, for a file that is no such CSV, a sample that the lake does not know, and a
-        line whose image does not stand at its position of the sample.
+        Raises PairmillError, and logs nothing, for another kind of file, an unknown sample, or a line whose image is
+        not at its position in the sample.
         """
         of_version = [each.sample for each in judged_samples(self.lake) if each.sample.rule == rule]
         known = {each.sample_id: each for each in of_version if each.content_digest == self.dataset.content_digest}
@@ -154,7 +154,7 @@ class VersionJudging:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, JudgedLine]]:
-    """Yield the validated lines of a file with their numbers. Raise PairmillError for what is none."""
+    """Yield (line number, validated line) of a judged file. Raise PairmillError for an invalid line."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as opened:
             for number, row in enumerate(csv.DictReader(opened), 2):

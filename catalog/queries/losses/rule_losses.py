@@ -99,7 +99,7 @@ def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[
 
 
 def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) -> list[str]:
-    """Return notes on what a small lake loses to balance, on lost duplicate groups, and on sentences that all fail.
+    """Return notes for users: losses of a small lake to balance, lost duplicate groups, sentences that all fail.
 
     Reads the tables of the connection's last cut; ``steps`` is its funnel, ``n_pairs`` its number of pairs. [] without
     a note.

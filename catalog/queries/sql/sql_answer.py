@@ -72,7 +72,7 @@ def _answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 
 
 def _begun(lake: Lake, sql: str, run: Callable[[str], Result | None]) -> Result:
-    """Return what DuckDB makes of a statement by ``run``; wait while the catalog is locked, briefly."""
+    """Return the result of ``run`` on a statement; wait briefly while the catalog is locked."""
     lake.check_tables_of(sql)
 
     def body() -> Result | None:

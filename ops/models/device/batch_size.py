@@ -17,7 +17,7 @@ _IN_THIS_PROCESS: dict[tuple[str, ...], int] = {}
 
 
 def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[Exception], bool]) -> int:
-    """Double the batch size from ``first`` until the rate stops growing or memory runs out; return the fastest size.
+    """Return the fastest batch size: double it from ``first`` until the rate stops growing or memory runs out.
 
     ``seconds_of`` runs a batch of n rows. ``is_full`` tells whether an error means that memory ran out; others are
     raised. Returns ``first`` if even that size runs out of memory.
@@ -57,7 +57,7 @@ def measured_batch_size(spec: str, shape: str, first: int, run: Callable[[int], 
 
 
 def known_batch_size(spec: str, shape: str, first: int) -> int:
-    """Return what `measured_batch_size` has found in this process, else ``first``; run nothing."""
+    """Return the batch size that `measured_batch_size` found in this process, else ``first``; run nothing."""
     return _IN_THIS_PROCESS.get(_key(spec, shape), first) if _IN_THIS_PROCESS else first
 
 
@@ -77,7 +77,7 @@ def _second_time(run: Callable[[int], None], rows: int) -> float:
 
 
 def noise(height: int, width: int) -> np.ndarray:
-    """Make a picture (height, width, 3) uint8 of noise, the same each time.
+    """Return a picture (height, width, 3) uint8 of noise, the same at each call.
 
     Black pictures end a trained model's answer after a few words, and zeros run 13 % faster through a GPU.
     """

@@ -21,11 +21,11 @@ PRECISIONS = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class BatchedScore(ABC):
-    """Read the column ``reads``; add the column ``adds`` and ``fault``, by a model that loads once per process.
+    """Base of scores by a model: read the column ``reads``; add the columns ``adds`` and ``fault``.
 
-    ``fault`` is None, or the Fault of a row that does not fit the device on its own; its values are NaN. ``precision``
-    ('fp32', 'bf16') is part of the score's identity. ``batch_size`` is not: it changes values by rounding only. Code
-    from the model's repository never runs.
+    The model loads once per process. ``fault`` is None, or the Fault of a row that does not fit the device on its own;
+    its values are NaN. ``precision`` ('fp32', 'bf16') is part of the score's identity. ``batch_size`` is not: it
+    changes values by rounding only. Code from the model's repository never runs.
 
     Raises:
         ModelError: ``precision`` is unknown; on use, the model is missing or of another kind.
@@ -46,26 +46,26 @@ class BatchedScore(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights now."""
+        """Load the model's weights now, and find its fastest batch size."""
 
     @abstractmethod
     def inputs(self, batch: Batch) -> RowBatches:
-        """Make the model's inputs on the CPU, from at least one row."""
+        """Build the model's inputs for a batch of at least one row, on the CPU."""
 
     @abstractmethod
     def run(self, rows: Any) -> torch.Tensor:
-        """Launch the model on the inputs of some rows, without waiting for the device."""
+        """Launch the model on the inputs of some rows without waiting for the device; return values on the device."""
 
     @abstractmethod
     def values(self, launched: RowBatches) -> np.ndarray:
-        """Wait for the device; return the values of all rows."""
+        """Wait for the device; return the values of all rows as an array of n rows."""
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with both columns added."""
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def prepare(self, batch: Batch) -> RowBatches | None:
-        """Make the model's inputs on the CPU; return None for an empty batch."""
+        """Build the model's inputs for a batch, on the CPU; None for an empty batch."""
         return self.inputs(batch) if batch[self.reads] else None
 
     def infer(self, ready: RowBatches | None) -> RowBatches | None:
@@ -73,7 +73,7 @@ class BatchedScore(ABC):
         return None if ready is None else ready.launched(self.run)
 
     def fetch(self, running: RowBatches | None) -> Batch:
-        """Wait for the device; return the two columns."""
+        """Wait for the device; return the columns ``adds`` and ``fault``."""
         if running is None:
             return {self.adds: np.empty(0), "fault": []}
         return {self.adds: self.values(running), "fault": running.faults()}

@@ -25,10 +25,10 @@ _HAS_GPU = False
 
 
 def device() -> torch.device:
-    """Return the first visible CUDA device, else the CPU. A stage restricts which devices its actors see.
+    """Return the first visible CUDA device, or the CPU without one.
 
-    Raises UnfitDevice if torch cannot use the GPU that this process was given or sees: a run of days on the CPUs must
-    be asked for.
+    A stage restricts which devices its processes see. Raises UnfitDevice if torch cannot use a GPU that the process
+    sees: a user must ask for a run of days on CPUs.
     """
     if (_HAS_GPU or torch.cuda.is_available()) and (why := _why_unusable()):
         raise UnfitDevice(
@@ -78,13 +78,16 @@ def dtype(precision: str) -> torch.dtype:
 
 @contextmanager
 def exact_inference() -> Iterator[None]:
-    """Disable gradients, TF32 in convolutions, and timing-chosen algorithms; the last two would change fp32 by 1e-3."""
+    """Disable gradients, TF32 in convolutions and timing-chosen algorithms in the `with` block, for exact results.
+
+    The last two would change fp32 results by 1e-3.
+    """
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
 
 
 def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
-    """Cache ``load`` by its arguments for the life of the process; concurrent calls wait for the first."""
+    """Return ``load`` with its results cached for the life of the process; concurrent calls wait for the first."""
     kept: Any = functools.cache(load)
 
     @functools.wraps(load)
@@ -96,11 +99,11 @@ def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
 
 
 def load_transformers(folder: str, model_class: str, reader_class: str, kind: torch.dtype) -> tuple[Any, Any, set[str]]:
-    """Load a model of transformers, with weights as ``kind``, and its tokenizer or processor onto the CPU.
+    """Load a transformers model, with weights as ``kind``, and its tokenizer or processor, onto the CPU.
 
-    Returns the model, its reader, and the names of weights that the checkpoint lacks. Code from the model's repository
-    never runs, nor pickled code of a checkpoint. Raises any error of transformers: for a config of another kind of
-    model, a missing reader, damaged weights.
+    Returns (model, tokenizer or processor, names of weights that the checkpoint lacks). Code from the model's
+    repository never runs, nor pickled code of a checkpoint. Raises any error of transformers: for a config of another
+    kind of model, a missing reader, damaged weights.
     """
     import transformers
     from transformers.utils.logging import disable_progress_bar
@@ -134,7 +137,7 @@ def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
 
 
 def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
-    """Return the bytes of a model's parameters and buffers, with floats counted as ``kind`` if that is given."""
+    """Return the size in bytes of a model's parameters and buffers, with floats counted as ``kind`` if it is given."""
     tensors = {id(tensor): tensor for each in (model.parameters(), model.buffers()) for tensor in each}
     return sum(
         tensor.numel() * (kind.itemsize if kind is not None and tensor.is_floating_point() else tensor.element_size())
@@ -143,7 +146,7 @@ def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
 
 
 def no_room(spec: str, needs: int, free: int) -> str:
-    """Return the error message for a model of ``needs`` bytes with ``free`` bytes of a GPU left; '' if it fits."""
+    """Return the error message for a model of ``needs`` bytes on a GPU with ``free`` free bytes; '' if it fits."""
     if needs <= free:
         return ""
     return (

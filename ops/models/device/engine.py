@@ -30,17 +30,17 @@ class EngineStages(Protocol):
     Several feeders call ``prepare`` at once. Only the device's thread calls ``infer`` and ``fetch``. It fetches a batch
     after it has launched the next one, so the device works while the thread waits.
 
-    An optional fourth, ``stepwise``, is given a launched batch and returns it as `Stepwise`, or None. A stepwise batch
-    is fetched as soon as it has ended. It advances only while no prepared batch waits: a batch that could be launched
-    would otherwise leave a part of the device unused.
+    An optional fourth function, ``stepwise``, receives a launched batch and returns it as `Stepwise`, or None. A
+    stepwise batch is fetched as soon as it has ended. It advances only while no prepared batch waits: a batch that
+    could be launched would otherwise leave a part of the device unused.
     """
 
     def prepare(self, piece: Any, /) -> Any:
-        """Turn a piece into inputs on the CPU."""
+        """Convert a piece (one batch of rows) to the model's inputs, on the CPU."""
         ...
 
     def infer(self, ready: Any, /) -> Any:
-        """Launch the model on prepared inputs."""
+        """Launch the model on prepared inputs, without waiting; return the launched batch."""
         ...
 
     def fetch(self, running: Any, /) -> Any:
@@ -49,7 +49,7 @@ class EngineStages(Protocol):
 
 
 def held_bytes(value: Any) -> int:
-    """Sum the bytes of all tensors and arrays in nested tuples, lists, dicts and dataclasses."""
+    """Return the bytes of all tensors and arrays in nested tuples, lists, dicts and dataclasses."""
     if (size := getattr(value, "nbytes", None)) is not None:
         return int(size)
     if isinstance(value, dict):
@@ -62,7 +62,7 @@ def held_bytes(value: Any) -> int:
 
 
 class HeldBytes:
-    """A budget of ``most`` bytes for prepared batches; 0: no limit.
+    """Memory budget of ``most`` bytes for prepared batches; 0: no limit. Thread-safe.
 
     A batch's size is known only once it is prepared, so a new batch is assumed to be as large as the largest so far,
     and the first one is prepared alone. One batch is always admitted, however large it is.
@@ -74,13 +74,13 @@ class HeldBytes:
         self._changed = threading.Condition()
 
     def reserve(self) -> None:
-        """Wait until another batch may be prepared."""
+        """Block until the budget has room to prepare another batch."""
         with self._changed:
             self._changed.wait_for(self._has_room)
             self._preparing += 1
 
     def hold(self, size: int) -> None:
-        """Account for a batch that is prepared."""
+        """Count a prepared batch of ``size`` bytes against the budget."""
         with self._changed:
             self._preparing -= 1
             self._ready += 1
@@ -89,7 +89,7 @@ class HeldBytes:
             self._changed.notify_all()
 
     def release(self, size: int) -> None:
-        """Account for a batch whose inputs are on the device, or that has failed."""
+        """Return ``size`` bytes to the budget: the batch's inputs are on the device, or the batch has failed."""
         with self._changed:
             self._ready -= 1
             self._held -= size
@@ -102,15 +102,15 @@ class HeldBytes:
 
 
 class BrokenDevice(Exception):
-    """A device on which every further call in this process fails: its context is lost until a new process starts."""
+    """Every further call on the device fails in this process: its context is lost until a new process starts."""
 
 
 class Engine:
-    """Run the pieces of several callers through one model. Pieces stay separate: no batch mixes rows of two callers.
+    """Run the pieces (batches) of several callers through one model. No batch mixes rows of two callers.
 
     ``feeders`` threads call ``prepare``. At most ``2 * feeders + 2`` pieces are between the caller and the device, and
-    at most ``most_bytes`` of prepared inputs (0: any number; a single larger piece is let through). With 0 feeders,
-    each piece runs to its end in the caller's own thread.
+    at most ``most_bytes`` of prepared inputs (0: no limit; a single larger piece is admitted). With 0 feeders, each
+    piece runs completely in the caller's thread.
     """
 
     def __init__(self, halves: EngineStages, feeders: int, most_bytes: int = 0) -> None:
@@ -151,7 +151,7 @@ class Engine:
         return [ticket.done.result() for ticket in tickets]
 
     def close(self) -> None:
-        """End the threads once all queued pieces are done. No piece can run afterwards."""
+        """End the engine's threads after all queued pieces. No piece can run afterwards."""
         with self._turn:
             for _ in range(0 if self._is_closed else self._feeders):
                 self._to_prepare.put(None)
@@ -265,9 +265,9 @@ class Engine:
 
 
 class RemoteEngine(Engine):
-    """An engine for a model outside this process, such as behind endpoints: launch batches while others are pending.
+    """Engine for a model outside this process, such as behind endpoints: several launched batches are pending at once.
 
-    At most ``under_way`` launched pieces are not fetched yet. They are fetched in order.
+    At most ``under_way`` pieces are launched and not fetched. They are fetched in order.
     """
 
     def __init__(self, halves: EngineStages, feeders: int, under_way: int) -> None:

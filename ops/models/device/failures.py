@@ -1,6 +1,6 @@
-"""Tell what a device's error means: no room for a batch, or a context that is lost until a new process starts.
+"""Classify a device's error: no memory for a batch, or a context that is lost until a new process starts.
 
-Torch, cuBLAS, cuDNN and ROCm each report a full card in their own words. Torch has a class for CUDA's other errors
+Torch, cuBLAS, cuDNN and ROCm each report full memory in their own words. Torch has a class for CUDA's other errors
 since 2.9 (AcceleratorError), before that only a text.
 """
 
@@ -18,7 +18,7 @@ _BROKEN = re.compile(r"(CUDA|HIP) error|CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Return whether the device's memory ran out, which leaves the device usable: a smaller batch may fit."""
+    """Return whether the error means that device memory ran out: the device stays usable, a smaller batch may fit."""
     if type(error).__name__ == "OutOfMemoryError" or _NO_ROOM.search(str(error)):
         return True
     behind = error.__cause__ or error.__context__
@@ -26,7 +26,7 @@ def is_no_room(error: BaseException) -> bool:
 
 
 def is_broken(error: BaseException) -> bool:
-    """Return whether every further call on the device fails in this process."""
+    """Return whether the error means that every further call on the device fails in this process."""
     if is_no_room(error) or _CAPTURE.search(str(error)):
         return False
     return type(error).__name__ == "AcceleratorError" or (
@@ -35,5 +35,5 @@ def is_broken(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or its type's name, cut to 200 characters."""
+    """Return the first line of an error's message, at most 200 characters; its type's name without a message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

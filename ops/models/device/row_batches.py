@@ -1,4 +1,4 @@
-"""Group rows into batches and carry these through a model, in halves where the device runs out of memory."""
+"""Group rows into batches, and run batches through a model, in halves if the device runs out of memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Batches of ``n`` rows, each (row numbers, content).
+    """``n`` rows in batches, each batch (row numbers, content).
 
-    The content is the model's inputs at first. Once launched, it is the values on the device, or None for a row that
+    The content is the model's inputs before `launched`, and the values on the device after it, or None for a row that
     does not fit the device on its own.
     """
 
@@ -29,7 +29,7 @@ class RowBatches:
     batches: list[tuple[list[int], Any]]
 
     def launched(self, run: Callable[[Any], torch.Tensor]) -> RowBatches:
-        """Run each batch without waiting for the device; halve a batch that runs out of memory."""
+        """Return the batches with ``run`` launched on each, without waiting; halve a batch that runs out of memory."""
         done = [
             (rows[at.start : at.stop], values)
             for rows, given in self.batches
@@ -57,7 +57,7 @@ class RowBatches:
         return found
 
     def complete(self) -> RowBatches:
-        """Return these launched batches; raise torch.cuda.OutOfMemoryError if any row did not fit the device."""
+        """Return the launched batches; raise torch.cuda.OutOfMemoryError if any row did not fit the device."""
         if any(values is None for _, values in self.batches):
             raise torch.cuda.OutOfMemoryError(NO_ROOM[1])
         return self

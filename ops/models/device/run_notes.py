@@ -1,6 +1,6 @@
-"""Collect what a process must tell the user of its run: that a model works slower than it could, and why.
+"""Collect a process's notes for the user of its run: that a model works slower than it could, and why.
 
-A worker's log is read by nobody. `tasks.run.pool.worker` sends the notes with an item's results.
+Nobody reads a worker's log. `tasks.run.pool.worker` sends the notes with an item's results.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ _NOTES: dict[str, None] = {}
 
 
 def note(text: str) -> None:
-    """Add a note. An equal note that is not taken yet is not doubled."""
+    """Add a note for the run's user. An equal note that is still waiting is not repeated."""
     with _LOCK:
         _NOTES[text] = None
 
 
 def take() -> tuple[str, ...]:
-    """Return the notes since the last call, and forget them."""
+    """Return the notes since the last call, and clear them."""
     with _LOCK:
         found = tuple(_NOTES)
         _NOTES.clear()

@@ -44,7 +44,7 @@ class FixedLayer(StaticLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the keys and values of one token a row; return the seen columns (rows, heads, length, width)."""
+        """Write the keys and values of one token per row; return the visible columns (rows, heads, length, width)."""
         self.keys[self.rows, self.place] = key_states[:, :, 0]
         self.values[self.rows, self.place] = value_states[:, :, 0]
         return self.keys[:, : self.length].transpose(1, 2), self.values[:, : self.length].transpose(1, 2)
@@ -393,7 +393,7 @@ class Decoder:
 
 
 def _why_not_fixed(layers: Sequence[Any], length: int) -> str:
-    """Return '' if each layer of a cache holds the keys and values of ``length`` tokens, else what it holds."""
+    """Return '' if each layer of a cache has the keys and values of ``length`` tokens, else its actual content."""
     for layer in layers:
         if type(layer) is not DynamicLayer:
             return f"keeps more than the keys and values of all tokens: it has a {type(layer).__name__}"

@@ -217,7 +217,7 @@ class Answerer:
         return self._without_prompt(output, inputs["input_ids"])
 
     def _without_prompt(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """Remove what stands before the answer: a decoder repeats the prompt, an encoder-decoder has a start token."""
+        """Remove the tokens before the answer: a decoder repeats the prompt, an encoder-decoder has a start token."""
         if self.model.config.is_encoder_decoder:
             return output[:, 1:]  # Florence-2's start token is its end token
         length = given.shape[1]
@@ -344,7 +344,7 @@ class RefilledSlots:
 
 
 def _stacked(found: list[torch.Tensor], pad: int) -> torch.Tensor:
-    """Join answers (rows, tokens) of unlike lengths, padded behind."""
+    """Join answers (rows, tokens) of different lengths, padded at the end."""
     longest = max(each.shape[1] for each in found)
     return torch.cat([torch.nn.functional.pad(each, (0, longest - each.shape[1]), value=pad) for each in found])
 

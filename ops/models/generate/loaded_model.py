@@ -45,11 +45,11 @@ class LoadedModel(ABC):
 
     @abstractmethod
     def prompt_tokens(self, rows: list[Any]) -> list[int]:
-        """Return the number of prompt tokens of each of these rows, as `Prepared` holds them."""
+        """Return the number of prompt tokens of each of ``rows``, which are rows of a `Prepared` batch."""
 
     @abstractmethod
     def padded(self, rows: list[Any]) -> dict[str, Any]:
-        """Build the model's inputs for these rows, padded to the longest row."""
+        """Build the model's inputs for ``rows``, padded to the longest row."""
 
     @abstractmethod
     def own_tokenizer(self) -> Any:
@@ -93,7 +93,7 @@ class LoadedModel(ABC):
         return self.answerer.slots.launch(prepared.parts, slots, max_tokens, self.placed, read, alone)
 
     def _answer_in_halves(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Answer a batch of its own, in halves if memory runs out; a row that does not fit alone gets an error."""
+        """Answer a batch alone, in halves if memory runs out; a single row that does not fit gets an error."""
         rows = prepared.rows
 
         def answer(at: range) -> list[Generation]:

@@ -130,7 +130,7 @@ class LoadedGenerator(LoadedModel):
 
 
 def _turn(tokenizer: Any) -> tuple[str, str]:
-    """Return what the chat template writes before and after a single user turn; ('', '') without a template.
+    """Return the chat template's text (before, after) a single user turn; ('', '') without a template.
 
     Raises ValueError if the template omits the user's turn.
     """

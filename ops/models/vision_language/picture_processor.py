@@ -22,7 +22,7 @@ Changes = dict[str, Any]
 
 
 def with_picture_settings(processor: Any, settings: Mapping[str, int], spec: str) -> Any:
-    """Return a copy of a transformers processor with these picture settings.
+    """Return a copy of a transformers processor with the picture settings ``settings``.
 
     ``tiles`` is the maximum number of tiles of a picture, which many processors show beside the whole picture; 1 shows
     only the whole picture. A processor without tiles accepts 1. ``longest_edge`` is in pixels, ``min_pixels`` and

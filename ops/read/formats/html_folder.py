@@ -1,4 +1,4 @@
-"""Read HTML pages with the images beside or in them: folders, a unit a page, and zips or tars, a unit an archive."""
+"""Read HTML pages with the images beside or in them: a page of a folder is a unit, a zip or tar is a unit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_REMEMBERED = 65_536
 
 
 class HtmlFolder:
-    """Read HTML pages; an image file that a page shows belongs to the page and is no document of its own.
+    """Format for folders of HTML pages; an image file that a page shows belongs to the page and is no document itself.
 
     A page is read again if its own file or the file of an image that it shows changes.
     """
@@ -46,9 +46,9 @@ class HtmlFolder:
     )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim pages and the image files they show; if there are image files, parse every page for this.
+        """Claim pages and the image files that they show; parse every page for this if there are image files.
 
-        A page of a manual takes 1.1 ms. A small image is read, once, if the page names another in its place.
+        A page of a manual takes 1.1 ms. A small image is read, once, if the page names another image in its place.
         """
         has_pictures = files.has(PICTURE_SUFFIXES)
 
@@ -173,7 +173,7 @@ def _chosen(
 
 
 class HtmlArchive:
-    """Read an archive like the folder that it would extract to; tars of samples without pages belong to webdataset."""
+    """Format for archives, read like the folder that they extract to; tars of samples without pages are not claimed."""
 
     name = "html_archive"
     turn = 20

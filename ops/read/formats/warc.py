@@ -1,7 +1,7 @@
-"""Read the HTML responses in WARC files, gzipped or not, as documents, with the images that the same file holds.
+"""Read HTML responses in WARC files, gzipped or not, as documents, with the images in the same file.
 
 The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers write it. A file is a unit. A first pass
-finds every response, a second reads the pages. An image that the file does not hold is left for a fetch.
+finds every response, a second reads the pages. An image that is not in the file becomes a link to fetch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_TRIED = 4
 
 
 class Warc:
-    """Read the HTML pages of WARC files in file order; a document's metadata holds its address, date and record id."""
+    """Format for WARC files: HTML pages in file order; a document's metadata has its address, date and record id."""
 
     name = "warc"
     turn = 10
@@ -83,7 +83,7 @@ class _OpenWarc:
     refused: dict[str, Fault] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document | Fault]:
-        """Yield the pages of the file, then its images that no page shows."""
+        """Yield the documents of the file's pages, then of its images that no page shows."""
         revisits: list[Record] = []
         for record in records(self.file, self.uri):
             if isinstance(record, Fault):

@@ -108,7 +108,7 @@ class WebDataset:
 
 
 def _is_ours(tree: Tree, entry: Entry) -> bool:
-    """Return whether a tar holds images, captions or JSON, and no pages; a damaged tar counts too."""
+    """Return whether a tar has images, captions or JSON, and no pages; a damaged tar counts too."""
     if not is_tar_name(entry.path):
         return False
     suffixes = {Entry(name, 0, "").suffix for name in peek(tree, entry)}

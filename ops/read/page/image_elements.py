@@ -81,7 +81,7 @@ MOST_PIXELS, ONE_COLOUR = 4_000_000, 4
 
 
 def is_placeholder(data: bytes) -> bool:
-    """Return whether an encoded image is tiny, a small animation or of one colour, as what stands in for another is.
+    """Return whether an encoded image looks like a placeholder: tiny, a small animation, or of one colour.
 
     A real icon may be as tiny.
     """
@@ -90,7 +90,7 @@ def is_placeholder(data: bytes) -> bool:
 
 @lru_cache(256)  # of at most 8 MiB; a page may show one image ten thousand times
 def _is_small_or_flat(data: bytes) -> bool:
-    """Return what `is_placeholder` does, of an image of at most PLACEHOLDER_BYTES."""
+    """Decide `is_placeholder` for an image of at most PLACEHOLDER_BYTES."""
     header = inspect(data)
     if isinstance(header, Fault):
         return False
@@ -117,10 +117,10 @@ def _is_of_one_colour(data: bytes) -> bool:
 class PictureReference:
     """One image element of a page; ``sources`` are its candidate addresses as written, best first.
 
-    ``spare`` are addresses of perhaps another picture, which count only if ``sources`` lead to a placeholder.
-    ``has_choice`` tells whether there are addresses beside those of src and srcset: only then a placeholder that the
-    source holds gives way to an address that it does not hold. ``named_placeholder`` is the src if its name says that
-    it is one and there are other addresses: it counts only if its bytes are none and the source holds no other.
+    ``spare`` are addresses of possibly another picture, used only if ``sources`` lead to a placeholder. ``has_choice``:
+    there are addresses besides those of src and srcset; only then an address outside the source may replace a
+    placeholder in the source. ``named_placeholder`` is the src if its name marks a placeholder and there are other
+    addresses; it is used only if its bytes are no placeholder and the source has no other.
     """
 
     sources: tuple[str, ...]
@@ -131,7 +131,7 @@ class PictureReference:
 
     @property
     def all_sources(self) -> tuple[str, ...]:
-        """The sources, then the spare ones."""
+        """All candidate addresses: ``sources``, then ``spare``."""
         return (*self.sources, *self.spare)
 
     def choose(self, find: Callable[[str], T | None], is_small: Callable[[T], bool]) -> tuple[T | None, bool]:
@@ -154,7 +154,7 @@ class PictureReference:
 
 
 class ImageElements:
-    """The image elements at and below ``root``, an lxml element: what each means, and which only repeat another."""
+    """Read the image elements at and below ``root``, an lxml element, and find those that only repeat another one."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -170,7 +170,7 @@ class ImageElements:
     def read(self, element: Any) -> PictureReference | None:
         """Read an element that shows an image: img, amp-img, SVG image, input, object, embed, a video's poster.
 
-        Return None for any other element, and for one that only repeats another.
+        Returns None for any other element, and for an element that only repeats another.
         """
         tag = element.tag
         if tag not in SHOWING or element in self._repeating:

@@ -111,12 +111,12 @@ def _relative(folder: str, path: str) -> str:
 
 
 def _outside(path: str) -> bool:
-    """Return whether a normalised path leaves the source or holds a NUL character."""
+    """Return whether a normalised path leaves the source or contains a NUL character."""
     return path == ".." or path.startswith("../") or "\0" in path
 
 
 def _refused(url: str, reason: str, detail: str) -> Link:
-    """Build a Link that holds only a fault."""
+    """Return a Link that consists of a fault only."""
     return Link(url, fault=Fault(url, reason, detail))
 
 

@@ -36,7 +36,7 @@ MOST_DEPTHS = 2_000_000
 
 
 def is_main(root: Any, blocks: list[str], captions: list[bool], depths: int) -> list[bool]:
-    """Decide for each text block whether it is main content; return all True if the content cannot be told apart.
+    """Return for each text block whether it is main content; all True if the main content cannot be determined.
 
     A block is main content if half of its word triples occur in the library's text, or if it is among ``captions``, the
     captions of figures and tables. ``root`` is the page's lxml element, ``depths`` the sum of its elements' depths.

@@ -119,7 +119,7 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def _line(item: str, line: bytes) -> Row | Fault:
-    """Parse one JSON line; return a Fault if it is invalid or holds too many values."""
+    """Parse one JSON line; return a Fault if it is invalid or has too many values."""
     if exceeds_value_limit(line):
         return Fault(item, "too_large", f"a line of {len(line)} bytes that holds over {MOST_VALUES} values")
     try:
