@@ -22,36 +22,45 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
+gc.disable()  # while test files are imported: nothing of what they import is garbage
+
 # Ray's workers have the lowest priority but four; beside two other test processes they would get next to no CPU.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# Test files that take a minute or more, the longest first. One that starts last would keep one worker busy alone.
+# Test files that take a minute or more, and such a test beside another of its file, the longest first. One that starts
+# last would keep one worker busy alone.
 LONGEST = (
-    "test_readme", "flows/test_served_captioner", "flows/test_up", "endure/test_chaos", "bench/test_gpu_benches",
+    "test_readme", "test_readme.py::test_every_command_of_the_documents_runs[of the demo]",
+    "flows/test_served_captioner", "flows/test_up", "endure/test_chaos",
     "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
     "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
-    "tasks/test_two_nodes", "tasks/test_kept_fleets", "tasks/test_watchdog", "tasks/test_poison", "flows/test_run",
+    "tasks/test_two_nodes", "tasks/test_stage", "tasks/test_vocabulary", "tasks/test_kept_fleets", "flows/test_run",
     "flows/pages/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",
-    "flows/test_killed_recaption", "tasks/test_superseding", "flows/test_recaption", "flows/test_maintain",
+    "flows/test_killed_recaption", "flows/test_recaption", "flows/test_maintain",
     "flows/test_killed_states", "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
-    "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences", "ops/read/test_s3_unwell",
+    "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences",
     "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance",
-    "tasks/test_superseding_tables", "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate",
+    "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate",
 )  # fmt: skip
 
 
+@pytest.hookimpl(trylast=True)  # what a marker deselects is dealt to nobody
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deal the longest test files to the workers, each of which begins with its own.
 
     xdist gives each worker the next of as many equal parts of the list; who is done takes from the end of another's.
     """
-    place = {f"tests/{name}.py": n for n, name in enumerate(LONGEST)}
+    place = {f"tests/{name}" if "::" in name else f"tests/{name}.py": n for n, name in enumerate(LONGEST)}
+
+    def place_of(item: pytest.Item) -> int:
+        return place.get(item.nodeid, place.get(item.nodeid.partition("::")[0], len(place)))
+
     workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
     begun: list[list[pytest.Item]] = [[] for _ in range(workers)]
     rest: list[pytest.Item] = []
-    for item in sorted(items, key=lambda item: place.get(_file(item), len(place))):
-        at = place.get(_file(item))
-        (rest if at is None else begun[at % workers]).append(item)
+    for item in sorted(items, key=place_of):
+        at = place_of(item)
+        (rest if at == len(place) else begun[at % workers]).append(item)
     dealt: list[pytest.Item] = []
     for n, part in enumerate(begun):
         room = max(0, (len(items) - len(dealt)) // (workers - n) - len(part))
@@ -60,13 +69,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [*dealt, *rest]
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
 def pytest_collection_finish() -> None:
     """Exempt all that the test files have imported from later garbage collections: each would take 2 CPU s."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -46,6 +46,15 @@ def test_the_architecture_has_one_line_for_every_room_and_stays_short():
     assert len(paths) > 60 and [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_the_map_of_the_tests_worlds_names_each_file_once_and_fits_a_page():
+    folder = ROOT / "tests" / "worlds"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    named = [name for line in text.splitlines() if line[:2] == "- " for name in re.findall(r"`(\w[\w.]+)`", line)]
+    named = [name for name in named if (folder / name).exists() or name.endswith((".py", ".tsv", ".txt"))]
+    files = [path.name for path in folder.iterdir() if path.name not in ("README.md", "__pycache__")]
+    assert sorted(named) == sorted(files) and len(text.splitlines()) <= 80
+
+
 VERBS = "SELECT|INSERT INTO|DELETE FROM|UPDATE|CREATE (?:OR REPLACE|TEMP|TABLE|VIEW)|DROP|CALL|COPY|WITH \\w+ AS"
 
 

@@ -97,15 +97,18 @@ def tried(lake: Lake, of: Plan) -> dict[str, tuple[int, int]]:
     return {rule: (n, rejected) for rule, n, rejected in canaries.try_rules(lake, of)}
 
 
-def test_the_interval_covers_the_planted_share_as_often_as_it_claims(planted: tuple[Lake, float]):
+@pytest.mark.parametrize(("seeds", "least"), [(5, 4), pytest.param(20, 18, marks=pytest.mark.full)])
+def test_the_interval_covers_the_planted_share_as_often_as_it_claims(
+    planted: tuple[Lake, float], seeds: int, least: int
+):
     lake, truth = planted
     covered = []
-    for seed in range(20):
+    for seed in range(seeds):
         n, rejected = tried(lake, plan(seed))["fits"]
         assert n == canaries.CANARIES
         rate = canary_rate("fits", n, n - rejected)
         covered.append(rate.low <= truth <= rate.high)
-    assert sum(covered) >= 18  # of 20 at 95 %; fewer has a chance of 7 %, and these seeds are fixed
+    assert sum(covered) >= least  # of 20 at 95 %, fewer than 18 has a chance of 7 %, and these seeds are fixed
 
 
 def test_rules_on_candidates_and_on_generated_texts_get_the_same_sentences(planted: tuple[Lake, float]):

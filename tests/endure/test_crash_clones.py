@@ -13,13 +13,13 @@ from pairmill.catalog.terms.error import Damaged
 from tests.worlds.shared import new_lake
 
 
-@pytest.mark.slow  # a run under strace takes 20 s, each clone is read whole
+@pytest.mark.slow  # a run under strace takes 20 s, each clone is read whole; `make powerloss` has 510
 def test_no_power_cut_costs_what_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if shutil.which("strace") is None:
         pytest.skip("strace is not here")
     monkeypatch.setattr(seal, "host_since_boot", seal.host_since_boot)  # put back after the test
-    found = power_loss.trial(tmp_path, prefixes=20, documents=6, seed=3, rerun=10)
-    assert found.total() == 20
+    found = power_loss.trial(tmp_path, prefixes=6, documents=3, seed=3, rerun=6)
+    assert found.total() == 6
     assert {said.partition(",")[0] for _, said in found} == {"whole"}, found
     assert all(said in ("whole", "whole, then the same dataset") for _, said in found), found
 

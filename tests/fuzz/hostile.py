@@ -7,6 +7,7 @@ the count of each reason, and the rows of each table.
 from __future__ import annotations
 
 import base64
+import faulthandler
 import importlib
 import io
 import json
@@ -20,6 +21,7 @@ from pathlib import Path
 from struct import pack
 
 MB = 1_000_000
+MOST_SECONDS = 240  # for one input, of which the slowest takes 35 CPU s
 GOOD_LINE = b'{"url": "https://x.example/good.jpg", "caption": "A good line."}\n'
 # As in a pool's workers: the memory of these modules counts.
 PRELOADED = ("duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torch")
@@ -36,11 +38,11 @@ def page_of_large_files(folder: Path) -> None:
 
 
 def page_of_one_file_many_times(folder: Path) -> None:
-    """A page with 200 references to one file of 40 MB; each names a file only if '?1' is read as part of the name."""
+    """A page with 100 references to one file of 40 MB; each names a file only if '?1' is read as part of the name."""
     with open(folder / "a.png?1", "wb") as file:
         file.write(b"\x89PNG\r\n\x1a\n")
         file.truncate(40 * MB)
-    folder.joinpath("page.html").write_text("<p>A.</p>" + "<img src='a.png?1'><img src='./a.png?1'>" * 100)
+    folder.joinpath("page.html").write_text("<p>A.</p>" + "<img src='a.png?1'><img src='./a.png?1'>" * 50)
 
 
 def page_of_elements(folder: Path) -> None:
@@ -270,8 +272,9 @@ def main() -> None:
 
 
 def _in_a_fork(work: Callable[[], object]) -> None:
-    """Run ``work`` in a forked process and check that it succeeds."""
+    """Run ``work`` in a forked process and check that it succeeds. One that hangs prints where, and ends."""
     if os.fork() == 0:
+        faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
         try:
             work()
             os._exit(0)

@@ -8,25 +8,21 @@ import pytest
 from tests.fuzz.corruption import DEAR, Attack
 
 
-def attack(place: Path, times: int, seed: int, dear_every: int = 0) -> None:
+def attack(place: Path, times: int, seed: int, dear_every: int) -> None:
     """Damage a lake ``times`` times; check that some answers were right and some refused.
 
-    The dear commands run on one lake in ``dear_every``; 0 means on none.
+    The dear commands run on one lake in ``dear_every``.
     """
-    attacked, found = Attack(place, () if dear_every else DEAR), {"right": 0, "refused": 0}
+    attacked, found = Attack(place), {"right": 0, "refused": 0}
     for number in range(times):
-        without = DEAR if not dear_every or number % dear_every else ()
+        without = DEAR if number % dear_every else ()
         for answer, n in attacked.once(random.Random(f"{seed} {number}"), without).items():
             found[answer] += n
     assert all(found.values()), found
 
 
-def test_no_command_that_reads_gives_anything_wrong_on_a_lake_with_one_damaged_file(tmp_path: Path):
-    attack(tmp_path, times=3, seed=0)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_no_command_gives_anything_wrong_on_ten_lakes_with_one_damaged_file_each(tmp_path: Path):
+def test_no_command_gives_anything_wrong_on_five_lakes_with_one_damaged_file_each(tmp_path: Path):
     """`make fuzz` runs every command on each of its 700 lakes."""
-    attack(tmp_path, times=10, seed=1, dear_every=5)
+    attack(tmp_path, times=5, seed=1, dear_every=5)

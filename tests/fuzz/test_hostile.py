@@ -15,12 +15,16 @@ from tests.fuzz import hostile
 from tests.worlds.shared import new_lake
 
 MOST_MB = 1200
-QUICK = [
+# One input for each way in which a small input asks for much memory; `make test-full` has all.
+KINDS = [
     hostile.page_of_large_files,
+    hostile.page_of_one_file_many_times,
     hostile.page_of_elements,
     hostile.table_of_one_text,
     hostile.lines_of_lists,
+    hostile.fields_of_one_line,
     hostile.picture_of_bits,
+    hostile.picture_progressive,
 ]
 
 
@@ -37,14 +41,15 @@ def within_bounds(names: list[str]) -> None:
         assert each["rows"]["documents"] >= 1, each  # the good page
 
 
-def test_small_inputs_that_ask_for_much_memory_get_little():
-    within_bounds([make.__name__ for make in QUICK])
-
-
 @pytest.mark.slow
+def test_small_inputs_that_ask_for_much_memory_get_little():
+    within_bounds([make.__name__ for make in KINDS])
+
+
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_no_input_of_the_corpus_takes_a_worker_beyond_its_memory():
-    within_bounds([name for name in hostile.NAMES if hostile.NAMES[name] not in QUICK])
+    within_bounds([name for name in hostile.NAMES if hostile.NAMES[name] not in KINDS])
 
 
 def test_a_run_over_hostile_inputs_ends_and_says_of_each_what_it_was(tmp_path: Path):

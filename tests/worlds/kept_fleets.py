@@ -42,7 +42,7 @@ def main(out: str) -> None:
     folders = {name: Path(out) / name for name in ("clip", "captioner")}
     for folder in folders.values():
         folder.mkdir()
-    clip, captioner = (Sleeps(str(folders[name]), infers=0.2, model=name) for name in folders)
+    clip, captioner = (Sleeps(str(folders[name]), infers=0.1, model=name) for name in folders)
     fleets, told = Fleets(keeps=True), {}
 
     def loads() -> list[int]:

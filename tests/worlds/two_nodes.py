@@ -119,7 +119,7 @@ def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
     """Run a CPU stage and a GPU stage; return the node and visible devices of each row."""
     told = []
     for name, job, work in (
-        ("on CPUs", OnCpus(0.4), items("cpu", 40)),
+        ("on CPUs", OnCpus(0.2), items("cpu", 40)),
         ("on a GPU", OnGpu(out, 0.1), items("gpu", 12, rows=4)),
     ):
         with JobStage(job, where) as stage:
@@ -188,13 +188,13 @@ class NotedFetch(FetchPictures):
 
 
 def fetched(out: str, names: dict[str, str]) -> dict:
-    """Fetch 1,200 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
+    """Fetch 800 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
     noting = patch.object(fetching, "FetchPictures", partial(NotedFetch, folder=out))
     with web() as server, noting:
         server.manners["/a.jpg"] = picture_after(0.02)
         folder = Path(out) / "list"
         folder.mkdir()
-        urls = [server.url(f"/a.jpg?{n}") for n in range(1200)]  # six work items
+        urls = [server.url(f"/a.jpg?{n}") for n in range(800)]  # four work items
         pq.write_table(
             pa.table({"url": urls, "caption": [f"A picture, number {url}." for url in urls]}), folder / "a.parquet"
         )

@@ -85,7 +85,8 @@ def labels_needed(wrong: int, share: float, confidence: float) -> int:
     For 5 % at 90 %: 45 without a wrong one, 77 with one, 105 with two. MOST_LABELS if even that many are too few.
     """
     labels = range(wrong + 1, MOST_LABELS)
-    return labels.start + bisect_left(labels, True, key=lambda n: upper_bound(wrong, n, confidence) <= share)
+    # The bound is at most `share` if so few wrong ones have at most this chance at `share`: 60 times less to compute.
+    return labels.start + bisect_left(labels, True, key=lambda n: _at_most(wrong, n, share) <= 1 - confidence)
 
 
 def _at_most(wrong: int, labels: int, share: float) -> float:

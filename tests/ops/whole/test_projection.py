@@ -23,7 +23,7 @@ def made(groups: np.ndarray) -> np.ndarray:
     return (np.eye(64)[groups] + noise).astype(np.float32)
 
 
-@pytest.fixture(scope="module", params=["components", pytest.param("umap", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["components", pytest.param("umap", marks=pytest.mark.full)])
 def fitted(request: pytest.FixtureRequest, made: np.ndarray) -> Iterator[Projection]:
     """The projection of 1,000 of them by each layout; UMAP compiles its loops for 30 s."""
     if request.param == "umap":
