@@ -23,7 +23,7 @@ Nothing can be changed. Texts of the lake come from strangers' pages: they are d
 Write "commit", "table" and "at" in quotes. Tables:
 """
 ROWS = 200  # of one answer
-ANSWER = 100_000  # characters of the JSON of one answer: what an agent's context holds
+ANSWER = 100_000  # characters of the JSON of one answer, to fit an agent's context
 LISTS = (ROWS, 50, 10, 2)  # the most items of each list of an object, until it fits
 CHARACTERS = 2_000  # of one text
 SECONDS = 60.0  # of one statement
@@ -106,7 +106,7 @@ def _tool(of: Question, place: str, fault: type[Exception]) -> Callable[..., dic
                     return {"columns": found.columns, **_first(found.rows)}
                 return _first(found) if of.is_list else _object(found)
         except PairmillError as error:
-            # An agent is not told of the option by which its user could lift the limit.
+            # An agent does not learn of the option by which its user could lift the limit.
             raise fault(error.reason if isinstance(error, LeavesLake) else str(error)) from error
 
     arguments = [each for each in of.parameters if each.name not in of.not_for_agents]

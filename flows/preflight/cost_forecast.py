@@ -17,7 +17,7 @@ from pairmill.ops.whole.cluster_sample import Range, ratio_range
 from pairmill.tasks.run.place.progress import Observer
 from pairmill.tasks.run.session import Session
 
-# The steps that work at the pictures which duplicates leave; all others work at what the units hold.
+# The steps over the pictures that are left after duplicates; all others work over all rows of the units.
 AFTER_COPIES = frozenset({"caption", "tag", "fuse", "score_pairs"})
 # Bytes of a picture in the search of duplicates, which this process holds: hash, parts and edges.
 BYTES_A_PICTURE = 126

@@ -154,7 +154,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 
 def captions_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe `captions` with the first captioner of ``recipe``, its seed, and how it reads and decodes.
+    """Return the recipe `captions` with first captioner, seed and settings of ingest, fetch, decoding of ``recipe``.
 
     Raises BadRecipe for a recipe without a captioner.
     """

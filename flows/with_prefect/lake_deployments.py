@@ -72,7 +72,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
     Args:
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         deep: Also read every picture and compare its hash.
-        repair: Finish removals, make again what is damaged where sources allow, remove it, and check again.
+        repair: Finish removals, read lost pages again where sources allow, remove damaged files, and check again.
     """
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.check import check_steps, format_repairable
@@ -102,7 +102,7 @@ def maintain(
     days: Annotated[int, Field(ge=1, le=3_650)] = 7,
     wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
 ) -> State:
-    """Merge a lake's small files, expire old snapshots, remove orphans and old caches, retry what failed in passing.
+    """Merge a lake's small files, expire old snapshots, remove orphans and old caches, and retry failed fetches.
 
     Dataset versions and their rows stay. The run ends as Refused if another run writes to the lake all the time.
 

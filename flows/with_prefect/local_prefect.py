@@ -140,7 +140,7 @@ def _start_server(listener: Listener, say: Callable[[str], None]) -> tuple[Child
 
 
 def _database_step() -> str:
-    """Return what the server does before it answers."""
+    """Return a line on the new server's first work: it creates or migrates its database."""
     from prefect.settings import get_current_settings
 
     url = get_current_settings().server.database.connection_url

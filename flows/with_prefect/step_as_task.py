@@ -20,7 +20,7 @@ from pairmill.flows.with_prefect.artifacts import create_funnel, unless_refused
 from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.run.session import Session
 
-# What a step that reads sources adds. The rows of other steps have their own unit, and need no count of a table.
+# Tables to which a step that reads sources adds rows. The rows of other steps are counted in their own unit.
 CONTENT = ("documents", "images", "sentences", "links")
 FAILED = "quarantine"
 

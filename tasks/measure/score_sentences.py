@@ -39,7 +39,7 @@ PIECE = 16_384
 
 @dataclass(frozen=True)
 class ScoreSentences(ScoringJob):
-    """Model job: score the sentences of one shard into the tables that lack them.
+    """Model job: compute the pending scores of one shard's sentences.
 
     A sentence that does not fit a model's memory gets NULLs (so that it is not pending again) and a quarantine row.
     """

@@ -111,7 +111,7 @@ class Session:
         self._unregistered += scorers
 
     def note(self, text: str, once: bool = False) -> None:
-        """Add a message to show when the run ends; ``once`` marks one that an idle run must not repeat."""
+        """Add a message to show when the run ends; ``once``: later runs without work must not repeat it."""
         if text not in self.notes:
             self.notes.append(text)
         if once:

@@ -33,8 +33,8 @@ from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import (
     Node,
     Resources,
+    count_in_flight,
     devices_by_worker,
-    places,
     pool_at_server,
     refusal,
     resources,
@@ -131,7 +131,7 @@ class JobStage:
         asked = self._compute_resources(nodes)
         if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
-        return join_small(items, self._job.item_rows, places(asked, nodes))
+        return join_small(items, self._job.item_rows, count_in_flight(asked, nodes))
 
     def _stays_here(self, items: Sequence[WorkItem]) -> bool:
         """Return whether the items run on this machine's pool. False once Ray workers run the stage."""

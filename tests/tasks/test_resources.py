@@ -21,10 +21,10 @@ from pairmill.tasks.run.place.resources import (
     UNBOUNDED,
     Node,
     Resources,
+    count_in_flight,
     devices,
     devices_by_worker,
     feeders_on,
-    places,
     refusal,
     resources,
     this_machine,
@@ -119,7 +119,7 @@ def test_a_model_on_one_kind_of_gpu_is_sized_by_the_machines_that_have_it():
         where = Placement(models={"clip": ModelPool(accelerator=kind)})
         asked = resources(where, "clip", [H100S, T4S, Node(64, 0)])
         assert (asked.cpus, asked.gpus, asked.most, asked.kind) == (cpus, 1.0, replicas, kind)
-        assert places(asked, [H100S, T4S]) == LANES * replicas
+        assert count_in_flight(asked, [H100S, T4S]) == LANES * replicas
         assert refusal(asked, [H100S, T4S]) == ""
 
 

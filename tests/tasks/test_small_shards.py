@@ -18,7 +18,7 @@ from pairmill.tasks.run.items.partition import Output, Part, with_seconds, write
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.run.items.rows import quarantine
 from pairmill.tasks.run.place.placement import Placement
-from pairmill.tasks.run.place.resources import Node, Resources, places
+from pairmill.tasks.run.place.resources import Node, Resources, count_in_flight
 from pairmill.tasks.run.stage import LEAST_ROWS, JobStage, join_small
 from tests.examples import examples
 from tests.worlds.noise import picture
@@ -186,7 +186,7 @@ def test_pictures_of_a_joined_item_are_read_of_each_shards_own_file(tmp_path: Pa
 
 def test_items_are_shared_out_over_the_cards_that_there_are():
     cluster = [Node(64, 0), Node(16, 8), Node(16, 8)]
-    assert places(Resources(2, 1, 1, 10_000, lanes=3), cluster) == 3 * 16
-    assert places(Resources(2, 0.25, 1, 10_000, lanes=3), cluster) == 3 * 16, "CPUs are what lacks here"
-    assert places(Resources(2, 1, 1, 4, lanes=3), cluster) == 3 * 4
-    assert places(Resources(2, 0, 1, 1, lanes=3), [Node(8, 0)]) == 3
+    assert count_in_flight(Resources(2, 1, 1, 10_000, lanes=3), cluster) == 3 * 16
+    assert count_in_flight(Resources(2, 0.25, 1, 10_000, lanes=3), cluster) == 3 * 16, "CPUs are what lacks here"
+    assert count_in_flight(Resources(2, 1, 1, 4, lanes=3), cluster) == 3 * 4
+    assert count_in_flight(Resources(2, 0, 1, 1, lanes=3), [Node(8, 0)]) == 3

@@ -250,9 +250,10 @@ def check_growing(lake: Lake, recipe: Recipe, to: str, format: str, more: dict[s
 
 
 def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
-    """Raise PairmillError unless the folder is empty or has the export with the mark ``whose`` and the head ``head``.
+    """Raise PairmillError unless the folder is empty or has this very export, finished or not.
 
-    ``amended``: the content may differ from ``head``, since a takedown has amended the version or the export grows.
+    ``whose`` is the export's mark (`mark_of`), ``head`` its content (`head_of`). ``amended``: the content may differ,
+    since a takedown has amended the version or the export grows.
     """
     if f"{place.uri}/".startswith(lake.data_path):
         raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
@@ -291,7 +292,7 @@ def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, An
 def listed_files(place: Destination, name: str, head: dict[str, Any]) -> list[Written]:
     """Read the export's list of files ``name``, MANIFEST or PROGRESS, and return its files.
 
-    Returns [] if the list is of other content than ``head``, or one of its files is missing.
+    Returns [] if the list is not of the content ``head`` (`head_of`), or one of its files is missing.
     """
     listing = place.read_json(name)
     if any(listing.get(key) != value for key, value in head.items()):

@@ -75,7 +75,7 @@ class Supervisor:
         return {"name": names, "made": made}
 
     def _outcome(self, name: str, number: int, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
-        """Run an item by job ``number``; return its manifests, what it raised, or None if another actor runs the item.
+        """Run an item by job ``number``; return its manifests, its error, or None if another actor runs the item.
 
         The exception is not raised: Ray is set to tolerate any number of failed blocks, so the run would never see it.
         """

@@ -63,7 +63,7 @@ def read_table(path: str, columns: list[str], filters: list | None = None) -> pa
 @contextmanager
 def open_parquet(path: str) -> Iterator[Any]:
     """Open one of the lake's Parquet files, local or s3. Raises Damaged if the ``with`` block cannot read it."""
-    import fsspec  # 0.1 CPU s: who has nothing to do opens no file
+    import fsspec  # 0.1 CPU s: a run without work opens no file
 
     try:
         filesystem, local = fsspec.core.url_to_fs(path)

@@ -116,7 +116,7 @@ def pool_at_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
     return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
 
 
-def places(asked: Resources, nodes: list[Node]) -> int:
+def count_in_flight(asked: Resources, nodes: list[Node]) -> int:
     """Return the number of items that all workers together have in flight, as far as the machines have room now."""
     return asked.lanes * max(1, min(asked.most, room(asked, nodes)))
 
@@ -189,7 +189,7 @@ def _feeders_and_cpus(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[
 
 
 def _feeders(share: float) -> int:
-    """Return the feeders of a replica whose share of its machine is so many CPUs."""
+    """Return the number of feeders of a replica that has ``share`` CPUs of its machine."""
     return max(1, min(MOST_FEEDERS, floor(0.8 * share) - 1))
 
 
@@ -218,7 +218,7 @@ def devices_by_worker(gpus: float) -> tuple[str, ...]:
 
 
 def _n_cards() -> int:
-    """Count the GPUs that torch's build may use, by what the kernel shows of them."""
+    """Count the GPUs that torch's build may use, by the kernel's device files."""
     if found := len(list(NVIDIA.glob("nvidia[0-9]*"))):
         return found
     if WSL.exists():  # also there for other makers' cards

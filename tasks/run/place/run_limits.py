@@ -129,7 +129,7 @@ class Budget:
             done = end
 
     def _has_room(self, step: str, rows: int) -> bool:
-        """Return whether the budget pays for ``rows`` more rows of ``step``, at what a row of it has cost so far."""
+        """Return whether the budget pays for ``rows`` more rows of ``step``, at the highest cost of its rows so far."""
         return self.spent + rows * self._a_row.get(step, 0.0) <= self.most
 
 

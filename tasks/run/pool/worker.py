@@ -105,7 +105,7 @@ class _WorkerEnd:
         """
         if isinstance(before, ModelLine):
             before.close()
-        # What a library says of a damaged file names no file; the row of quarantine does.
+        # A library's message about a damaged file names no file; the quarantine row does.
         _show_native(isinstance(worker, JobWorker) and not getattr(worker.job, "reads_sources", False))
         if not isinstance(worker, JobWorker):
             return worker
