@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
+import threading
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,7 +26,9 @@ HOSTILE += (struct.error, AttributeError, AssertionError, MemoryError, Image.Dec
 
 # JPEG markers SOF0 to SOF15 (start of frame), without DHT, JPG and DAC, which lie in the same range.
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-BARE = frozenset((0x01, *range(0xD0, 0xD9)))
+END, SCAN, APP1, CODED = 0xD9, 0xDA, 0xE1, 0
+ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xD9), END, 0xFF))  # without a segment
+AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")  # coded data hold restarts and stuffed zeros alone
 # EXIF orientations that swap rows and columns.
 TURNED = (5, 6, 7, 8)
 ORIENTATION, SHORT = 0x0112, 3
@@ -34,6 +38,8 @@ TRAILER, EXTENSION, FRAME = 0x3B, 0x21, 0x2C
 # A GIF of the largest accepted size has 200,000 blocks, a PNG 6,400 chunks of the usual 8 KB. A hostile GIF could have
 # 25 million empty ones, a PNG 4 million.
 MAX_BLOCKS = 400_000
+# Of a value in a TIFF, by its type.
+TAG_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 # Some EXIF blocks hold whole previews and maker notes; a person reads the first few tags only.
 MOST_TAGS, MOST_LETTERS = 64, 200
 MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*")
@@ -60,6 +66,7 @@ class StoredSize(NamedTuple):
     width: int
     height: int
     orientation: int
+    is_animated: bool = False  # known of a PNG (APNG) alone, by its acTL chunk
 
 
 class TruncatedHeader(Exception):
@@ -100,7 +107,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         detail = f"{stored.width} x {stored.height} pixels of {format} take {need // 10**6} MB to decode"
         return Fault("", "bomb", detail)
     width, height = stored[:2] if stored.orientation not in TURNED else stored[1::-1]
-    return Header(width, height, format, is_animated(data, format))
+    return Header(width, height, format, stored.is_animated if format == "png" else is_animated(data, format))
 
 
 def _decoder_bytes(data: bytes, format: str) -> int:
@@ -143,38 +150,49 @@ def stored_size(data: bytes, format: str) -> StoredSize:
 
 def _jpeg(data: bytes) -> StoredSize:
     """Parse the first frame header, and the orientation of the first EXIF segment before the pixels."""
-    at, orientation = 2, 0
-    while True:
-        at = data.find(b"\xff", at)
-        if at < 0:
-            raise TruncatedHeader
-        while data[at : at + 1] == b"\xff":
-            at += 1
-        if at >= len(data):
-            raise TruncatedHeader
-        marker = data[at]
-        at += 1
-        if marker in BARE or marker == 0:
-            continue
-        if marker in (0xD9, 0xDA):
-            raise ValueError("no frame before the data")
-        (length,) = struct.unpack_from(">H", data, at)
+    size, orientation = None, 0
+    for marker, start, end in segments(data):
         if marker in FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 3)
-            return StoredSize(width, height, orientation or _late_orientation(data, at + length))
-        if marker == 0xE1 and not orientation and data[at + 2 : at + 8] == b"Exif\0\0":
-            orientation = orientation_of(data[at + 2 : at + length])
-        at += max(length, 2)
+            size = size or struct.unpack_from(">HH", data, start + 3)
+        elif marker == APP1 and not orientation and data[start + 2 : start + 8] == b"Exif\0\0":
+            orientation = orientation_of(data[start + 2 : end])
+        elif marker not in (SCAN, END):
+            continue
+        elif not size:
+            raise ValueError("no frame before the data")
+        if size and (orientation or marker in (SCAN, END)):
+            break
+    if not size:
+        raise TruncatedHeader
+    return StoredSize(size[1], size[0], orientation or 1)
 
 
-def _late_orientation(data: bytes, at: int) -> int:
-    """Read the orientation of an EXIF segment between the frame header and the pixels; 1 if there is none."""
-    while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] != b"\xda" and at + 4 <= len(data):
-        (length,) = struct.unpack_from(">H", data, at + 2)
-        if data[at + 1] == 0xE1 and data[at + 4 : at + 10] == b"Exif\0\0":
-            return orientation_of(data[at + 4 : at + 2 + length])
-        at += 2 + length
-    return 1
+def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield (marker, start, end) of the segments of a JPEG up to END or a cut; a segment begins with its length.
+
+    The coded data behind the header of a scan are a segment with the marker CODED. ``end`` may lie behind the data.
+    """
+    at = 2
+    try:
+        while True:
+            if data[at] != 0xFF:
+                at = data.index(b"\xff", at)
+            marker = data[at + 1]
+            if marker in ALONE:
+                if marker == END:
+                    yield marker, at + 2, at + 2
+                    return
+                at += 1 if marker == 0xFF else 2
+                continue
+            start = at + 2
+            at = start + (data[start] << 8 | data[start + 1] or 2)
+            yield marker, start, at
+            if marker == SCAN:
+                found = AFTER_SCAN.search(data, at)
+                start, at = at, found.start() if found else len(data)
+                yield CODED, start, at
+    except (IndexError, ValueError):
+        return
 
 
 def _png(data: bytes) -> StoredSize:
@@ -182,23 +200,32 @@ def _png(data: bytes) -> StoredSize:
     if len(data) >= 16 and data[12:16] != b"IHDR":
         raise ValueError("no IHDR chunk first")
     width, height = struct.unpack_from(">II", data, 16)
-    at, orientation = 8, 1
+    orientation, n_frames, n_first, is_animated = 0, 0, 1, False
     # An eXIf chunk may stand before or after the pixels; decoders agree only on the position before.
+    for kind, at, end in _places(data):
+        if kind in (b"IDAT", b"IEND"):
+            is_animated = n_frames + n_first > 1  # a first image without fcTL counts as one more
+            break
+        if kind == b"eXIf" and not orientation:
+            # Viewers ignore metadata whose checksum is wrong.
+            is_right = zlib.crc32(data[at + 4 : end - 4]).to_bytes(4, "big") == data[end - 4 : end]
+            orientation = orientation_of(data[at + 8 : end - 4]) if is_right else 1
+        elif kind == b"acTL":
+            n_frames = int.from_bytes(data[at + 8 : at + 12], "big")
+        elif kind == b"fcTL":
+            n_first = 0
+    return StoredSize(width, height, orientation or 1, is_animated)
+
+
+def _places(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (kind, start, end) of at most MAX_BLOCKS chunks of a PNG; the last may end behind the data."""
+    at = len(PNG_MARK)
     for _ in range(MAX_BLOCKS):
         if at + 8 > len(data):
-            break
+            return
         length, kind = struct.unpack_from(">I4s", data, at)
-        if kind == b"eXIf" and _is_whole(data, at, length):
-            orientation = orientation_of(data[at + 8 : at + 8 + length])
-        if kind in (b"IDAT", b"IEND", b"eXIf"):
-            break
-        at += length + 12
-    return StoredSize(width, height, orientation)
-
-
-def _is_whole(data: bytes, at: int, length: int) -> bool:
-    """Return whether the checksum of the PNG chunk at ``at`` is right; viewers ignore metadata where it is wrong."""
-    return zlib.crc32(data[at + 4 : at + 8 + length]).to_bytes(4, "big") == data[at + 8 + length : at + 12 + length]
+        yield kind, at, at + 12 + length
+        at += 12 + length
 
 
 def _gif(data: bytes) -> StoredSize:
@@ -256,10 +283,32 @@ def _by_pillow(data: bytes) -> StoredSize:
         return StoredSize(*image.size, orientation if orientation in range(1, 9) else 1)
 
 
+class _AnySize:
+    """Lift Pillow's limit of pixels, one for the process, while any picture is open here: `inspect` has its own."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_open, self._limit = threading.Lock(), 0, Image.MAX_IMAGE_PIXELS
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._n_open:
+                self._limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            self._n_open += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._n_open -= 1
+            if not self._n_open:
+                Image.MAX_IMAGE_PIXELS = self._limit
+
+
+ANY_SIZE = _AnySize()
+
+
 @contextmanager
 def opened(data: bytes, format: str) -> Iterator[Image.Image]:
     """Open an image with Pillow's plugin for ``format`` only, without its XMP, which would make Pillow rotate it."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ANY_SIZE:
         warnings.simplefilter("ignore")  # warnings about odd tags; errors are raised
         with Image.open(io.BytesIO(data), formats=("JPEG", "MPO") if format == "jpeg" else (format.upper(),)) as image:
             image.info.pop("xmp", None)
@@ -272,40 +321,52 @@ PARSERS: dict[str, Callable[[bytes], StoredSize]] = {
 
 
 def ends_early(data: bytes, format: str) -> bool:
-    """Return whether the structure of a PNG, TIFF or AVIF shows that the file's end is missing; never raises."""
+    """Return whether the structure of a PNG, GIF, TIFF or AVIF shows that the file's end is missing; never raises."""
     try:
         if format == "png":
             for _ in chunks(data):
                 pass
+        elif format == "gif":
+            if (at := next(_frames(data), None)) is None:
+                return data[13 + _palette(data[10])] == EXTENSION and not data.endswith(b";")
+            return at + 10 + _palette(data[at + 9]) > len(data)
         elif format == "avif":
-            return _end_of_boxes(data) > len(data)
+            return _end_of_boxes(data) > len(data) or not (b"mdat" in data or b"idat" in data)
         elif format == "tiff":
-            (table,) = struct.unpack_from(">I" if data.startswith(b"MM") else "<I", data, 4)
-            return table + 2 > len(data)
+            return _end_of_table(data) > len(data)
         return False
-    except (TruncatedHeader, struct.error):
+    except (TruncatedHeader, IndexError, struct.error):
         return True
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (kind, bytes of the whole chunk) for each chunk of a PNG.
+    """Yield (kind, bytes of the whole chunk) for each chunk of a PNG, up to IEND or bytes that are no chunk.
 
-    Stops after IEND, before bytes that are no chunk, or after MAX_BLOCKS chunks. Raises TruncatedHeader if a chunk
-    reaches beyond the data.
+    Raises TruncatedHeader if a chunk or IEND is missing.
     """
-    at = len(PNG_MARK)
-    for _ in range(MAX_BLOCKS):
-        if at + 8 > len(data):
-            raise TruncatedHeader
-        length, kind = struct.unpack_from(">I4s", data, at)
+    for kind, at, end in _places(data):
         if not kind.isalpha():
             return
-        if at + 12 + length > len(data):
-            raise TruncatedHeader
-        yield kind, data[at : at + 12 + length]
+        if end > len(data):
+            break
+        yield kind, data[at:end]
         if kind == b"IEND":
             return
-        at += 12 + length
+    raise TruncatedHeader
+
+
+def _end_of_table(data: bytes) -> int:
+    """Return where the first table of tags of a TIFF or BigTIFF and the values of its tags end."""
+    order, is_big = ">" if data.startswith(b"MM") else "<", data[2:4] in (b"+\0", b"\0+")
+    (start,) = struct.unpack_from(order + ("Q" if is_big else "I"), data, 8 if is_big else 4)
+    (n_tags,) = struct.unpack_from(order + ("Q" if is_big else "H"), data, start)
+    first, size = start + (8 if is_big else 2), 20 if is_big else 12
+    end = first + n_tags * size
+    for at in range(first, end, size):
+        kind, n_values, place = struct.unpack_from(order + ("HQQ" if is_big else "HII"), data, at + 2)
+        n_bytes = n_values * TAG_BYTES.get(kind, 1)
+        end = max(end, place + n_bytes) if n_bytes > (8 if is_big else 4) else end
+    return end
 
 
 def _end_of_boxes(data: bytes) -> int:
@@ -344,7 +405,7 @@ def read_exif(data: bytes) -> dict[str, str]:
     if not any(mark in data for mark in MARKS):
         return {}
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with ANY_SIZE, Image.open(io.BytesIO(data)) as image:
             block = image.getexif()
             tags = {**block, **block.get_ifd(ExifTags.IFD.Exif)}
     except HOSTILE:
@@ -372,7 +433,7 @@ def is_animated(data: bytes, format: str) -> bool:
     walk = WALKS.get(format)
     try:
         return walk is not None and walk(data)
-    except (IndexError, struct.error):
+    except (IndexError, ValueError, struct.error):
         return False
 
 
@@ -409,20 +470,6 @@ def _palette(flags: int) -> int:
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
-def _is_animated_png(data: bytes) -> bool:
-    """Return whether a PNG (APNG) has two frames by its acTL chunk; a first image without fcTL counts as one more."""
-    at, counted, is_first = 8, 0, False
-    for _ in range(MAX_BLOCKS):
-        length, kind = struct.unpack_from(">I4s", data, at)
-        if kind in (b"IDAT", b"IEND"):
-            break
-        if kind == b"acTL":
-            (counted,) = struct.unpack_from(">I", data, at + 8)
-        is_first |= kind == b"fcTL"
-        at += length + 12
-    return counted + (not is_first) > 1
-
-
 def _is_animated_webp(data: bytes) -> bool:
     """Return whether a WebP file is animated: a VP8X header with the animation flag, and two ANMF frames (RFC 9649)."""
     if data[12:16] != b"VP8X" or not data[20] & 2:
@@ -449,5 +496,8 @@ def brands(data: bytes) -> list[bytes]:
 
 
 WALKS: dict[str, Callable[[bytes], bool]] = {
-    "gif": _is_animated_gif, "png": _is_animated_png, "webp": _is_animated_webp, "avif": _is_animated_avif,
-}  # fmt: skip
+    "gif": _is_animated_gif,
+    "png": lambda data: _png(data).is_animated,
+    "webp": _is_animated_webp,
+    "avif": _is_animated_avif,
+}

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +25,12 @@ from PIL import Image, TiffImagePlugin
 
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import (
-    BARE,
+    CODED,
+    END,
     FRAMES,
     HOSTILE,
     PNG_MARK,
+    SCAN,
     TURNED,
     StoredSize,
     TruncatedHeader,
@@ -37,6 +38,7 @@ from pairmill.ops.image.header import (
     ends_early,
     inspect,
     opened,
+    segments,
     stored_size,
 )
 
@@ -47,11 +49,10 @@ ODD_JPEG = re.compile(
 )
 # TurboJPEG's message for rare sampling factors, such as 4:1:0, which libjpeg itself decodes.
 ODD_SAMPLING = "Could not determine subsampling"
-CUT_JPEG = re.compile(r"premature end|truncat", re.IGNORECASE)
+CUT_JPEG = re.compile(r"premature end|truncat|found marker 0xd9 instead", re.IGNORECASE)
 CUT = re.compile(r"truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE)
-END, SCAN, JFIF, ADOBE, COMMENT = 0xD9, 0xDA, 0xE0, 0xEE, 0xFE
+JFIF, ADOBE, COMMENT = 0xE0, 0xEE, 0xFE
 SEQUENTIAL = (0xC0, 0xC1)
-AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")  # coded data hold restarts and stuffed zeros alone
 # The chunks of a PNG that its pixels depend on.
 PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
@@ -162,14 +163,17 @@ def plain_jpeg(data: bytes) -> bytes:
 
     A missing end marker is added. Raises TruncatedHeader if the data ends before the pixels do.
     """
-    segments = list(_segments(data))
-    frame = next((each for each in segments if each[0] in FRAMES), (0, bytes(8)))
-    scans = [body for marker, body in segments if marker == SCAN]
+    places = list(segments(data))
+    if any(end > len(data) for _, _, end in places):
+        raise TruncatedHeader
+    found = [(marker, data[start:end]) for marker, start, end in places]
+    frame = next((each for each in found if each[0] in FRAMES), (0, bytes(8)))
+    n_in_scan = next((body[2] for marker, body in found if marker == SCAN), 0)
     is_sequential, n_components = frame[0] in SEQUENTIAL, frame[1][7]
-    if not scans or (segments[-1][0] != END and not (is_sequential and scans[0][2] == n_components)):
+    if not n_in_scan or (found[-1][0] != END and not (is_sequential and n_in_scan == n_components)):
         raise TruncatedHeader
     out = [b"\xff\xd8"]
-    for marker, body in segments:
+    for marker, body in found:
         if marker == JFIF and body[2:7] == b"JFIF\0":
             body = body[:7] + b"\1\1" + body[9:]
         elif marker == ADOBE and body[2:7] == b"Adobe":
@@ -179,33 +183,8 @@ def plain_jpeg(data: bytes) -> bytes:
             body = body[:at] + b"\0\x3f\0" + body[at + 3 :]
         elif marker in range(JFIF, JFIF + 16) or marker in (COMMENT, END):
             continue
-        out.append(b"\xff" + bytes([marker]) + body)
+        out.append(body if marker == CODED else b"\xff" + bytes([marker]) + body)
     return b"".join(out) + b"\xff\xd9"
-
-
-def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (marker, body with its length) of a JPEG's segments to its end; a scan's body has its coded data too."""
-    at = 2
-    while (at := data.find(b"\xff", at)) >= 0:
-        while data[at : at + 1] == b"\xff":
-            at += 1
-        if at >= len(data):
-            return
-        marker = data[at]
-        at += 1
-        if marker == END:
-            yield marker, b""
-            return
-        if marker == 0 or marker in BARE:
-            continue
-        end = at + struct.unpack_from(">H", data, at)[0]
-        if marker == SCAN:
-            found = AFTER_SCAN.search(data, end)
-            end = found.start() if found else len(data)
-        if end > len(data):
-            raise TruncatedHeader
-        yield marker, data[at:end]
-        at = end
 
 
 def _png(data: bytes) -> np.ndarray:
