@@ -41,6 +41,7 @@ NAMES = (
     "stage",
     "ray_operators",
     "feeders",
+    "refill",
     "partitions",
 )
 

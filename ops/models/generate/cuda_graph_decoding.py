@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+
+from pairmill.ops.models.generate.whole_pictures import whole_pictures
 
 # Check every 8 steps whether all answers have ended, because each check waits for the device.
 LOOK = 8
@@ -307,11 +309,12 @@ class Decoder:
             "positions": positions,
         }
         known |= {"columns": mask.cumsum(1).flatten()[tokens] - 1, "cached": tokens, "ids": ids.flatten()[tokens]}
+        packed = given
         if self.by_lengths:
             of_tokens = {name: each for name, each in given.items() if getattr(each, "shape", None) == ids.shape}
-            given = given | {name: each.flatten()[tokens][None] for name, each in of_tokens.items()}
+            packed = given | {name: each.flatten()[tokens][None] for name, each in of_tokens.items()}
             known |= {"positions": positions.flatten(-2)[..., None, tokens], "ends": lengths.cumsum(0)}
-        known, inputs = place(known), place(given)
+        known, inputs = place(known), place(packed)
         ids, keep, cached = inputs.pop("input_ids"), 1, known["cached"]
         if self.by_lengths:
             bounds = torch.nn.functional.pad(known["ends"], (1, 0)).to(torch.int32)
@@ -322,7 +325,8 @@ class Decoder:
             ids, past_key_values=cache, position_ids=known["positions"], use_cache=True, logits_to_keep=keep,
             is_first_iteration=True, **inputs,
         )  # fmt: skip
-        logits = self.model(**ready, return_dict=True).logits
+        with whole_pictures(self.model, given) if self.by_lengths else nullcontext():
+            logits = self.model(**ready, return_dict=True).logits
         logits = logits[0] if self.by_lengths else logits[:, -1]
         if why := _why_not_fixed(cache.layers, ids.shape[1]):
             raise NotCapturable(f"{type(self.model).__name__} {why}")

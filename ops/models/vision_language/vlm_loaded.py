@@ -151,6 +151,9 @@ class LoadedVlm(LoadedModel):
         if pictures[0] is None and self.needs_picture:
             processor = processor.tokenizer
         found = dict(processor(**settings))
+        mask = found.get("pixel_attention_mask")
+        if mask is not None and mask.ndim == 4 and bool(mask.all()):
+            del found["pixel_attention_mask"]  # Idefics and SmolVLM make it themselves: 8 bytes a pixel to copy
         if self.normalise and "pixel_values" in found:
             found["pixel_values"] = as_bytes(found["pixel_values"])
         floats = {name: value for name, value in found.items() if torch.is_tensor(value) and value.is_floating_point()}

@@ -18,7 +18,8 @@ def in_batches(lengths: list[int], answers: list[int], fitted: int) -> Card:
         for part in prefill_parts([lengths[row] for row in rows]):
             card.prefill({"lengths": [lengths[rows[row]] for row in part], "answers": []})
         card.buffers(len(rows), 0, 0, None)
-        card.fill(torch.arange(len(rows)), SimpleNamespace(answers=[answers[row] for row in rows]), LIMIT)
+        begun = SimpleNamespace(lengths=[lengths[row] for row in rows], answers=[answers[row] for row in rows])
+        card.fill(torch.arange(len(rows)), begun, LIMIT)
         while not bool(card.done.all()):
             card.step(0)
     return card
