@@ -31,11 +31,7 @@ def curate_steps(session: Session, run_step: RunStep, retry: str = "") -> Publis
     tried again first.
     """
     measure_steps(session, run_step, retry)
-    while run_step(next_wave, session):
-        run_step(caption, session)
-        run_step(tag, session)
-        run_step(fuse, session)
-    return run_step(publish, session)
+    return text_steps(session, run_step)
 
 
 def measure_steps(session: Session, run_step: RunStep, retry: str = "") -> None:
@@ -53,3 +49,12 @@ def measure_steps(session: Session, run_step: RunStep, retry: str = "") -> None:
     run_step(associate, session)
     run_step(score_pairs, session)
     run_step(cluster_survivors, session)
+
+
+def text_steps(session: Session, run_step: RunStep) -> Published:
+    """Run the steps that follow the measuring steps: generate texts in waves, then publish the dataset."""
+    while run_step(next_wave, session):
+        run_step(caption, session)
+        run_step(tag, session)
+        run_step(fuse, session)
+    return run_step(publish, session)

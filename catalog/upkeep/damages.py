@@ -146,8 +146,10 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
     yield from _unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
     keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
+    columns = "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE database_name = 'lake' GROUP BY ALL"
+    names = {table: set(of_table) for table, of_table in lake.query(columns)}
     for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE, "inputs"} & lake.tables - set(without)):
-        yield from _groups(lake, table)
+        yield from _groups(lake, table, names[table])
         if deep and (key := keys.get(table)):
             twice = f"SELECT shard, scorer, count(*) - count(DISTINCT {key}) AS n FROM {table} GROUP BY ALL"
             for shard, scorer, n in lake.query(f"{twice} HAVING n > 0 ORDER BY ALL"):
@@ -171,13 +173,13 @@ def _unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
                 yield Damage("counts", table, "the partition's file is not registered", rows, path)
 
 
-def _groups(lake: Lake, table: str) -> Iterator[Damage]:
+def _groups(lake: Lake, table: str, names: Collection[str]) -> Iterator[Damage]:
     """Yield the shards and scorers of which a table has another number of rows than `partitions` records.
 
+    ``names`` are the table's columns.
     Rows of pages may be fewer, because those of pages that were read again are deleted, but not all may be missing.
     Rows of a commit without a partition were computed by SQL and have no record.
     """
-    names = {name for name, *_ in lake.query(f"DESCRIBE {table}")}
     by = [name for name in ("shard", "scorer") if name in names]
     group = ", ".join(by) or "1"
     matched = " AND ".join(f"t.{name} IS NOT DISTINCT FROM p.{name}" for name in by) or "true"

@@ -73,8 +73,9 @@ def check_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) 
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
         return []
-    twice = list(find_doubled(lake))
-    return [*twice, *find_miscounted(lake, bad | {damage.table for damage in twice}, deep)]
+    with lake.one_snapshot_if_small():
+        twice = list(find_doubled(lake))
+        return [*twice, *find_miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 
 
 def _damaged_files(lake: Lake, files: Sequence[RecordedFile]) -> list[Damage]:

@@ -9,10 +9,10 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.upkeep import forgotten_rows, recorded_files
 from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, Damage, Redone, redone_by
 from pairmill.catalog.upkeep.forgotten_rows import LostPages, drop_repeated, forget_partitions, lost_pages
@@ -25,7 +25,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Unit
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import Source, open_source, row_of
-from pairmill.tasks.collect.ingest import IngestUnits, reader_names, settings_for
+from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, settings_for
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from pairmill.tasks.upkeep.lake_check import Show, check_rows
@@ -172,6 +172,12 @@ def _reread_pages(writer: Writer, lost: Iterable[LostPages], bad: Collection[int
     fetched, cannot be read again. A shard of which a row is missing stays as it is unless ``lose_rows``. The files
     ``bad`` are not read. Raises LeaseLost.
     """
+    lake = writer.lake
+
+    @cache
+    def settings_of(run_id: str) -> IngestSettings:
+        return settings_for(lake, runs.recipe_of(lake, run_id) or runs.latest_recipe(lake))
+
     by_source: dict[str, list[LostPages]] = defaultdict(list)
     for each in lost:
         by_source[each.source].append(each)
@@ -181,7 +187,7 @@ def _reread_pages(writer: Writer, lost: Iterable[LostPages], bad: Collection[int
         if uri:
             units, why = _list_wanted(uri, {unit[:3] for each in shards for unit in each.units})
         for each in shards:
-            yield _reread(writer, each, units, why, bad, lose_rows)
+            yield _reread(writer, each, settings_of(each.run_id), units, why, bad, lose_rows)
 
 
 def _list_wanted(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], str]:
@@ -195,16 +201,20 @@ def _list_wanted(uri: str, wanted: set[Key]) -> tuple[dict[Key, Unit | Fault], s
 
 
 def _reread(
-    writer: Writer, lost: LostPages, units: dict[Key, Unit | Fault], why: str, bad: Collection[int], lose_rows: bool
+    writer: Writer,
+    lost: LostPages,
+    settings: IngestSettings,
+    units: dict[Key, Unit | Fault],
+    why: str,
+    bad: Collection[int],
+    lose_rows: bool,
 ) -> Reread:
     """Read one shard again, and commit its rows in place of the lost partitions unless rows are missing."""
     lake = writer.lake
-    recipe = runs.recipe_of(lake, lost.run_id) or runs.latest_recipe(lake)
-    readers = reader_names(recipe.ingest)
     listed_again = [(unit[3], units[unit[:3]]) for unit in lost.units if unit[:3] in units]
     # Another reader makes other documents of a unit.
-    found = [each for by, each in listed_again if isinstance(each, Fault) or by in ("", readers[each.format])]
-    manifests, counts = _read(writer, lost, found, recipe, bad) if found else ([], Counter())
+    found = [each for by, each in listed_again if isinstance(each, Fault) or by in ("", settings.readers[each.format])]
+    manifests, counts = _read(writer, lost, found, settings, bad) if found else ([], Counter())
     missing = sum(max(0, each.rows - counts[each.table]) for each in lost.partitions)
 
     def body() -> None:
@@ -221,7 +231,7 @@ def _reread(
 
 
 def _read(
-    writer: Writer, lost: LostPages, units: list[Unit | Fault], recipe: Recipe, bad: Collection[int]
+    writer: Writer, lost: LostPages, units: list[Unit | Fault], settings: IngestSettings, bad: Collection[int]
 ) -> tuple[list[Manifest], Counter[str]]:
     """Read units and write the rows of the lost tables; return manifests with the ids of the lost partitions.
 
@@ -231,7 +241,7 @@ def _read(
     source: Source = open_source(lost.source)
     keys = tuple("{}\x1e{}\x1e{}".format(*row_of(each)[:3]) for each in units)
     item = WorkItem(lost.shard, keys, inputs={"units": units})
-    job = IngestUnits(source, settings_for(writer.lake, recipe))
+    job = IngestUnits(source, settings)
     wanted = {each.table: each for each in lost.partitions}
     output = Output(writer.lake.data_path, writer.run_id, next(iter(wanted.values())).commit)
 

@@ -1,46 +1,49 @@
 """Two clusterings of pictures: one in which duplicates are searched, one of what is left, which balance caps."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import training
-from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
+from pairmill.catalog.pending.training import IMAGES, SURVIVORS
 from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.write.lease import Writer
 from pairmill.flows.run.settings import load_recipe
-from pairmill.flows.run.survey import Pending, survey
-from pairmill.tasks.relate.cluster import ClusterCount
+from pairmill.flows.run.survey import Survey, _Reader
+from pairmill.tasks.relate.cluster import ClusterCount, cluster, cluster_survivors
+from pairmill.tasks.relate.duplicates import group_duplicates
 from pairmill.tasks.run.place import identity
-from tests.worlds.line import curate, rows
+from pairmill.tasks.run.place.placement import Placement
+from tests.worlds.line import rows, run_part
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
 CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" ORDER BY "commit"'
 
 
-def pending(lake: Path, settings: dict[str, str], pages: Path) -> dict[str, Pending]:
+def surveyed(opened: Lake, settings: dict[str, str]) -> Survey:
+    """Count what is pending of both clusterings, and of the duplicates between them."""
     plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
-    with create_or_open(lake, read_only=True) as opened:
-        return {each.work: each for each in survey(opened, plan, [str(pages)]).found}
+    seen = Survey(cast(Writer, _Reader(opened)), plan, Placement(), ())
+    for step in (cluster, group_duplicates, cluster_survivors):
+        step(seen)
+    return seen
 
 
-def trained_on(lake: Path, settings: dict[str, str], pages: Path, kind: Kind) -> set[str]:
-    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
-    with create_or_open(lake, read_only=True) as opened:
-        seen = survey(opened, plan, [str(pages)])
-        return set(training.sample(opened, seen.plan, kind, 10**6)["key"].to_pylist())
-
-
-def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
-    curated: Path, pages: Path, settings: dict[str, str]
-):
+def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(curated: Path, settings: dict[str, str]):
     fell = {sha for (sha,) in rows(
         curated, "SELECT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id GROUP BY i.sha256 "
         "HAVING bool_and(dropped_by IN ('duplicate', 'exact_duplicate')) AND bool_or(dropped_by = 'duplicate')",
     )}  # fmt: skip
-    left, among = (trained_on(curated, settings, pages, kind) for kind in (SURVIVORS, IMAGES))
+    with create_or_open(curated, read_only=True) as opened:
+        plan = surveyed(opened, settings).plan
+        left, among = (
+            set(training.sample(opened, plan, kind, 10**6)["key"].to_pylist()) for kind in (SURVIVORS, IMAGES)
+        )
     assert len(fell) > 2 and fell <= among and not fell & left and left < among
     of = {kind: (k, n) for kind, k, n in rows(curated, CENTROIDS)}
     assert of["balance"] == (len(left) // 10, len(left)) and of["image"] == (len(among) // 10, len(among))
@@ -72,13 +75,14 @@ def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
      ("association.per_cluster", "sentence", {"image"})],
 )  # fmt: skip
 def test_as_many_clusters_as_rows_to_one_are_asked_for(
-    curated_copy: Path, pages: Path, settings: dict[str, str], setting: str, kind: str, untouched: set[str]
+    curated_copy: Path, settings: dict[str, str], setting: str, kind: str, untouched: set[str]
 ):
     before = rows(curated_copy, CENTROIDS)
-    todo = pending(curated_copy, settings | {setting: "25"}, pages)
-    trained = {work.split()[1]: each.rows for work, each in todo.items() if work.startswith("train ") and each.rows}
+    with create_or_open(curated_copy, read_only=True) as opened:
+        todo = surveyed(opened, settings | {setting: "25"}).found
+    trained = {each.work.split()[1]: each.rows for each in todo if each.work.startswith("train ") and each.rows}
     assert trained[kind] and not trained.keys() & untouched
     if kind == "balance":
-        curate(curated_copy, pages, settings=settings | {setting: "25"})
+        run_part(curated_copy, cluster_survivors, settings | {setting: "25"})
         n = trained[kind]
         assert rows(curated_copy, CENTROIDS) == [*before, ("balance", n // 25, n)]

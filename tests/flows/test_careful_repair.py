@@ -77,9 +77,8 @@ def read_again(lake: Path) -> None:
         opened.execute("INSERT INTO rereads (unit, commit) VALUES ('page', ?)", (output.commit,))
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_a_lost_reading_of_pages_that_were_read_again_is_repaired(
-    lake: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_reading_of_pages_that_were_read_again_is_repaired_though_the_repair_is_killed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -88,10 +87,9 @@ def test_a_lost_reading_of_pages_that_were_read_again_is_repaired(
     before = rows(lake, "SELECT * FROM documents ORDER BY ALL")
     assert main(["check", "--lake", str(lake)]) == 0
     first_file(lake, "inputs").unlink()
-    if is_killed:
-        with monkeypatch.context() as patch:
-            patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
-            assert main(["check", "--repair", "--lake", str(lake)]) == 130
-        assert main(["check", "--lake", str(lake)]) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
+        assert main(["check", "--repair", "--lake", str(lake)]) == 130
+    assert main(["check", "--lake", str(lake)]) == 3
     assert main(["check", "--repair", "--lake", str(lake)]) == 0
     assert rows(lake, "SELECT * FROM documents ORDER BY ALL") == before and not rows(lake, "FROM inputs")

@@ -53,19 +53,17 @@ def register_again(lake: Path, table: str, file: Path) -> None:
 
 
 def repaired(lake: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """Repair a lake, run it again, and check that the dataset is as it was, and nothing is scored twice."""
-    before = rows(lake, DIGESTS)
+    """Repair a lake; return what the command printed."""
     assert main(["check", "--lake", str(lake), "--repair", *options]) == 0
-    told = capsys.readouterr().out
-    published, counts = curate(lake, pages(), settings=small_settings())
-    assert work_done(counts) and not published.is_new and rows(lake, DIGESTS) == before
-    assert scored_twice(lake) == [] and main(["check", "--lake", str(lake), "--deep"]) == 0
-    return told
+    return capsys.readouterr().out
 
 
-def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repaired(
-    curated_copy: Path, capsys: pytest.CaptureFixture[str]
+def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repaired_though_the_repair_is_killed(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
     held = all_rows(curated_copy, "payloads", "images", "tags")
     flip_a_bit(files_of(curated_copy, "payloads")[0])
     files_of(curated_copy, "images")[2].unlink()
@@ -78,10 +76,16 @@ def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repa
     ]  # fmt: skip
     assert " rows of 1 shard, " in lines[0] and "s of work; the next run does them again" in lines[0]
     assert lines[-1] == "--repair repairs 4 of 4"
+    with monkeypatch.context() as patch:
+        patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
+        assert main(["check", "--lake", str(curated_copy), "--repair"]) == 130
+    assert main(["check", "--lake", str(curated_copy)]) == 3
+    capsys.readouterr()
     told = repaired(curated_copy, capsys)
     assert re.search(r"read 2 shards again: (\d+) of \1 rows of images, payloads", told)
     assert "captions: the next run" in told
-    assert all_rows(curated_copy, *held) == held
+    assert all_rows(curated_copy, *held) == held and scored_twice(curated_copy) == []
+    assert main(["check", "--lake", str(curated_copy), "--deep"]) == 0
 
 
 def test_a_pipe_in_place_of_a_file_is_damage_and_holds_nobody_up(
@@ -94,18 +98,29 @@ def test_a_pipe_in_place_of_a_file_is_damage_and_holds_nobody_up(
     assert "it is no regular file" in capsys.readouterr().out
 
 
-@pytest.mark.slow  # three runs, 25 s: each kind of table is made again by other steps
-@pytest.mark.parametrize("tables", [(*OF_PAGES, *SCORED), OVER_ALL, TRAINED])
+@pytest.mark.slow  # a run that does some of each step
+@pytest.mark.parametrize(
+    "tables",
+    [
+        (*OF_PAGES, *SCORED, *OVER_ALL, *TRAINED),
+        pytest.param((*OF_PAGES, *SCORED), marks=pytest.mark.full),
+        pytest.param(OVER_ALL, marks=pytest.mark.full),
+        pytest.param(TRAINED, marks=pytest.mark.full),
+    ],
+)
 def test_a_lost_file_of_any_table_but_the_published_is_made_again(
     curated_copy: Path, capsys: pytest.CaptureFixture[str], tables: tuple[str, ...]
 ) -> None:
+    before = rows(curated_copy, DIGESTS)
     for table in tables:
         files_of(curated_copy, table)[0].unlink()
     # Without `inputs` a repair does not know what the pages were read from: the next run reads them again.
     repaired(curated_copy, capsys, *["--lose-rows"] * ("inputs" in tables))
+    published, counts = curate(curated_copy, pages(), settings=small_settings())
+    assert work_done(counts) and not published.is_new and rows(curated_copy, DIGESTS) == before
+    assert scored_twice(curated_copy) == [] and main(["check", "--lake", str(curated_copy), "--deep"]) == 0
 
 
-@pytest.mark.slow  # 13 s: a run; the same steps without a merge are in the first test
 def test_a_lost_file_that_was_merged_of_many_is_made_again(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,11 +128,13 @@ def test_a_lost_file_that_was_merged_of_many_is_made_again(
     with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "merge") as writer:
         checkpoint(writer)
     assert main(["check", "--lake", str(curated_copy), "--deep"]) == 0
+    n = len(rows(curated_copy, "SELECT 1 FROM image_quality"))
     for table in ("images", "image_quality"):
         (file,) = files_of(curated_copy, table)
         file.unlink()
-    repaired(curated_copy, capsys)
-    assert all_rows(curated_copy, "images") == held
+    assert f"image_quality: the next run does {n:,} rows again" in repaired(curated_copy, capsys)
+    assert all_rows(curated_copy, "images", "image_quality") == {**held, "image_quality": []}
+    assert main(["check", "--lake", str(curated_copy)]) == 0
 
 
 def test_what_only_a_copy_has_is_named_and_left_alone(curated_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,22 +178,6 @@ def test_a_scored_picture_keeps_its_home_shard_though_the_rows_of_that_shard_are
         file.unlink()
     assert main(["check", "--lake", str(curated_copy), "--repair", "--lose-rows"]) == 0
     assert rows(curated_copy, f"SELECT shard FROM image_content WHERE sha256 = '{sha256}'") == [(home,)]
-
-
-def test_a_killed_repair_is_gone_on_with(curated_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = all_rows(curated_copy, "images", "image_hash")
-    for table in held:
-        files_of(curated_copy, table)[0].unlink()
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pairmill.tasks.upkeep.repair._make_pending", killed)
-        assert main(["check", "--lake", str(curated_copy), "--repair"]) == 130
-    assert main(["check", "--lake", str(curated_copy)]) == 3
-    assert main(["check", "--lake", str(curated_copy), "--repair"]) == 0
-    assert all_rows(curated_copy, "images") == {"images": held["images"]}
 
 
 def test_a_whole_lake_is_checked_beside_a_run_that_writes(curated_copy: Path) -> None:

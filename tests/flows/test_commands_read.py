@@ -4,16 +4,20 @@ import csv
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.explain.why import scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image
-from pairmill.catalog.queries.sql.confined import SYSTEM
+from pairmill.catalog.queries.sql.confined import SYSTEM, check_lake_only, check_reads_only, confine
+from pairmill.catalog.queries.sql.sql_answer import _answer
+from pairmill.catalog.terms.error import BadQuery, LeavesLake
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
@@ -205,24 +209,47 @@ def test_sql_says_which_extension_a_statement_would_need(capsys, lake: str):
     assert capsys.readouterr().err.endswith("needs DuckDB's extension 'httpfs', which is not loaded for this lake.\n")
 
 
+@pytest.fixture(scope="module")
+def confined(lake: str) -> Iterator[Lake]:
+    with create_or_open(lake, read_only=True) as opened:
+        confine(opened)
+        yield opened
+
+
+def answered(confined: Lake, sql: str) -> None:
+    """Ask a lake as `answer_confined` does, which confines it once."""
+    check_lake_only(confined, check_reads_only(confined, sql))
+    list(_answer(confined, sql)[1])
+
+
 @pytest.mark.parametrize("sql", FILES)
-def test_sql_reads_no_file_but_the_lakes_and_writes_none_at_all(capsys, lake: str, tmp_path: Path, sql: str):
+def test_sql_reads_no_file_but_the_lakes_and_writes_none_at_all(lake: str, confined: Lake, tmp_path: Path, sql: str):
     outside = tmp_path / "outside.csv"
     outside.write_text("secret\n1\n")
     files = sorted(Path(lake).rglob("*"))
-    assert main(["sql", sql.format(lake=lake, outside=outside, new=tmp_path / "new.csv"), "--lake", lake]) == 1
-    told = capsys.readouterr()
-    assert "--allow-files" in told.err and "secret" not in told.out and "S3" not in told.err
-    assert told.err.count("\n") == 1
+    with pytest.raises(LeavesLake) as refused:
+        answered(confined, sql.format(lake=lake, outside=outside, new=tmp_path / "new.csv"))
+    assert "S3" not in str(refused.value) and "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == [outside]
     assert sorted(Path(lake).rglob("*")) == files
 
 
 @pytest.mark.parametrize("sql", TABLES)
-def test_sql_reads_no_table_but_the_lakes(capsys, lake: str, sql: str):
-    assert main(["sql", sql, "--lake", lake]) == 1
-    told = capsys.readouterr()
-    assert not told.out and told.err.count("\n") == 1
+def test_sql_reads_no_table_but_the_lakes(confined: Lake, sql: str):
+    with pytest.raises(BadQuery) as refused:
+        answered(confined, sql)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_statement_that_leaves_the_lake_is_refused_in_one_line_with_the_option(capsys, lake: str, tmp_path: Path):
+    (tmp_path / "outside.csv").write_text("secret\n1\n")
+    files = (f"FROM read_csv('{tmp_path}/outside.csv')", f"COPY (SELECT 1) TO '{tmp_path}/new.csv'")
+    for statement in (*files, TABLES[0]):
+        assert main(["sql", statement, "--lake", lake]) == 1
+        told = capsys.readouterr()
+        assert not told.out and told.err.count("\n") == 1
+        assert ("--allow-files" in told.err) == (statement in files)
+    assert not (tmp_path / "new.csv").exists()
 
 
 def test_no_name_of_a_cte_opens_a_view_of_duckdb():
@@ -283,7 +310,7 @@ def test_sql_that_is_allowed_files_writes_an_export_and_leaves_the_lakes_tables(
 LONG = "SELECT range, 'a sentence of some length' FROM range(100000)"
 
 
-@pytest.mark.parametrize("command", [["sql", LONG, "--format", "csv"], ["sql", LONG], ["datasets"], ["why", "nothing"]])
+@pytest.mark.parametrize("command", [["sql", LONG, "--format", "csv"], ["sql", LONG], ["why", "nothing"]])
 def test_a_reading_command_whose_reader_has_gone_ends_quietly(lake: str, command: list[str]):
     """As `pairmill sql … | head -1`: whether it writes much or little, by print or by a table."""
     done = run_unread([*command, "--lake", lake])

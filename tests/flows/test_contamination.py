@@ -16,10 +16,13 @@ from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.image.benchmark_hash import content_of, pictures
+from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.relate.cluster import cluster_survivors
+from pairmill.tasks.run.session import Session
 from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
-from tests.worlds.line import curate, rows
+from tests.worlds.line import rows, run_part, texts
 
 KEPT = "SELECT DISTINCT sha256 FROM images JOIN decisions ON item_id = image_id WHERE dropped_by = '' ORDER BY sha256"
 
@@ -48,12 +51,19 @@ def benchmark_of(lake: Path, folder: Path, shas: list[str]) -> None:
     (folder / "labels.json").write_text("{}")
 
 
-def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tmp_path: Path, pages: Path, tell: Tell):
+def compared(opened: Session) -> None:
+    """Compare the pictures with the benchmark's, and publish what is left."""
+    score_images(opened)
+    cluster_survivors(opened)
+    texts(opened)
+
+
+def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tmp_path: Path, tell: Tell):
     shas = [sha256 for (sha256,) in rows(curated_copy, KEPT)]
     benchmark_of(curated_copy, tmp_path / "test-set", shas[:3])
     section = {"sets": [str(tmp_path / "test-set")], "phash": 4, "cosine": 1.0}
     settings = small_settings() | {"contamination": json.dumps(section)}
-    curate(curated_copy, pages, settings=settings)
+    run_part(curated_copy, compared, settings)
     found = rows(
         curated_copy,
         "SELECT DISTINCT sha256, benchmark_copy FROM images JOIN decisions ON item_id = image_id "

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from pairmill.flows.command.cli import main
+from pairmill.tasks.measure.score_images import score_images
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
-from tests.worlds.line import curate, rows
+from tests.worlds.line import rows, run_part, texts
 
 SCORER = "SELECT DISTINCT scorer FROM image_quality"
 
@@ -24,7 +25,7 @@ def test_what_reads_a_scorer_is_named_and_nothing_changes(curated: Path, tell: T
 
 
 def test_forgotten_scores_are_erased_and_a_run_makes_them_again(
-    curated_copy: Path, pages: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
+    curated_copy: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
 ):
     place = ("--lake", str(curated_copy))
     [(digest,)] = rows(curated_copy, SCORER)
@@ -37,8 +38,9 @@ def test_forgotten_scores_are_erased_and_a_run_makes_them_again(
     assert "all whole" in tell("check", "--deep", *place)
     assert main(["forget", "--scorer", digest, "--yes", *place]) == 1
     assert "has no rows, forgotten at 20" in capsys.readouterr().err
-    made, _ = curate(curated_copy, pages, settings=small_settings())
+    run_part(curated_copy, score_images, small_settings())
     assert rows(curated_copy, "SELECT sha256, sharpness FROM image_quality ORDER BY ALL") == scores
+    made, _ = run_part(curated_copy, texts, small_settings())
     assert (made.version, made.is_new) == (1, False)
 
 

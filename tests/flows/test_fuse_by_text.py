@@ -15,7 +15,7 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status
 from pairmill.tasks.run.place import identity
-from tests.worlds.line import curate, rows, work_done
+from tests.worlds.line import rows, run_part, texts, work_done
 from tests.worlds.model_answers import generate_texts
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_chat import save_chat_model
@@ -37,14 +37,14 @@ def payload_files(lake: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_a_model_of_texts_alone_fuses_without_the_pictures(
-    curated_copy: Path, pages: Path, by_text: dict[str, str], settings: dict[str, str]
+    curated_copy: Path, by_text: dict[str, str], settings: dict[str, str]
 ):
     seen = {row[0]: row for row in rows(curated_copy, FUSED)}
     files = payload_files(curated_copy)
     kept = [(file, file.read_bytes()) for file in files]
     for file in files:
         file.unlink()
-    published, counts = curate(curated_copy, pages, settings=by_text)
+    published, counts = run_part(curated_copy, texts, by_text)
     assert set(work_done(counts)) == {"fuse", "score fused texts"} and published.version == 2
     told = {row[0]: row for row in rows(curated_copy, FUSED) if row[0] in seen and row[5] != seen[row[0]][5]}
     assert len(told) == len(seen) > 10
@@ -55,15 +55,12 @@ def test_a_model_of_texts_alone_fuses_without_the_pictures(
         assert (n_tokens, text) == (alone.n_tokens, printable(alone.text))
     assert len({row[2] for row in told.values()}) > 3
     assert not rows(curated_copy, "SELECT * FROM quarantine WHERE stage = 'fuse'")
-    # What depends on no pixel is not made anew by another side.
-    _, counts = curate(curated_copy, pages, settings=by_text | {"fuse.side": "96"})
-    assert "fuse" not in work_done(counts)
     # The picture is shown again by the other way: these answers are there already, at another side they are not.
-    again, counts = curate(curated_copy, pages, settings=settings)
+    again, _ = run_part(curated_copy, texts, settings)
     assert again.content_digest == rows(curated_copy, "SELECT content_digest FROM datasets WHERE version = 1")[0][0]
     for file, content in kept:
         file.write_bytes(content)
-    _, counts = curate(curated_copy, pages, settings=settings | {"fuse.side": "96"})
+    _, counts = run_part(curated_copy, texts, settings | {"fuse.side": "96"})
     assert set(work_done(counts)) == {"fuse", "score fused texts"}
 
 

@@ -75,7 +75,7 @@ def test_a_run_waits_without_the_lease_and_goes_on_by_what_a_person_answers(
     page = Path(re.findall(r"- The pictures: `(.+)`", shown)[0]).read_text()
     assert page.count("data:image/webp;base64,") > 4 and "least(width, height) &gt;= 64" in page
     assert declined.state == "Declined" and "declined by Ada" in declined.message, declined
-    assert approved.state == "Completed" and "published" in approved.message, approved
+    assert approved.name == "gate two" and approved.state == "Completed" and "published" in approved.message, approved
     notes = [text for (text,) in rows(curated_copy, "SELECT detail FROM runs WHERE detail <> '' ORDER BY started_at")]
     assert [note.partition(" at ")[0] for note in notes] == [
         "note: thresholds declined by Ada", *["note: thresholds approved by Bo"] * 2,

@@ -10,6 +10,8 @@ from pairmill.flows.pages.html_report import write_report
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 
+# Without generated texts: which sentence a picture has is decided before any is generated.
+NO_TEXTS = {"captioners": "[]", "tags": "null", "fuse": "null", "images": "[]"}
 WITHOUT = {"sentence_duplicates": "null"}
 ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
 
@@ -18,7 +20,7 @@ ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
 def test_a_lake_without_groups_is_grouped_by_the_next_run_that_asks_for_them(
     tell: Tell, tmp_path: Path, pages: Path, settings: dict[str, str]
 ):
-    lake = tmp_path / "lake"
+    lake, settings = tmp_path / "lake", settings | NO_TEXTS
     curate(lake, pages, settings=settings | WITHOUT)
     ((text,),) = rows(lake, "SELECT text1 FROM pairs ORDER BY image_id LIMIT 1")
     assert "kept" in tell("why", text, "--lake", str(lake))
@@ -26,11 +28,7 @@ def test_a_lake_without_groups_is_grouped_by_the_next_run_that_asks_for_them(
     assert published.version == 2
     redone = {"score sentences", "perceptual sentence duplicates", "semantic sentence duplicates",
               "group sentence duplicates", "associate", "score similarity"}  # fmt: skip
-    assert (
-        redone
-        <= set(work_done(counts))
-        <= redone | {"fuse", "fuse, told before", "score fused texts", "caption main", "score captions", "tag"}
-    )
+    assert set(work_done(counts)) == redone
     group_of = dict(rows(lake, "SELECT text, group_id FROM sentence_groups JOIN sentence_content USING (content)"))
     given = rows(lake, "SELECT text1, text2, text3 FROM pairs WHERE version = 2")
     for texts in given:
@@ -46,8 +44,6 @@ def test_a_lake_without_groups_is_grouped_by_the_next_run_that_asks_for_them(
     with create_or_open(lake, read_only=True) as opened:
         write_report(opened, "demo", 2, str(report))
     assert "sentences are near copies" in " ".join(report.read_text().split())
-    again, counts = curate(lake, pages, settings=settings | ASKED)
-    assert (work_done(counts), again.is_new) == ({}, False)
     before, counts = curate(lake, pages, settings=settings | WITHOUT)
     assert before.content_digest == rows(lake, "SELECT content_digest FROM datasets WHERE version = 1")[0][0]
     assert not work_done(counts)

@@ -5,22 +5,31 @@ As a script it is a run that is killed: ``python tests/worlds/line.py LAKE SOURC
 work.
 """
 
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
+import duckdb
+
+from infra.bench.counted import Counts, count_duckdb
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.flows.curate import curate_steps
+from pairmill.flows.curate import curate_steps, text_steps
 from pairmill.flows.run.outcome import outcome
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.run.place.placement import SmallRounds
 from pairmill.tasks.run.place.progress import Progress, ShowProgress, not_shown
+from pairmill.tasks.run.session import Session
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.shared import made_once, new_lake
+
+Result = TypeVar("Result")
 
 SCORES = {
     "image_quality": "sha256",
@@ -68,17 +77,64 @@ def curate(
         return published, dict(opened.counts)
 
 
+def run_part(
+    lake: Path | str,
+    part: Callable[[Session], Result],
+    settings: dict[str, str] | None = None,
+    recipe: str = "demo",
+    **compute: Any,
+) -> tuple[Result, dict[str, int]]:
+    """Run one step, or a function of several, in a session on a lake that earlier steps have filled.
+
+    Returns the result of ``part`` and the number of work items by step. All steps take 3 CPU s to find out that they
+    have no work, so a test of one step names that step: ``run_part(lake, cluster_survivors, settings)``. The plan reads
+    the newest rows of each step that is left out; their settings are to be those of the run that made the rows.
+    """
+    chosen = Compute.model_validate({"workers": 2, "allow_empty": True} | compute)
+    with session(load_recipe(recipe, settings), [], str(lake), chosen, needs_source=False) as opened:
+        for name, digest in opened.lake.query('SELECT name, max_by(digest, "commit") FROM scorers GROUP BY name'):
+            if not opened.plan.scorer(name):
+                opened.plan = opened.plan.with_scorer(name, digest)
+        return part(opened), dict(opened.counts)
+
+
+def texts(opened: Session) -> Published:
+    """Generate the missing texts and publish: the part of a run that follows measuring."""
+    return text_steps(opened, lambda step, held: step(held))
+
+
 def curated_lake() -> Path:
     """Return a lake with one finished run over the small world and its report. Read it, or change a copy.
 
     It is made once a test run. Without the report each copy would write one when asked for its outcome, for 2 CPU s.
     """
+    return _curated() / "lake"
 
+
+def first_run_counts() -> dict[str, int]:
+    """Return the statements (``duckdb``, ``metadata``) and ``commits`` of the run that made `curated_lake`."""
+    return json.loads((_curated() / "counts.json").read_text())
+
+
+def _curated() -> Path:
     def make(place: Path) -> None:
-        curate(place, pages(), settings=small_settings())
-        outcome(str(place), "demo")
+        with counting() as counts:
+            curate(place / "lake", pages(), settings=small_settings())
+            outcome(str(place / "lake"), "demo")
+        (place / "counts.json").write_text(json.dumps({**counts.statements, "commits": counts.commits}))
 
-    return made_once("curated-lake", make)
+    return made_once("curated", make)
+
+
+@contextmanager
+def counting() -> Iterator[Counts]:
+    """Count the DuckDB statements and commits of this process in the body."""
+    connect, counts = duckdb.connect, Counts()
+    try:
+        count_duckdb(counts)
+        yield counts
+    finally:
+        duckdb.connect = connect
 
 
 def snapshot(lake: Path) -> tuple:
