@@ -19,7 +19,7 @@ from pairmill.tasks.relate.cluster import ClusterCount, cluster, cluster_survivo
 from pairmill.tasks.relate.duplicates import group_duplicates
 from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.place.placement import Placement
-from tests.worlds.line import rows, run_part
+from tests.worlds.line import rows, run_part, with_newest
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
 CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" ORDER BY "commit"'
@@ -28,7 +28,7 @@ CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" 
 def surveyed(opened: Lake, settings: dict[str, str]) -> Survey:
     """Count what is pending of both clusterings, and of the duplicates between them."""
     plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
-    seen = Survey(cast(Writer, _Reader(opened)), plan, Placement(), ())
+    seen = Survey(cast(Writer, _Reader(opened)), with_newest(plan, opened), Placement(), ())
     for step in (cluster, group_duplicates, cluster_survivors):
         step(seen)
     return seen

@@ -18,7 +18,9 @@ import duckdb
 
 from infra.bench.counted import Counts, count_duckdb
 from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.flows.curate import curate_steps, text_steps
 from pairmill.flows.run.outcome import outcome
 from pairmill.flows.run.run_start import session
@@ -92,10 +94,16 @@ def run_part(
     """
     chosen = Compute.model_validate({"workers": 2, "allow_empty": True} | compute)
     with session(load_recipe(recipe, settings), [], str(lake), chosen, needs_source=False) as opened:
-        for name, digest in opened.lake.query('SELECT name, max_by(digest, "commit") FROM scorers GROUP BY name'):
-            if not opened.plan.scorer(name):
-                opened.plan = opened.plan.with_scorer(name, digest)
+        opened.plan = with_newest(opened.plan, opened.lake)
         return part(opened), dict(opened.counts)
+
+
+def with_newest(plan: Plan, lake: Lake) -> Plan:
+    """Return the plan as it is after all measuring steps: it reads the newest rows of each scorer that it lacks."""
+    for name, digest in lake.query('SELECT name, max_by(digest, "commit") FROM scorers GROUP BY name'):
+        if not plan.scorer(name):
+            plan = plan.with_scorer(name, digest)
+    return plan
 
 
 def texts(opened: Session) -> Published:
