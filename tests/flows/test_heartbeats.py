@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,6 @@ def doomed():
 with tags(*sys.argv[2:]):
     doomed()
 """
-
-
-RUNS = (("theirs", "nightly"), ("ours", alerts.TAG))
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +56,8 @@ def test_a_killed_run_of_ours_becomes_crashed_and_others_of_the_same_server_are_
 ):
     monkeypatch.setattr(alerts, "HEARTBEAT_SECONDS", 4)
     alerts.watch_heartbeats(client)
-    with ThreadPoolExecutor() as threads:
-        runs = [threads.submit(kill_a_run, client, tmp_path / name, name, tag) for name, tag in RUNS]
-        [each.result() for each in runs]
+    kill_a_run(client, tmp_path, "theirs", "nightly")
+    kill_a_run(client, tmp_path, "ours", alerts.TAG)
     deadline = time.monotonic() + 180
     while states(client)["ours"] == "Running" and time.monotonic() < deadline:
         time.sleep(1)
