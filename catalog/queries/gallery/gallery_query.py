@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.queries.gallery.gallery_file import READER
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.thresholds import NUMBERS
 from pairmill.catalog.terms.error import BadPredicate, PairmillError
@@ -122,7 +123,7 @@ class Gallery:
     """An open gallery file of images and sampled sentences. Thread-safe: every query has a cursor of its own."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = duckdb.connect(str(path), read_only=True, config={"enable_external_access": False})
+        self._connection = duckdb.connect(str(path), read_only=True, config=READER)
         self.types = self._types("images")
         self._sentence_types = self._types("sentences")  # {} for the whole lake's file
         self.rule_columns = {n: t for n, t in self.types.items() if not n.startswith("_") and t in _TYPES}

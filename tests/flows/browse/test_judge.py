@@ -79,8 +79,14 @@ def test_every_pair_of_a_frame_is_equally_likely_to_be_drawn_first(judged: tuple
     assert len(first) == sample.population and chi < 3 * sample.population  # 20 to 30 degrees of freedom: p < 1e-6
 
 
+def galleries(lake: Path) -> dict[Path, int]:
+    """Return the inode of each gallery file."""
+    return {file: file.stat().st_ino for file in lake.rglob("gallery-*.duckdb")}
+
+
 def test_verdicts_are_written_at_once_shown_and_taken_back(judged: tuple[Pages, Path]):
     pages, lake = judged
+    built = galleries(lake)
     path = drawn(pages)
     for position, verdict in enumerate(("match", "mismatch", "unsure", "match")):
         page = pages.page(path)
@@ -93,6 +99,7 @@ def test_verdicts_are_written_at_once_shown_and_taken_back(judged: tuple[Pages, 
     assert "match 1 mismatch 1 unsure 1" in text(page.find_class("judged")[0])
     assert page.xpath("string(//form[@class='verdicts']/input/@value)") == "3"
     assert [line["verdict"] for line in logged(lake)[1:]] == ["match", "mismatch", "unsure", "match", "undone"]
+    assert galleries(lake) == built != {}, "a gallery that is open was built again"
     with browsed(lake) as others:  # another reader, at the same moment
         assert "1 match, 1 mismatch, 1 unsure" in text(others.gallery("/judge?dataset=small@1"))
 
