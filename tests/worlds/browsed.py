@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,7 @@ class Pages:
     def gallery(self, address: str) -> html.HtmlElement:
         """Return a gallery's page, once its gallery is built."""
         while "Reading the lake" in text(found := self.page(address)):
-            pass
+            time.sleep(0.05)  # asking on would take the CPU from the thread that reads
         return found
 
 

@@ -1,6 +1,7 @@
 """A rule's page: what is drawn is what SQL counts, and a trial decides as a real cut with that rule."""
 
 import json
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from tests.worlds.browsed import Pages, rows, text
 
 def rules(pages: Pages, dataset: str) -> html.HtmlElement:
     while "Reading the lake" in text(found := pages.page(f"/rules?dataset={dataset}")):
-        pass
+        time.sleep(0.05)
     return found
 
 
