@@ -1,12 +1,14 @@
 """A recaption that is killed in any state, and then run again, ends as one that nothing disturbs."""
 
+from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pairmill.flows.command.cli import main
 from tests.flows.test_killed_states import killed
-from tests.flows.test_recaption import make_photos, reword_one
+from tests.flows.test_recaption import captioned_once, make_photos, reword_one
 from tests.worlds.killed_in import CAPTION_STATES, TAR_ROWS
 from tests.worlds.line import rows, scored_twice
 from tests.worlds.photos import add_pictures
@@ -16,6 +18,13 @@ pytestmark = pytest.mark.slow
 COMMAND = ["recaption", "demo", "--models", "demo", "--workers", "2"]
 CAPTIONS = "SELECT sha256, text, status, n_tokens FROM captions ORDER BY sha256"
 COMMITTED = ("registered", "captioned")
+# In CI a kill of each kind; `make test-full` has every state.
+OFTEN = ("registered", "list", "manifest")
+OF_CHANGED = ("sample",)
+
+
+def marked(states: Iterable[str], often: Container[str]) -> list[Any]:
+    return [pytest.param(state, marks=() if state in often else pytest.mark.full) for state in states]
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +38,9 @@ def photos() -> Path:
 
 
 @pytest.fixture(scope="session")
-def captioned(photos: Path) -> Path:
+def captioned() -> Path:
     """A lake in which all pictures have captions; nothing was handed out."""
-
-    def make(place: Path) -> None:
-        assert main([*COMMAND, "--source", str(photos), "--lake", str(place)]) == 0
-
-    return made_once("captioned-lake", make)
+    return captioned_once() / "lake"
 
 
 def handed_out(folder: Path, of_lake: bool = True) -> dict[str, bytes]:
@@ -44,7 +49,7 @@ def handed_out(folder: Path, of_lake: bool = True) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in names}
 
 
-@pytest.mark.parametrize("state", COMMITTED)
+@pytest.mark.parametrize("state", marked(COMMITTED, OFTEN))
 def test_captions_that_a_kill_leaves_are_kept_and_none_is_made_twice(
     state: str, captioned: Path, photos: Path, tmp_path: Path
 ):
@@ -60,7 +65,7 @@ def test_captions_that_a_kill_leaves_are_kept_and_none_is_made_twice(
     assert handed_out(out) == handed_out(whole)
 
 
-@pytest.mark.parametrize("state", [state for state in CAPTION_STATES if state not in COMMITTED])
+@pytest.mark.parametrize("state", marked((state for state in CAPTION_STATES if state not in COMMITTED), OFTEN))
 def test_what_is_handed_out_after_a_kill_is_what_would_have_been(state: str, captioned: Path, tmp_path: Path):
     lake, out, whole = copied(captioned, tmp_path / "lake"), tmp_path / "out", tmp_path / "whole"
     command = [*COMMAND, "--lake", str(lake), "--to"]
@@ -72,7 +77,7 @@ def test_what_is_handed_out_after_a_kill_is_what_would_have_been(state: str, cap
     assert [uri for uri, *_ in told] == [str(out), str(whole)] and told[0][1:] == told[1][1:]
 
 
-@pytest.mark.parametrize("state", ["sample", "list", "manifest"])
+@pytest.mark.parametrize("state", marked(("sample", "list", "manifest"), OF_CHANGED))
 def test_files_that_are_made_anew_when_a_kill_comes_hand_out_no_old_picture(
     state: str, captioned: Path, tmp_path: Path
 ):

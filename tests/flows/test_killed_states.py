@@ -63,7 +63,10 @@ def is_refused(capsys: pytest.CaptureFixture[str], file: Path, *arguments: str) 
     assert told.count("\n") == 1 and str(file) in told and "damaged" in told and "Put it back" in told
 
 
-@pytest.mark.parametrize("state", [state for state in STATES if state != "export"])
+@pytest.mark.parametrize("state", [
+    pytest.param(state, marks=() if state in ("publish", "seal") else pytest.mark.full)  # 4 times 13 CPU s
+    for state in STATES if state != "export"
+])  # fmt: skip
 def test_a_run_that_is_killed_there_leaves_what_is_checked_and_the_next_ends_as_it_would(
     state: str, recut_lake: Path, curated_copy: Path, pages: Path, settings: dict[str, str], capsys
 ):

@@ -74,7 +74,7 @@ def test_a_run_over_a_maintained_lake_finds_nothing_to_do(curated_copy: Path) ->
 
 
 @pytest.mark.slow  # 12 s: each kill needs a process of its own
-@pytest.mark.parametrize("lines", [0, 1, 2, 3])
+@pytest.mark.parametrize("lines", [pytest.param(n, marks=() if n == 2 else pytest.mark.full) for n in range(4)])
 def test_a_maintenance_that_is_killed_leaves_a_whole_lake(curated_copy: Path, lines: int) -> None:
     versions = content(curated_copy)
     age_snapshots(curated_copy)

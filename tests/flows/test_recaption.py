@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -38,19 +39,27 @@ def make_photos(folder: Path) -> None:
     (folder / "none.jpg").write_bytes(b"no picture")
 
 
+def captioned_once() -> Path:
+    """Return a folder with a ``lake`` in which all photos have captions, and what the run ``told``; to read only."""
+
+    def make(place: Path) -> None:
+        photos = made_once("photos", make_photos)
+        place.mkdir()
+        with (place / "told").open("w") as told, redirect_stdout(told):
+            assert main(["recaption", *DEMO, "--source", str(photos), "--lake", str(place / "lake")]) == 0
+
+    return made_once("captioned-lake", make)
+
+
 @pytest.fixture(scope="module")
 def photos() -> Path:
     return made_once("photos", make_photos)
 
 
 @pytest.fixture
-def captioned(photos: Path, tmp_path: Path) -> Path:
+def captioned(tmp_path: Path) -> Path:
     """A lake of its own in which all pictures have captions."""
-
-    def make(place: Path) -> None:
-        assert main(["recaption", *DEMO, "--source", str(photos), "--lake", str(place)]) == 0
-
-    return copied(made_once("captioned-lake", make), tmp_path / "lake")
+    return copied(captioned_once() / "lake", tmp_path / "lake")
 
 
 @pytest.fixture
@@ -83,9 +92,12 @@ def test_captions_of_pictures_shown_otherwise_do_not_count_and_status_and_the_ru
     assert rows(captioned, "SELECT count(*) FROM captions") == [(2 * n,)]
 
 
-def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, tmp_path: Path, tell: Tell):
-    lake, out = tmp_path / "lake", tmp_path / "out"
-    told = tell("recaption", *DEMO, "--source", str(photos), "--lake", str(lake), "--to", str(out))
+def test_every_distinct_picture_is_captioned_shown_and_handed_out(
+    captioned: Path, photos: Path, tmp_path: Path, tell: Tell
+):
+    lake, out = captioned, tmp_path / "out"
+    told = (captioned_once() / "told").read_text()
+    tell("recaption", *DEMO, "--lake", str(lake), "--to", str(out))
     assert "captions in" in told and "tokens/s" in told and "model busy" in told
     made = {sha: (text, status) for sha, text, status in rows(lake, SAID)}
     assert len(made) == N + 1 and scored_twice(lake) == []
@@ -198,7 +210,9 @@ def test_captions_of_a_curate_are_used_and_a_curate_uses_these(
     assert "score captions" in work_done(counts) and "caption main" not in work_done(counts)
 
 
-def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path: Path, tell: Tell):
+def test_what_a_later_run_adds_goes_into_further_files_and_what_has_gone_leaves_them(
+    captioned: Path, tmp_path: Path, tell: Tell
+):
     more, out = tmp_path / "more", tmp_path / "out"
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(out)]
     tell(*command)
@@ -212,6 +226,11 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
     manifest = json.loads((out / ".manifest.json").read_text())
     ok = [sha for sha, _, status in rows(captioned, SAID) if status == "ok"]
     assert sorted(samples(out)) == ok and manifest["rows"] == len(ok) == sum(f["rows"] for f in manifest["files"])
+    # A caption that has gone leaves the files too.
+    with create_or_open(captioned) as lake:
+        lake.execute("UPDATE captions SET status = 'repeating' WHERE sha256 = ?", (ok[0],))
+    assert "1 repeating" in tell(*command)
+    assert sorted(samples(out)) == ok[1:]
 
 
 def test_a_file_of_which_a_row_has_changed_is_made_anew_and_no_other(
@@ -273,16 +292,6 @@ def test_a_folder_of_pictures_is_made_no_lake(command: list[str], tmp_path: Path
     assert main([*command, "--lake", str(tmp_path / "photos")]) == 1
     assert "there is no lake at" in capsys.readouterr().err
     assert sorted(path.name for path in (tmp_path / "photos").iterdir()) == ["0000.jpg", "0001.jpg"]
-
-
-def test_a_caption_that_has_gone_leaves_the_files_too(captioned: Path, tmp_path: Path, tell: Tell):
-    command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(tmp_path / "out")]
-    tell(*command)
-    held = sorted(samples(tmp_path / "out"))
-    with create_or_open(captioned) as lake:
-        lake.execute("UPDATE captions SET status = 'repeating' WHERE sha256 = ?", (held[0],))
-    assert "1 repeating" in tell(*command)
-    assert sorted(samples(tmp_path / "out")) == held[1:]
 
 
 def test_texts_are_a_row_a_caption_without_pictures_in_another_folder(

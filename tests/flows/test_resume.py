@@ -15,15 +15,19 @@ STEPS = (
     "semantic duplicates", "associate", "score similarity", "assign balance clusters", "caption main", "score captions",
     "tag", "fuse",
 )  # fmt: skip
+# Of each kind one: sources, scores of pictures, what is counted over all, clusters, what a model says.
+KINDS = ("ingest", "score images", "score entropy", "assign image clusters", "fuse")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("steps", [
+    pytest.param(KINDS, marks=pytest.mark.slow, id="kinds"), pytest.param(STEPS, marks=pytest.mark.full, id="all"),
+])  # fmt: skip
 def test_a_run_that_ends_early_in_each_stage_ends_in_the_dataset_of_an_undisturbed_one(
-    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+    steps: tuple[str, ...], curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):
     """By a kill while images are scored, by a fault in any other stage."""
     lake = tmp_path / "lake"
-    for step in STEPS:
+    for step in steps:
         end = killed if step == "score images" else stopped
         end(lake, pages, step, settings)
     curate(lake, pages, settings=settings)
@@ -40,6 +44,7 @@ def test_a_second_run_does_nothing_and_publishes_nothing(curated_copy: Path, pag
     assert (rows(lake, "SELECT * FROM partitions ORDER BY partition_id"), rows(lake, "FROM datasets")) == before
 
 
+@pytest.mark.slow  # 20 s: three runs
 def test_new_documents_cost_only_themselves_and_give_the_same_dataset_after_a_run_that_ended_early(
     curated: Path, curated_copy: Path, pages: Path, more_pages: Path, settings: dict[str, str], tmp_path: Path
 ):
