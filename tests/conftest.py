@@ -31,7 +31,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # last would keep one worker busy alone.
 LONGEST = (
     "test_readme", "test_readme.py::test_every_command_of_the_documents_runs[of the demo]",
-    "flows/test_served_captioner", "flows/test_up", "endure/test_chaos",
+    "flows/test_up", "endure/test_chaos",
     "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
     "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
     "tasks/test_two_nodes", "tasks/test_stage", "tasks/test_vocabulary", "tasks/test_kept_fleets", "flows/test_run",

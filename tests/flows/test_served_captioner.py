@@ -1,6 +1,7 @@
 """The line with its captioner behind servers that nobody here wrote: the same texts as of the model in the process.
 
-Each is started out of an environment of its own: `transformers serve`, and vLLM's build for CPUs.
+Each is started out of an environment of its own: `transformers serve`, and vLLM's build for CPUs. Only `make test-full`
+installs these; tests/flows/test_http_captions.py has a server of ours.
 """
 
 import os
@@ -17,12 +18,12 @@ from urllib.request import urlopen
 import pytest
 
 from pairmill.flows.with_prefect.local_prefect import free_port
-from tests.worlds.generated import ROOT
+from tests.worlds.generated import PICTURES_ALONE, ROOT
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_vlm import save_vlm
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # a guard: 453 s on busy cores
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # a guard: 453 s on busy cores
 CAPTIONER = ROOT / "infra/demo/models/captioner"
 TEXTS = "SELECT sha256, text, status FROM captions ORDER BY sha256"
 # In the versions of ours where both have a package.
@@ -83,7 +84,7 @@ def _is_up(port: int) -> bool:
 
 
 def test_transformers_serve_gives_the_dataset_of_the_model_in_the_process(pages: Path, tmp_path: Path):
-    small = {"ingest.documents_per_shard": "9"}
+    small = PICTURES_ALONE | {"ingest.documents_per_shard": "9"}
     here, _ = curate(tmp_path / "hf", pages, settings=small)
     with served(CAPTIONER, "transformers", TRANSFORMERS, tmp_path / "log") as address:
         behind = {"models.captioner": f"http:{CAPTIONER}@{address}", "captioners.0.encoding": "png"}

@@ -7,13 +7,15 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_PORT, temporary_settings
 
@@ -48,11 +50,13 @@ def once(
 
 @pytest.mark.slow
 def test_once_goes_through_the_server_tells_the_result_and_leaves_nothing_running(
-    home: Path, tmp_path: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, more_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("PAGES", str(pages))
-    done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
+    monkeypatch.setenv("PAGES", str(more_pages))
+    with a_taken_port(4200):  # Prefect's own
+        done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "http://127.0.0.1:4200" not in done.stdout
     for part in ("serving curate/demo, curate/folder, curate/15m, curate/30m, curate/100m", "demo@1",
                  "(published)", "short_side", "pairmill sql", "Prefect's interface  http://127.0.0.1:",
                  "publish: "):  # fmt: skip
@@ -72,7 +76,16 @@ def test_once_goes_through_the_server_tells_the_result_and_leaves_nothing_runnin
     assert asked(home, "SELECT active FROM deployment_schedule") == []
 
 
-@pytest.mark.slow
+@contextmanager
+def a_taken_port(port: int) -> Iterator[None]:
+    """Hold a port of this machine, unless another program does."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield
+
+
+@pytest.mark.full  # 50 s: three servers. One beside a program that has Prefect's port is started above
 def test_two_that_start_at_once_have_a_server_each(tmp_path: Path):
     homes = [tmp_path / "one", tmp_path / "other"]
 
@@ -106,10 +119,10 @@ def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_s
             worker.send_signal(signal.SIGINT)
             assert worker.wait(120) == 0
         assert settled(home, set(mine)) and server.poll() is None
+        what_a_user_set_is_kept_and_a_work_pool_is_refused(home, tmp_path, api)
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
     assert of(home) == []
-    what_a_user_set_is_there_again_and_a_work_pool_is_refused(home, tmp_path)
 
 
 def another_terminal_reaches_the_server(home: Path, folder: Path, api: str) -> None:
@@ -130,21 +143,39 @@ def another_terminal_reaches_the_server(home: Path, folder: Path, api: str) -> N
         client.update_deployment_schedule(nightly.deployment_id, nightly.id, active=False)
 
 
-def what_a_user_set_is_there_again_and_a_work_pool_is_refused(home: Path, folder: Path) -> None:
+def what_a_user_set_is_kept_and_a_work_pool_is_refused(home: Path, folder: Path, api: str) -> None:
+    """A second `pairmill up` has served the same deployments since."""
+    kept = asked(home, "SELECT active FROM deployment_schedule")
+    assert kept.count((0,)) == 2 and len(kept) == 4  # two lakes are maintained
+    assert asked(home, "SELECT parameters FROM deployment WHERE parameters LIKE '%own%'")
+    with SyncPrefectClient(api) as client:
+        client.create_work_pool(WorkPoolCreate(name="curate-pool", type="process"))
+        found = client.read_deployment_by_name("curate/demo")
+        client.update_deployment(found.id, DeploymentUpdate(work_pool_name="curate-pool"))
+    is_refused_for_a_work_pool(home, folder, api)
+
+
+def is_refused_for_a_work_pool(home: Path, folder: Path, api: str) -> None:
+    refused = in_terminal(home, folder, f"PREFECT_API_URL={api} pairmill up --lake other")
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+    assert "has 'curate/demo' in the work pool 'curate-pool'" in refused.stderr
+
+
+@pytest.mark.full  # 60 s: two servers in turn, and five commands of Prefect
+def test_what_a_user_set_outlives_the_server_and_a_work_pool_that_runs_is_not_taken_over(tmp_path: Path):
+    home = tmp_path / "prefect"
     kept = "SELECT id, active, parameters FROM deployment_schedule ORDER BY id"
+    with staying(home, tmp_path / "lake") as (_, api), SyncPrefectClient(api) as client:
+        (nightly,) = client.read_deployment_by_name("maintain/nightly").schedules
+        client.update_deployment_schedule(nightly.deployment_id, nightly.id, active=False)
     before = asked(home, kept)
-    assert [active for _, active, _ in before].count(0) == 2 and len(before) == 4  # two lakes are maintained
-    with staying(home, folder / "lake") as (server, api):
+    assert [active for _, active, _ in before].count(0) == 1
+    with staying(home, tmp_path / "lake") as (_, api):
         assert asked(home, kept) == before
-        assert asked(home, "SELECT parameters FROM deployment WHERE parameters LIKE '%own%'")
         done = in_terminal(home, ROOT, f"export PREFECT_API_URL={api}\n{POOLED}")
         assert done.returncode == 0, done.stdout + done.stderr
         assert asked(home, kept) == before
-        refused = in_terminal(home, folder, f"PREFECT_API_URL={api} pairmill up --lake other")
-        assert refused.returncode == 1 and refused.stderr.count("\n") == 1
-        assert "has 'curate/demo' in the work pool 'curate-pool'" in refused.stderr
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(120) == 0
+        is_refused_for_a_work_pool(home, tmp_path, api)
 
 
 def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedProcess[str]:
