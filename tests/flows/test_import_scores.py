@@ -13,8 +13,16 @@ from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate, rows
+from tests.worlds.published import published
 
 KEPT = "SELECT DISTINCT sha256 FROM images JOIN decisions ON item_id = image_id WHERE dropped_by = '' ORDER BY sha256"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A lake whose dataset `small` has twelve pictures, all kept."""
+    published(tmp_path / "lake", cap=12, image_rules=())
+    return tmp_path / "lake"
 
 
 def file_of(folder: Path, table: dict[str, Any]) -> Path:
@@ -22,9 +30,9 @@ def file_of(folder: Path, table: dict[str, Any]) -> Path:
     return folder / "scores.parquet"
 
 
-def with_rule(opened: pm.OpenLake, keep: str) -> dict[str, Any]:
-    """Return the settings that read the imported score in a rule after those of the newest version of `demo`."""
-    rules = [{"name": rule.name, "keep": rule.keep} for rule in opened.dataset("demo").recipe.images]
+def with_rule(opened: pm.OpenLake, keep: str, dataset: str = "demo") -> dict[str, Any]:
+    """Return the settings that read the imported score in a rule after those of the dataset's newest version."""
+    rules = [{"name": rule.name, "keep": rule.keep} for rule in opened.dataset(dataset).recipe.images]
     return {"imported": ["aesthetic"], "images": [*rules, {"name": "pretty", "keep": keep}]}
 
 
@@ -87,14 +95,14 @@ def test_a_run_reads_the_newest_import_as_a_recut_does(curated_copy: Path, tmp_p
 
 
 @pytest.mark.parametrize("key", ["image_id", "url"])
-def test_pictures_are_named_by_id_or_address(curated_copy: Path, tmp_path: Path, key: str):
-    sizes = dict(rows(curated_copy, "SELECT sha256, width FROM image_content"))
-    named = dict(rows(curated_copy, f"SELECT {key}, sha256 FROM images"))
+def test_pictures_are_named_by_id_or_address(small: Path, tmp_path: Path, key: str):
+    sizes = dict(rows(small, "SELECT sha256, width FROM image_content"))
+    named = dict(rows(small, f"SELECT {key}, sha256 FROM images"))
     table = {key: [*named, "unknown"], "w": [*(sizes[sha256] for sha256 in named.values()), 3]}
-    with pm.open(curated_copy) as opened:
+    with pm.open(small) as opened:
         done = opened.import_scores(file_of(tmp_path, table), "aesthetic", key, column="w")
     assert (done.scored, done.unmatched) == (len(set(named.values())), 1)
-    stored = dict(rows(curated_copy, "SELECT sha256, aesthetic FROM imported_aesthetic"))
+    stored = dict(rows(small, "SELECT sha256, aesthetic FROM imported_aesthetic"))
     assert stored == {sha256: sizes[sha256] for sha256 in named.values()}
 
 
@@ -130,21 +138,21 @@ def test_other_commands_know_the_score(curated_copy: Path, tmp_path: Path, tell:
     ],
 )
 def test_a_file_that_is_not_fit_is_refused_in_one_line(
-    curated_copy: Path, tmp_path: Path, table: dict[str, list], name: str, message: str
+    small: Path, tmp_path: Path, table: dict[str, list], name: str, message: str
 ):
-    one = rows(curated_copy, "SELECT min(sha256) FROM image_content")[0][0]
+    one = rows(small, "SELECT min(sha256) FROM image_content")[0][0]
     scores = {column: [one if value == "ONE" else value for value in values] for column, values in table.items()}
-    with pm.open(curated_copy) as opened, pytest.raises(PairmillError) as refused:
+    with pm.open(small) as opened, pytest.raises(PairmillError) as refused:
         opened.import_scores(file_of(tmp_path, scores), name, "sha256")
     assert message in str(refused.value) and "\n" not in str(refused.value)
-    with pm.open(curated_copy) as opened:
+    with pm.open(small) as opened:
         assert not [table for table in opened.lake.tables if table.startswith("imported_")]
 
 
-def test_a_recipe_that_reads_what_was_never_imported_says_how_to_import_it(curated: Path):
-    with pm.open(curated) as opened:
-        settings = with_rule(opened, "aesthetic >= 5")
+def test_a_recipe_that_reads_what_was_never_imported_says_how_to_import_it(small: Path):
+    with pm.open(small) as opened:
+        settings = with_rule(opened, "aesthetic >= 5", "small")
         with pytest.raises(BadRecipe, match=r"import-scores FILE\.parquet --name aesthetic"):
-            opened.try_recut("demo", settings)
+            opened.try_recut("small", settings)
         with pytest.raises(BadRecipe, match="no scorer computes 'aesthetic'"):
-            opened.try_recut("demo", {"images": settings["images"]})
+            opened.try_recut("small", {"images": settings["images"]})

@@ -16,6 +16,7 @@ from pairmill.flows.with_prefect.local_prefect import answers, free_port
 from pairmill.flows.with_prefect.processes import start, stop, wait_for
 from tests.worlds.browsed import browsed
 from tests.worlds.elsewhere import write_yaml
+from tests.worlds.generated import PICTURES_ALONE
 from tests.worlds.line import rows
 from tests.worlds.web import Web, photograph, picture, status, web
 
@@ -168,7 +169,7 @@ def test_prefect_lake_report_and_pages_hold_no_planted_secret(
     server = start("prefect server", command, prefect, home, tmp_path)
     try:
         wait_for(server, lambda: answers(prefect["PREFECT_API_URL"]), 300)
-        assignments = [f"{key}={value}" for key, value in recipe.items()]
+        assignments = [f"{key}={value}" for key, value in (recipe | PICTURES_ALONE | {"images": "[]"}).items()]
         status = run(log, variables | prefect, "-c", PREFECT_RUNS, PLANTED, str(lake), *assignments)
         assert status == 0, log.read_text()[-3000:]
     finally:

@@ -15,6 +15,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import load_recipe
 from tests.reference.second_cut import agrees
 from tests.worlds.commands import Tell
+from tests.worlds.generated import PICTURES_ALONE
 from tests.worlds.generator import drawn
 from tests.worlds.line import curate, rows, stopped, work_done
 from tests.worlds.shared import copied, made_once
@@ -22,16 +23,11 @@ from tests.worlds.tiny_matcher import tiny_blip
 
 # The demo's captioner twice: shown a picture of 32 pixels, it is wrong about some.
 ASKED = "model: captioner, prompt: 'Describe the picture.', max_tokens: 32, precision: fp32"
-SETTINGS = {
+SETTINGS = PICTURES_ALONE | {
     "images": "[{name: short_side, keep: 'least(width, height) >= 64'}, "
     "{name: shown, keep: \"caption_status = 'ok' and caption_similarity >= 0\"}]",
-    "sentences": "[{name: length, keep: 'n_words between 3 and 81'}]",
-    "fuse": "null",
-    "tags": "null",
-    "sentence_duplicates": "null",
     "captioners": f"[{{name: far, side: 32, {ASKED}}}, {{name: near, side: 96, {ASKED}}}]",
     "captions.choose": "best",
-    "balance.cap": "6",
 }
 MIXTURE = SETTINGS | {"captions.choose": "mixture"}
 SAID = (
@@ -68,7 +64,7 @@ def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, pages: Path,
 
 def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(best: Path, pages: Path, tmp_path: Path):
     lake = copied(best, tmp_path / "lake")
-    named = SETTINGS | {"captions.choose": "first", "balance.cap": "2"}
+    named = SETTINGS | {"captions.choose": "first"}
     published, counts = curate(lake, pages, settings=named)
     assert published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
     assert {by for by, *_ in pairs(lake).values()} == {"far"}
