@@ -36,7 +36,7 @@ KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery, and of a sentence
 SENTENCES = 20_000  # the share that a rule drops is known to within 0.7 % (95 %)
 # How every reader connects to a gallery file: DuckDB refuses two configurations of one file in a process.
-READER = {"enable_external_access": False}
+READER: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": False}
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 
 
