@@ -144,10 +144,11 @@ FORGOTTEN = "forgotten"
 
 
 def discount(lake: Lake, table: str, label: str, commit: int) -> None:
-    """Subtract the deleted rows listed in table FORGOTTEN from counts in ``partitions``, in the caller's transaction.
+    """Subtract the deleted rows listed in table FORGOTTEN from the row counts of ``partitions``.
 
-    The partitions of these groups get other ids, and those without a file any more lose their path. ``label`` makes the
-    ids of the negative rows.
+    Runs in the caller's transaction. For each (shard, scorer) of FORGOTTEN, a row with a negative count is inserted,
+    whose id derives from ``label``; the existing rows get new ids, so that the same work can be committed again, and
+    lose the path of a file that is gone.
     """
     here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM {FORGOTTEN})"
     lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")

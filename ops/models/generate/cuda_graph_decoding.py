@@ -56,7 +56,7 @@ class FixedLayer(StaticLayer):
 class Prefilled:
     """State of n rows after prefill: the model has read their prompts and chosen the first token of each answer.
 
-    The prompts' tokens are counted one behind another, without padding.
+    The prompts' tokens are concatenated, without padding.
     """
 
     lengths: torch.Tensor  # tokens of each prompt (n,)

@@ -108,16 +108,16 @@ def takes_lengths(model: Any) -> bool:
 def attend_within(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, scaling: float | None
 ) -> torch.Tensor:
-    """Attend in one call of torch's flash kernel, each row to its own columns; nothing else is read.
+    """Compute attention in one call of torch's flash kernel, so that each row reads its own columns only.
 
-    Transformers hands a mask of four axes to its layers unchanged, so ``bounds`` int32 come as one:
+    ``bounds`` (int32) has four axes, because transformers passes a mask of four axes to its layers unchanged:
 
-    - (1, 1, longest, rows + 1) for prompts that lie one behind another: where each begins, and where the last one ends.
+    - (1, 1, longest, rows + 1) for concatenated prompts: the offset of each prompt, and the end of the last one.
       Attention is causal.
-    - (3, 1, 1, rows + 1) for one query a row: where queries begin, where the columns of rows begin, and how many
-      columns of each row have keys (the last number is unused).
+    - (3, 1, 1, rows + 1) for one query per row: offsets of the queries, offsets of the rows' columns, and the number of
+      columns with keys of each row (the last number is unused).
 
-    Takes (n, heads, tokens, width), of keys and values maybe with fewer heads; returns (n, tokens, heads, width).
+    Inputs are (n, heads, tokens, width), keys and values possibly with fewer heads; returns (n, tokens, heads, width).
     """
     q, k, v = (each.transpose(1, 2).flatten(0, 1) for each in (query, key, value))
     how: dict[str, Any] = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}

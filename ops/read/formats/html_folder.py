@@ -200,7 +200,7 @@ class HtmlArchive:
                 yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
-        """Yield the pages, named images and images without a telling suffix, and a Fault for each unreadable one."""
+        """Yield documents of the archive's pages, then of other images; a Fault for each unreadable file."""
         with archive(tree, tree.path_of(unit.uri)) as packed:
             files, pages, pictures = FileTable(), HtmlFolder(), ImageFolder()
             yield from packed.list_into(files)

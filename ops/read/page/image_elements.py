@@ -135,9 +135,9 @@ class PictureReference:
         return (*self.sources, *self.spare)
 
     def choose(self, find: Callable[[str], T | None], is_small: Callable[[T], bool]) -> tuple[T | None, bool]:
-        """Return what ``find`` returns for the address that counts, and whether it is a placeholder.
+        """Return (result of ``find`` for the best address, whether it is a placeholder), (None, False) without any.
 
-        ``is_small`` tells whether what is found at an address is one; it is asked only if another address may count.
+        ``is_small`` tells whether a result of ``find`` is a placeholder; it is called only if there is another address.
         """
         small: T | None = None
         sources = self.all_sources
