@@ -32,12 +32,12 @@ def request_address(written: str, base: str = "") -> str:
     Percent-encoded letters stay as they are written, which signatures of addresses rely on. Raises ValueError if
     ``written`` is not an address.
     """
-    parse = _parsed if len(written) + len(base) <= MOST_LETTERS else _parsed.__wrapped__
+    parse = _parse if len(written) + len(base) <= MOST_LETTERS else _parse.__wrapped__
     return parse(written, base)
 
 
 @lru_cache(maxsize=16_384)  # a site shows its icons on every page
-def _parsed(written: str, base: str) -> str:
+def _parse(written: str, base: str) -> str:
     """Return the `request_address`."""
     try:
         href = join_url(base, written) if base else URL(written).href
@@ -75,11 +75,11 @@ def address_key(written: str) -> str:
         return written
     if "%" not in asked:
         return asked
-    decoded = ESCAPES.sub(_decoded, asked)
+    decoded = ESCAPES.sub(_decode, asked)
     return unicodedata.normalize("NFC", decoded) if len(asked) <= MOST_LETTERS else decoded
 
 
-def _decoded(found: re.Match[str]) -> str:
+def _decode(found: re.Match[str]) -> str:
     """Decode a run of percent-encoded bytes, except letters that divide an address, and bytes that are not UTF-8."""
     try:
         letters = unquote_to_bytes(found[0]).decode()

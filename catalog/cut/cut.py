@@ -43,7 +43,7 @@ def cut(lake: Lake, plan: Plan) -> None:
 
     Damaged facts are rebuilt. Raises Damaged if files of the lake are damaged.
     """
-    _rebuilding_damaged(_cut, lake, plan)
+    _retry_with_rebuilt_facts(_cut, lake, plan)
 
 
 def select_survivors(lake: Lake, plan: Plan) -> None:
@@ -54,10 +54,10 @@ def select_survivors(lake: Lake, plan: Plan) -> None:
 
     Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
-    _rebuilding_damaged(_survivors, lake, plan)
+    _retry_with_rebuilt_facts(_survivors, lake, plan)
 
 
-def _rebuilding_damaged(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
+def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
     """Run a step over the facts; if the facts are damaged, discard them and run the step once more."""
     try:
         return step(lake, plan)

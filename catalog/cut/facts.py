@@ -28,7 +28,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 def attach(lake: Lake, plan: Plan) -> None:
     """Attach the facts of the lake's current rows for this plan as database ``facts``; build the file if need be."""
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
-    path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
+    path = _unmodified_file(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if path and attached == [(str(path),)]:
         return
@@ -48,7 +48,7 @@ def discard(lake: Lake) -> bool:
     return bool(attached)
 
 
-def _made(folder: Path, name: str) -> Path | None:
+def _unmodified_file(folder: Path, name: str) -> Path | None:
     """Return the unmodified facts file for ``name``, or None; remove modified ones."""
     for path in folder.glob(f"{name}.*.duckdb"):
         with suppress(FileNotFoundError):

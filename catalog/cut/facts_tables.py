@@ -102,9 +102,9 @@ def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     """Write ``making.images``; ``counted`` is SQL of the occurrences that are not superseded."""
     images, scores = plan.image_tables[0], score_tables(plan)[0]
     names = ["image_id", "sha256", "shard", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
-    names += _kept(images, plan.image_checks)
+    names += _columns_to_include(images, plan.image_checks)
     of = key_of("sha256")
-    joins = "".join(_joined(plan, table, of, "sha256") for table in scores)
+    joins = "".join(_join_scores(plan, table, of, "sha256") for table in scores)
     names += [name for table in scores for name in table.source]
     draw = _BITS.format(f"sha256 || '{plan.recipe.seed}'") + " AS draw"
     there, at = (_BITS.format(said) for said in ("concat_ws(' ', position, alt_text)", "coalesce(raw_image_url, '')"))
@@ -130,7 +130,7 @@ def _addresses_of_repeated(key: str, counted: str) -> str:
     )
 
 
-def _joined(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
+def _join_scores(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
     """Return SQL that joins the columns of a score table under the names that rules use."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
     return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {current_scores(plan, table.table, key)}) USING (key)"
@@ -152,9 +152,9 @@ def _groups(plan: Plan) -> str:
 def _sentences(lake: Lake, plan: Plan, of: str) -> None:
     """Write ``making.sentences``; ``of`` is SQL of a sentence's key."""
     contents, scores = plan.sentence_tables[0], score_tables(plan)[1]
-    own = [name for name in _kept(contents, plan.sentence_checks) if name != "repeats"]
+    own = [name for name in _columns_to_include(contents, plan.sentence_checks) if name != "repeats"]
     names = ["repeats", *own, *(name for table in scores for name in table.source)]
-    joins = "".join(_joined(plan, table, of, "content") for table in scores)
+    joins = "".join(_join_scores(plan, table, of, "content") for table in scores)
     if own:
         joins += f" LEFT JOIN (SELECT {of} AS key, {', '.join(own)} FROM sentence_content) USING (key)"
     repeats = (
@@ -182,7 +182,7 @@ def _sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
     )
 
 
-def _kept(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
+def _columns_to_include(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
     """Return the table's columns to include: all but free texts that no rule reads."""
     return [name for name in table.columns if name not in FREE_TEXTS or name in texts_read(checks)]
 
@@ -216,12 +216,12 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
             f"(SELECT picture, sentence, similarity{further} FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
             f"QUALIFY row_number() {nearest} = 1)"
         )
-    if grouped or not _listed(lake, "facts_candidates", best_candidates(plan), names):
-        _listed(lake, once, best_candidates(plan), names)
+    if grouped or not _write_matches(lake, "facts_candidates", best_candidates(plan), names):
+        _write_matches(lake, once, best_candidates(plan), names)
     lake.execute("DROP TABLE facts_candidates")
 
 
-def _listed(lake: Lake, rows: str, most: int, scores: Sequence[str]) -> bool:
+def _write_matches(lake: Lake, rows: str, most: int, scores: Sequence[str]) -> bool:
     """Write ``making.matches`` from (picture, sentence, similarity, *scores); return False for a repeated pair.
 
     After False, the table's content is undefined.

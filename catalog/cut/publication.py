@@ -58,7 +58,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     funnel = [("image", *row) for row in of_images] + [("sentence", *row) for row in sentence_funnel(lake, plan)]
     for version, was, recipe, scorers in newest:
         same = (was, scorers) == (digest, _scorers(plan)) and _is_same(recipe, plan.recipe)
-        if same and _decided_as(lake, name, version, funnel):
+        if same and _has_same_decisions(lake, name, version, funnel):
             return Published(name, version, n_pairs, digest, False)
     version = highest_version(lake, name) + 1
     funnel += [(CANARY, *row) for row in canaries.try_rules(lake, plan)]
@@ -69,7 +69,8 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         lake.execute(f"INSERT INTO pairs BY NAME SELECT {key}, * FROM cut_pairs ORDER BY image_id")
         lake.execute(
             f"INSERT INTO decisions BY NAME SELECT {key}, image_id AS item_id, 'image' AS kind, dropped_by, "
-            f"dropped_value AS value, {_failed([rule for rule, *_ in of_images])} FROM cut_images ORDER BY image_id"
+            f"dropped_value AS value, {_failed_bits([rule for rule, *_ in of_images])} "
+            "FROM cut_images ORDER BY image_id"
         )
         columns = ("dataset", "version", "kind", "position", "rule", "n_in", "n_dropped")
         steps = [(name, version, kind, place, *step) for place, (kind, *step) in enumerate(funnel)]
@@ -87,7 +88,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     return Published(name, version, n_pairs, digest, True)
 
 
-def _failed(steps: list[str]) -> str:
+def _failed_bits(steps: list[str]) -> str:
     """Return SQL for ``failed`` of `decisions`: the early rules' bits and that of the step which dropped the image.
 
     Bit p stands for the step at position p of the version's funnel; steps from the 65th on have no bit.
@@ -118,7 +119,7 @@ def _is_same(published: str, recipe: Recipe) -> bool:
     return was.model_copy(update={"fetch": None}).digest() == recipe.model_copy(update={"fetch": None}).digest()
 
 
-def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:
+def _has_same_decisions(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:
     """Return whether a version has this funnel and the decisions of the last cut.
 
     Decisions are compared by count and an order-independent digest: 10M rows take 1.4 s on two cores, and no memory.

@@ -35,14 +35,16 @@ def check_is_lake(uri: str) -> None:
     Attaches nothing, which takes 60 CPU ms.
     """
     location = locate(uri)
-    with _translated(location):
+    with _translate_errors(location):
         seal.check(location)
         connection, metadata = _of_reader(location)
         metadata.close()
         connection.close()
 
 
-def _attached(location: Location, read_only: bool, at: int | None = None) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+def _connect_and_attach(
+    location: Location, read_only: bool, at: int | None = None
+) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect and attach. A writer creates a missing lake; a reader gets PairmillError."""
     seal.check(location)
     if read_only:
@@ -54,7 +56,7 @@ def _attached(location: Location, read_only: bool, at: int | None = None) -> tup
     check_new_place(location)
     with nullcontext() if location.on_postgres else seal.opening(location):
         new_lake.copy_empty_catalog(location)
-        connection = _connected(location, read_only)
+        connection = _open_duckdb(location, read_only)
         metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():
         if at is not None:
@@ -71,7 +73,7 @@ def _attached(location: Location, read_only: bool, at: int | None = None) -> tup
 def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect to an existing lake without attaching it. Raise PairmillError if there is none."""
     if location.on_postgres or Path(location.metadata).is_file():
-        connection = _connected(location, read_only=True)
+        connection = _open_duckdb(location, read_only=True)
         _roll_back(connection, location)
         metadata = Metadata(connection, location, read_only=True)
         if metadata.has_lake():
@@ -103,7 +105,7 @@ def _roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> Non
 
 
 @contextmanager
-def _translated(location: Location) -> Iterator[None]:
+def _translate_errors(location: Location) -> Iterator[None]:
     """Turn errors of DuckDB and of files while a lake is opened into PairmillError with the remedy."""
     try:
         yield
@@ -128,7 +130,7 @@ def _orphaned(location: Location, file: str) -> PairmillError:
     )
 
 
-def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _open_duckdb(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
     """Open DuckDB configured for this lake: extensions, S3, spill folder, caches."""
     connection = connect(*extensions_for(location))
     if location.on_s3:
@@ -292,8 +294,8 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int
     subclasses.
     """
     location = locate(uri)
-    with _translated(location):
-        lake = Lake(location, *_attached(location, read_only, at), read_only)
+    with _translate_errors(location):
+        lake = Lake(location, *_connect_and_attach(location, read_only, at), read_only)
         try:
             bring_up_to_date(lake)
         except BaseException:

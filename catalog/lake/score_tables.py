@@ -25,7 +25,7 @@ def changes(lake: Lake) -> list[str]:
     scores = _beyond_migrations()
     if _are_as_declared(lake, scores):
         return []
-    held = _held(lake)
+    held = _existing_columns(lake)
     return [statement for score in scores for statement in _changes(score, held.get(score.table), lake.uri)]
 
 
@@ -60,7 +60,7 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     known = {score.table for score in declared()}
     taken = {name for score in declared() for name in score.rule_columns}
     found = []
-    for table, columns in sorted(_held(lake).items()):
+    for table, columns in sorted(_existing_columns(lake).items()):
         of = "image" if "sha256" in columns else "sentence"
         key = "sha256" if of == "image" else "content"
         if table in known or table.startswith(IMPORTED) or table in schema.released():
@@ -90,7 +90,7 @@ def _are_as_declared(lake: Lake, scores: Sequence[Score]) -> bool:
     )
 
 
-def _held(lake: Lake) -> dict[str, Columns]:
+def _existing_columns(lake: Lake) -> dict[str, Columns]:
     """Return columns and types of the lake's existing tables, by table."""
     held: dict[str, Columns] = {}
     sql = (

@@ -63,7 +63,7 @@ class Seal:
                         content: dict[str, Any] = {"boot": host_since_boot(), **_of(self._location.metadata)}
                         if _is_in_use(self._location):
                             content["log"] = _of(f"{self._location.metadata}-wal")
-                        _put(self._location, content)
+                        _replace_seal(self._location, content)
                     self._due = time.monotonic() + SHARE * (time.monotonic() - began)
 
 
@@ -74,7 +74,7 @@ def closing(location: Location) -> Iterator[None]:
         remove(location)
         yield
         if folder.is_alone(CLOSING_SECONDS) and not _is_in_use(location):
-            _put(location, _of(location.metadata), is_synced=True)
+            _replace_seal(location, _of(location.metadata), is_synced=True)
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def _is_whole(path: str, sealed: dict[str, Any]) -> bool:
     return sealed.get("stamp") == file_stamp(path) or sealed.get("sha256") == file_digest(path)
 
 
-def _put(location: Location, content: dict[str, Any], is_synced: bool = False) -> None:
+def _replace_seal(location: Location, content: dict[str, Any], is_synced: bool = False) -> None:
     """Replace the seal file atomically; with ``is_synced`` it is on the disk when this returns."""
     with whole_file(_path(location), is_synced) as half:
         half.write_text(json.dumps(content), encoding="utf-8")

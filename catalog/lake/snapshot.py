@@ -26,8 +26,8 @@ class DataFile(NamedTuple):
 def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dict[str, str]]:
     """Return the names of the tables of schema main, and its views as name -> SQL."""
     rows = query(
-        f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {_held('t')} "
-        f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {_held('v')}"
+        f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {_is_valid('t')} "
+        f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {_is_valid('v')}"
     )
     return {name for name, sql in rows if sql is None}, {name: sql for name, sql in rows if sql is not None}
 
@@ -38,7 +38,7 @@ def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
     rows = query(
         f"{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, 'column')} c "
         f"JOIN {_own(catalog, 'table')} t USING (table_id), s "
-        f"WHERE {_held('c')} AND {_held('t')} AND parent_column IS NULL"
+        f"WHERE {_is_valid('c')} AND {_is_valid('t')} AND parent_column IS NULL"
     )
     for table, column, kind in rows:
         found.setdefault(table, {})[column] = kind
@@ -51,11 +51,11 @@ def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> li
     rows = query(
         f"{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder "
         f"FROM {_own(catalog, 'table')} t JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
-        f"WHERE {_held('t')} AND {_held('h')}{f' AND table_name IN ({among})' if among else ''}), "
-        f"deletes AS (SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {_held('d')}) "
+        f"WHERE {_is_valid('t')} AND {_is_valid('h')}{f' AND table_name IN ({among})' if among else ''}), "
+        f"deletes AS (SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {_is_valid('d')}) "
         f"SELECT table_name, folder || f.path AS file, folder || d.path "
         f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
-        f"s WHERE {_held('f')} ORDER BY ALL"
+        f"s WHERE {_is_valid('f')} ORDER BY ALL"
     )
     return [DataFile(*row) for row in rows]
 
@@ -75,7 +75,7 @@ def _own(catalog: str, table: str) -> str:
     return f"__ducklake_metadata_{catalog}.ducklake_{table}"
 
 
-def _held(alias: str) -> str:
+def _is_valid(alias: str) -> str:
     """Return the SQL condition that a row is valid in snapshot ``s``."""
     return f"{alias}.begin_snapshot <= s.id AND ({alias}.end_snapshot IS NULL OR {alias}.end_snapshot > s.id)"
 
@@ -114,7 +114,7 @@ def newest_file(query: Query, catalog: str = "lake") -> str | None:
     rows = query(
         f"{_snapshot(catalog)} SELECT h.path || t.path || f.path FROM {_own(catalog, 'data_file')} f "
         f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
-        f"WHERE {_held('f')} AND {_held('t')} AND {_held('h')} ORDER BY data_file_id DESC LIMIT 1"
+        f"WHERE {_is_valid('f')} AND {_is_valid('t')} AND {_is_valid('h')} ORDER BY data_file_id DESC LIMIT 1"
     )
     return rows[0][0] if rows else None
 

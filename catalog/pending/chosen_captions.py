@@ -24,8 +24,11 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
     if choose == "best":
         return _best(plan, table, upto, only)
     if choose == "mixture":
-        rows = (f"SELECT * FROM {captioner_rows(plan, place, table, upto, only)} WHERE {_drawn(plan)} = {place}"
-                for place in plan.compared_captioners)  # fmt: skip
+        drawn = _draw_captioner(plan)
+        rows = (
+            f"SELECT * FROM {captioner_rows(plan, place, table, upto, only)} WHERE {drawn} = {place}"
+            for place in plan.compared_captioners
+        )
         return f"({' UNION ALL '.join(rows)})"
     return captioner_rows(plan, 0, table, upto, only)
 
@@ -58,7 +61,7 @@ def wave_of_captioner(plan: Plan, place: int) -> str:
     """Return SQL for the images of the current wave that the captioner at index ``place`` (from 0) must describe."""
     if plan.recipe.captions.choose != "mixture":
         return "wave_asked"
-    return f"(SELECT * FROM wave_asked WHERE {_drawn(plan)} = {place})"
+    return f"(SELECT * FROM wave_asked WHERE {_draw_captioner(plan)} = {place})"
 
 
 def asked_share(plan: Plan) -> float:
@@ -66,7 +69,7 @@ def asked_share(plan: Plan) -> float:
     return 1 / len(plan.recipe.captioners) if plan.recipe.captions.choose == "mixture" else 1.0
 
 
-def _drawn(plan: Plan) -> str:
+def _draw_captioner(plan: Plan) -> str:
     """Return SQL for the index of the captioner drawn for ``sha256``."""
     key = "sha256(concat_ws(chr(31), sha256, 'captioner', '{}', '{}'))"
     hashes = ", ".join(key.format(each.name, plan.recipe.seed) for each in plan.recipe.captioners)

@@ -42,7 +42,7 @@ def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
 def digest(plan: Plan, kind: str, check: Check) -> str:
     """Return the key under which the threshold of a calibrated rule is stored, 32 hex digits."""
     chosen = plan.recipe.captions_chosen_by() if check.stage >= Stage.CAPTION else ()
-    return text_id(kind, *_asked(check), *_scorers(plan, check), *chosen)
+    return text_id(kind, *_rule_and_share(check), *_scorers(plan, check), *chosen)
 
 
 def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
@@ -54,7 +54,7 @@ def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
     """Return the newest stored threshold of the same rule and share, measured by any scorers; None without one."""
     sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
-    asked, share = _asked(check)
+    asked, share = _rule_and_share(check)
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
 
 
@@ -93,7 +93,7 @@ def round_threshold(value: float, keeps_high: bool) -> float:
 
 def freeze(lake: Lake, plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> None:
     """Insert the row of ``thresholds`` for the measured threshold ``found``."""
-    asked, share = _asked(check)
+    asked, share = _rule_and_share(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)
     row = (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
@@ -105,7 +105,7 @@ def _scorers(plan: Plan, check: Check) -> list[str]:
     return [scorer for table in check.tables for scorer in plan.made_by(table)]
 
 
-def _asked(check: Check) -> tuple[str, str]:
+def _rule_and_share(check: Check) -> tuple[str, str]:
     """Return the rule's text in normal form, and its share."""
     assert check.rule.calibrate is not None
     unset = check.rule.model_copy(update={"calibrate": check.rule.calibrate.model_copy(update={"threshold": None})})

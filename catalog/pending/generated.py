@@ -50,7 +50,7 @@ def states(plan: Plan, among: str) -> str:
     texts that the image fails, '' if it passes all and has all its texts, or NULL while unknown. ``value``: the values
     that the rule read.
     """
-    made = dict(_made(plan))
+    made = dict(_generated_rows(plan))
     columns = [
         f"made_{table.table}.{source} AS {name}"
         for table in plan.image_tables
@@ -63,23 +63,23 @@ def states(plan: Plan, among: str) -> str:
     )
     rules, values = [], []
     for check in late_checks(plan):
-        unknown = f"WHEN {_lacking(name for name in made if name in check.tables)} THEN NULL"
+        unknown = f"WHEN {_lacks_row(name for name in made if name in check.tables)} THEN NULL"
         falls = f"WHEN ({check.keep}) IS NOT TRUE THEN"
         rules += [unknown, f"{falls} '{check.name}'"]
         values += [unknown, f"{falls} {value_of(check)}"]
-    end = f"WHEN {_lacking(made)} THEN NULL ELSE '' END"
+    end = f"WHEN {_lacks_row(made)} THEN NULL ELSE '' END"
     return (
         f"SELECT n, CASE {' '.join(rules)} {end} AS state, CASE {' '.join(values)} {end} AS value FROM "
         f"(SELECT {', '.join(['m.*', *columns, *flags])} FROM {among} m {joins})"
     )
 
 
-def _lacking(names: Iterable[str]) -> str:
+def _lacks_row(names: Iterable[str]) -> str:
     """Return the SQL condition that one of the generated rows is missing."""
     return " OR ".join(f"NOT has_{name}" for name in names)
 
 
-def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
+def _generated_rows(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the generated rows that a kept image needs, as (name, (SQL of the plan's rows, SQL join condition)).
 
     The name is the table's, with a number for captioners other than the chosen one. The join condition compares the

@@ -40,7 +40,7 @@ def has_demo_weights(lake: Lake, scorer: str) -> bool:
 
 def by_status(lake: Lake, scorer: str) -> dict[str, int]:
     """Count the captions of ``scorer`` by status, most frequent first; only images in current documents count."""
-    current = f"captions SEMI JOIN ({_held()}) h USING (sha256) WHERE scorer = ?"
+    current = f"captions SEMI JOIN ({_current_contents()}) h USING (sha256) WHERE scorer = ?"
     sql = f"SELECT status, count(*) AS n FROM {current} GROUP BY status ORDER BY n DESC, status"
     return dict(lake.query(sql, (scorer,)))
 
@@ -48,11 +48,11 @@ def by_status(lake: Lake, scorer: str) -> dict[str, int]:
 def count_uncaptioned(lake: Lake, scorer: str) -> int:
     """Count the images in current documents without a caption of ``scorer``."""
     made = "ANTI JOIN (SELECT sha256 FROM captions WHERE scorer = ?) USING (sha256)"
-    sql = f"SELECT count(*) FROM image_content SEMI JOIN ({_held()}) h USING (sha256) {made}"
+    sql = f"SELECT count(*) FROM image_content SEMI JOIN ({_current_contents()}) h USING (sha256) {made}"
     return lake.query(sql, (scorer,))[0][0]
 
 
-def _held() -> str:
+def _current_contents() -> str:
     """Return SQL for the contents of images in current documents."""
     return f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
 

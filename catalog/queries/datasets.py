@@ -115,7 +115,7 @@ def find(lake: Lake, spec: str) -> Dataset:
     found = {(each.name, each.version): each for each in published(lake)}
     versions = [each for each in found.values() if each.name == name]
     if at and versions and not _NUMBER.fullmatch(version):
-        version = str(_named(lake, name, version))
+        version = str(_version_of_tag(lake, name, version))
     is_missing = bool(_NUMBER.fullmatch(version)) and (name, int(version)) not in found
     if is_missing and (day := dropped_at(lake, name, int(version))):
         left = f"its newest is {versions[-1]}" if versions else "none is left"
@@ -131,7 +131,7 @@ def find(lake: Lake, spec: str) -> Dataset:
     return found[name, int(version)]
 
 
-def _named(lake: Lake, dataset: str, name: str) -> int:
+def _version_of_tag(lake: Lake, dataset: str, name: str) -> int:
     """Return the version that ``name`` names. Raise PairmillError if there is none."""
     names = {each: version for (of, version), found in version_names(lake).items() if of == dataset for each in found}
     if name not in names:

@@ -98,7 +98,7 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
         return f"{where}: it is missing; add it."
     if fault["type"] == "model_type":
         names = [name for name in _fields_at(fault["loc"], model) if name != "name"]
-        return f"{where}: {_shown(fault['input'])} is not a group of settings; set one of its {', '.join(names)}"
+        return f"{where}: {_quote_value(fault['input'])} is not a group of settings; set one of its {', '.join(names)}"
     if plain := _plain(fault):
         return f"{where}: {plain}"
     message = fault["msg"].removeprefix("Value error, ")
@@ -109,7 +109,7 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
 
 def _plain(fault: Any) -> str:
     """Format a value of the wrong type, beyond a bound, or not among the choices; return '' for other errors."""
-    shown = _shown(fault["input"])
+    shown = _quote_value(fault["input"])
     if fault["type"] in _BOUNDS:
         name, text = _BOUNDS[fault["type"]]
         bound = fault["ctx"][name]
@@ -124,7 +124,7 @@ def _plain(fault: Any) -> str:
     return ""
 
 
-def _shown(given: Any) -> str:
+def _quote_value(given: Any) -> str:
     """Quote a short value; return 'this' for a long one or a group."""
     if given is None:
         return "an empty value"
@@ -180,15 +180,15 @@ def extend(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]],
     base = extend(read(name), read, depth + 1)
     base.pop("name", None)
     named = {"name": settings["name"]} if "name" in settings else {}
-    return named | {key: value for key, value in _merged(base, settings).items() if value is not None}
+    return named | {key: value for key, value in _merge(base, settings).items() if value is not None}
 
 
-def _merged(base: Any, change: Any) -> Any:
+def _merge(base: Any, change: Any) -> Any:
     """Return ``base`` with ``change`` applied to it."""
     if isinstance(base, dict) and isinstance(change, Mapping):
-        return {**base, **{key: _merged(base.get(key), value) for key, value in change.items()}}
+        return {**base, **{key: _merge(base.get(key), value) for key, value in change.items()}}
     if isinstance(base, list) and _is_named(base) and _is_named(change):
-        return _merged_by_name(base, change)
+        return _merge_by_name(base, change)
     return change
 
 
@@ -197,7 +197,7 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) and "name" in one for one in value)
 
 
-def _merged_by_name(base: list[Any], change: list[Any]) -> list[Any]:
+def _merge_by_name(base: list[Any], change: list[Any]) -> list[Any]:
     """Return the elements of ``base`` merged by name with elements of ``change``; new elements come last."""
     found = {one["name"]: one for one in base}
     for one in change:
@@ -205,5 +205,5 @@ def _merged_by_name(base: list[Any], change: list[Any]) -> list[Any]:
         if others and all(value is None for value in others):
             found.pop(one["name"], None)
         else:
-            found[one["name"]] = _merged(found.get(one["name"], {}), one)
+            found[one["name"]] = _merge(found.get(one["name"], {}), one)
     return list(found.values())

@@ -195,8 +195,8 @@ def compile_plan(
         BadPredicate: A rule is not one scalar boolean over known columns.
         BadRecipe: A rule reads a score that this recipe does not compute, or the recipe names an undeclared score.
     """
-    known = _with_imported(recipe, declared() if scores is None else tuple(scores))
-    _check_asked(recipe, known)
+    known = _add_imported(recipe, declared() if scores is None else tuple(scores))
+    _check_named_scores(recipe, known)
     benchmarks = () if recipe.contamination is None else (recipe.contamination.rule,)
     images = _compile((READABLE, *recipe.images, *benchmarks), tables_of("image", known), recipe, known)
     # Scoring decodes every image, unless the recipe only asks captioners, to whom it leaves that.
@@ -208,7 +208,7 @@ def compile_plan(
     sentences = _compile(tuple(recipe.sentences) if retrieves else (), tables_of("sentence", known), recipe, known)
     candidates = _compile(tuple(recipe.candidates) if retrieves else (), pairs, recipe, known)
     read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
-    read.update(_compared_tables(recipe, known))
+    read.update(_ranking_tables(recipe, known))
     of_pixels = {score.table for score in known if score.of == "image" and score.stage == Stage.PIXELS}
     unasked = {score.table for score in known if score.on_demand} | (set() if decodes else of_pixels)
     able = [score for score in known if not lacking(recipe, score)]
@@ -216,7 +216,7 @@ def compile_plan(
     return Plan(recipe, images, sentences, dict(scorers or {}), tuple(asked), candidates)
 
 
-def _with_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
+def _add_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
     """Return ``known`` with the recipe's imported scores. Raise BadRecipe for a name that is taken."""
     for name in recipe.imported:
         if not is_free(name, known):
@@ -233,7 +233,7 @@ def lacking(recipe: Recipe, score: Score) -> str:
     return "models.clip" if score.needs_clip and "clip" not in recipe.models else ""
 
 
-def _compared_tables(recipe: Recipe, known: Sequence[Score]) -> Iterator[str]:
+def _ranking_tables(recipe: Recipe, known: Sequence[Score]) -> Iterator[str]:
     """Yield the tables of the scores that rank candidates and compare captions. Raise BadRecipe for unknown ones."""
     if wanted := recipe.association.rank_by:
         yield _table_of(recipe, "association.rank_by", wanted, "pairs", scores_of("pair", known))
@@ -252,7 +252,7 @@ def _table_of(recipe: Recipe, setting: str, wanted: str, of: str, scores: Sequen
     return homes[wanted]
 
 
-def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:
+def _check_named_scores(recipe: Recipe, known: Sequence[Score]) -> None:
     """Raise BadRecipe if the recipe's ``scores`` names a score that nothing declares."""
     names = [score.name for score in known if score.on_demand]
     for name in recipe.scores:

@@ -43,7 +43,7 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
         if "class" not in node:
             continue
         if node["class"] not in _NODES:
-            raise _refused(rule_name, f"it holds a {_called(node)}")
+            raise _refusal(rule_name, f"it holds a {_node_name(node)}")
         _check_node(rule_name, node)
         if node["class"] == "COLUMN_REF":
             found.add(node["column_names"][0].lower())
@@ -86,7 +86,7 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
         raise BadPredicate(f"rule '{rule_name}': no scorer computes '{shown}'; {remedy}")
     nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
     try:
-        return _described(sql, nothing)
+        return _type_of(sql, nothing)
     except duckdb.Error as error:
         raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {' '.join(sql.split())}") from error
 
@@ -118,7 +118,7 @@ def _tree(sql: str) -> str:
 
 
 @lru_cache(REMEMBERED)
-def _described(sql: str, nothing: str) -> str:
+def _type_of(sql: str, nothing: str) -> str:
     """Return the type of an expression over the typed NULL columns ``nothing``. Raise duckdb.Error. Cached."""
     with _sandbox().cursor() as connection:
         return connection.execute(f"DESCRIBE SELECT (\n{sql}\n) FROM (SELECT {nothing})").fetchall()[0][1]
@@ -155,16 +155,16 @@ def parse(rule_name: str, sql: str) -> dict[str, Any]:
     The expression is parsed between line ends, so that a comment cannot hide the closing parenthesis.
     """
     if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
-        raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
+        raise _refusal(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
     try:
         answer = json.loads(_tree(sql))
     except (duckdb.Error, RecursionError, UnicodeError) as error:
-        raise _refused(rule_name, f"it cannot be parsed: {_first_line(error)}") from error
+        raise _refusal(rule_name, f"it cannot be parsed: {_first_line(error)}") from error
     if answer["error"]:
-        raise _refused(rule_name, f"it cannot be parsed: {answer.get('error_message', '')}")
+        raise _refusal(rule_name, f"it cannot be parsed: {answer.get('error_message', '')}")
     statements = answer["statements"]
     if len(statements) != 1 or not _is_bare(statements[0]["node"]):
-        raise _refused(rule_name, "it is more than one expression")
+        raise _refusal(rule_name, "it is more than one expression")
     return statements[0]["node"]["select_list"][0]
 
 
@@ -196,25 +196,25 @@ def _check_node(rule_name: str, node: dict[str, Any]) -> None:
         aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]
         elsewhere = node["schema"] not in ("", "main") or node["catalog"]
         if node["function_name"].lower() not in FUNCTIONS or aggregate or elsewhere:
-            raise _refused(rule_name, f"it calls {node['function_name']}()")
+            raise _refusal(rule_name, f"it calls {node['function_name']}()")
     elif kind == "OPERATOR" and node["type"] not in _OPERATORS:
-        raise _refused(rule_name, f"it holds a {_called(node)}")
+        raise _refusal(rule_name, f"it holds a {_node_name(node)}")
     elif kind == "COLUMN_REF" and len(node["column_names"]) != 1:
-        raise _refused(rule_name, f"name the column '{node['column_names'][-1]}' without its table")
+        raise _refusal(rule_name, f"name the column '{node['column_names'][-1]}' without its table")
     elif kind == "CAST" and node["cast_type"]["id"] not in _TYPES:
-        raise _refused(rule_name, f"it casts to {node['cast_type']['id']}")
+        raise _refusal(rule_name, f"it casts to {node['cast_type']['id']}")
     elif kind == "CONSTANT" and node["value"].get("value") in (math.inf, -math.inf):  # e.g. 1e400
-        raise _refused(rule_name, "it holds a number that is too large")
+        raise _refusal(rule_name, "it holds a number that is too large")
     elif kind == "CONSTANT" and node["value"]["type"]["id"] not in _TYPES:
-        raise _refused(rule_name, f"it holds a value of type {node['value']['type']['id']}")
+        raise _refusal(rule_name, f"it holds a value of type {node['value']['type']['id']}")
 
 
-def _called(node: dict[str, Any]) -> str:
+def _node_name(node: dict[str, Any]) -> str:
     """Return the name of a node's type for messages: 'operator cast' for OPERATOR_CAST."""
     return node["type"].lower().replace("_", " ")
 
 
-def _refused(rule_name: str, why: str) -> BadPredicate:
+def _refusal(rule_name: str, why: str) -> BadPredicate:
     return BadPredicate(f"rule '{rule_name}': {' '.join(why.split())}. {_REMEDY}")
 
 

@@ -132,7 +132,7 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
     """
     for point in sorted(entry_points(group=group), key=lambda point: (_package_of(point), point.name)):
         try:
-            with _reported_if_slow(point):
+            with _log_if_slow(point):
                 loaded = point.load()
         except (Exception, SystemExit) as error:
             raise PairmillError(
@@ -147,7 +147,7 @@ def foreign(group: str, what: str, checked: Callable[[object, str], T]) -> Itera
 
 
 @contextmanager
-def _reported_if_slow(point: EntryPoint) -> Iterator[None]:
+def _log_if_slow(point: EntryPoint) -> Iterator[None]:
     """Import a declaration in the body; if that takes more than SLOW_SECONDS, log a line that names its package."""
     import logging  # commands of an installation without entry points need neither
     import threading

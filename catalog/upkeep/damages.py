@@ -143,7 +143,7 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
         deleted = f", {held - left:,} of them deleted" if left < held else ""
         text = f"the file has {held:,} rows{deleted}, and `partitions` records {recorded:,}"
         yield Damage("counts", table, text, max(recorded, left), path, (number,))
-    yield from _unregistered(lake, without)
+    yield from _find_unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
     keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
     columns = "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE database_name = 'lake' GROUP BY ALL"
@@ -157,7 +157,7 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
                 yield Damage("doubled", table, text, n, shard=shard, scorer=scorer)
 
 
-def _unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
+def _find_unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
     """Yield the partitions whose file DuckLake does not name, of tables whose files are never merged.
 
     A file of pages that were read again is gone where none of its rows was new: all of them were deleted.

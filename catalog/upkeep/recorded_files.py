@@ -71,7 +71,7 @@ def files_of(lake: Lake, table: str) -> list[RecordedFile]:
 
 def still_named(lake: Lake, ids: Iterable[int]) -> set[int]:
     """Return the data files among ``ids`` that the newest snapshot still has; others were merged or emptied."""
-    return _named(lake, "data_file_id", map(str, ids))
+    return _find_values(lake, "data_file_id", map(str, ids))
 
 
 def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
@@ -102,10 +102,10 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
 def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:
     """Return those of ``paths``, data files of a table, that the newest snapshot has."""
     folder = f"main/{table}/"
-    return {folder + path for path in _named(lake, "path", (quoted(each.removeprefix(folder)) for each in paths))}
+    return {folder + path for path in _find_values(lake, "path", (quoted(each.removeprefix(folder)) for each in paths))}
 
 
-def _named(lake: Lake, column: str, values: Iterable[str]) -> set[Any]:
+def _find_values(lake: Lake, column: str, values: Iterable[str]) -> set[Any]:
     """Return which of these values, as SQL, a column of the newest snapshot's data files has."""
     if not (among := ", ".join(values)):
         return set()

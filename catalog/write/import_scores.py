@@ -83,7 +83,7 @@ def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) 
     try:
         added = lake.retrying(body)
         lake.reload_tables()
-        return _counted(lake, score, scorer.digest, added)
+        return _count_result(lake, score, scorer.digest, added)
     finally:
         for table in ("import_rows", "import_matched", "import_values"):
             lake.execute(f"DROP TABLE IF EXISTS {table}")
@@ -123,11 +123,11 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
     if kind not in _NUMBERS and not kind.startswith("DECIMAL"):
         raise PairmillError(f"'{file}': the column '{column}' is {kind}; a score is a number.")
     # FLOAT 5.1 is 5.0999999 as DOUBLE; by its decimal form it stays the number that the author wrote.
-    text = f'CAST("{_escaped(column)}" AS VARCHAR)' if kind == "FLOAT" else f'"{_escaped(column)}"'
+    text = f'CAST("{_escape(column)}" AS VARCHAR)' if kind == "FLOAT" else f'"{_escape(column)}"'
     name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE import_rows AS SELECT {name} AS key, CAST({text} AS DOUBLE) AS "
-        f'value FROM {table} WHERE "{_escaped(column)}" IS NOT NULL AND "{key}" IS NOT NULL'
+        f'value FROM {table} WHERE "{_escape(column)}" IS NOT NULL AND "{key}" IS NOT NULL'
     )
     odd = lake.query("SELECT count(*), min(key) FROM import_rows WHERE NOT isfinite(value)")[0]
     if odd[0]:
@@ -177,7 +177,7 @@ def _insert(lake: Lake, score: Score, scorer: str, rows: str, commit: int, run_i
     )
 
 
-def _counted(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScores:
+def _count_result(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScores:
     """Count what the file gave to the lake's pictures."""
     column = score.columns[0].name
     rows, unmatched = lake.query(
@@ -190,7 +190,7 @@ def _counted(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScore
     return ImportedScores(column, scorer, rows, unmatched, added, scored, pictures - scored, median)
 
 
-def _escaped(column: str) -> str:
+def _escape(column: str) -> str:
     """Return a column's name for double quotes in SQL."""
     return column.replace('"', '""')
 

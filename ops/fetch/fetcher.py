@@ -182,12 +182,12 @@ class _BatchFetch:
                     answer = await self._answer(url, response)
                 if answer is not None:
                     return replace(answer, seconds=spent.so_far())
-                location = _escaped(response.headers.get("Location", ""))
+                location = _escape(response.headers.get("Location", ""))
                 at = absolute_address(location, str(target)) or location
             detail = f"more than {MOST_REDIRECTS} redirects; the last led to {at[:200]}"
             return FetchResult(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError) as error:
-            return replace(_failed(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
+            return replace(_as_failure(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
 
     def _target(self, url: str) -> URL | Fault:
         """Parse a URL; return a Fault if it must not be contacted. Names are resolved and checked when connecting."""
@@ -253,7 +253,7 @@ class _AttemptTimer:
         return round(self._total - self._left, 4)
 
 
-def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
+def _as_failure(url: str, error: Exception, seconds: float) -> FetchResult:
     """Convert an error to a FetchResult; timeouts, lost connections and unreachable hosts are transient."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, BlockedAddress):
@@ -270,7 +270,7 @@ def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
     return FetchResult(url, Fault(url, "missing", detail), passing=not gone)
 
 
-def _escaped(location: str) -> str:
+def _escape(location: str) -> str:
     """Percent-encode the bytes of a Location beyond ASCII, of whatever charset, as browsers do."""
     return quote(location.encode("utf-8", "surrogateescape"), safe=string.punctuation + " ")
 

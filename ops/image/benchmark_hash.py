@@ -81,7 +81,7 @@ class BenchmarkSets:
 
     def computed(self, by: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the array of ``compute`` for all files, from the cache if it is there; ``by`` is its cache key."""
-        return _cached((*map(str, self.files), self.content, repr(self.decode), by), compute)
+        return _load_or_compute((*map(str, self.files), self.content, repr(self.decode), by), compute)
 
 
 def decode_picture(file: Path, decode: Decode) -> np.ndarray:
@@ -92,7 +92,7 @@ def decode_picture(file: Path, decode: Decode) -> np.ndarray:
     return found
 
 
-def _cached(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
+def _load_or_compute(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
     """Return an array, from this machine's cache if a process has computed it for the same ``key``.
 
     One process computes it while the others wait. Where the cache cannot be written, each computes it for itself.

@@ -54,7 +54,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
         return found.copy
     with alone(found.copy.with_suffix(".lock")):
         if not found.copy.is_dir():
-            _copied(spec, found, patterns)
+            _copy(spec, found, patterns)
     return found.copy
 
 
@@ -82,7 +82,7 @@ def list_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> S3Folder:
     return S3Folder(S3 + root, tuple(files))
 
 
-def _copied(spec: str, found: S3Folder, patterns: tuple[str, ...]) -> None:
+def _copy(spec: str, found: S3Folder, patterns: tuple[str, ...]) -> None:
     """Copy all files to a folder beside the final one, then rename it. Raises ModelError as `s3_folder` does."""
     from pairmill.ops.read.places.tree import SourceError
 

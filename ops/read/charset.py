@@ -70,7 +70,9 @@ def decode_text(data: bytes, content_type: str = "") -> Decoded:
     for mark, label in MARKS:
         if data.startswith(mark):
             return decode_as(data[len(mark) :], _codec(label) or guess_codec(data))
-    return decode_as(data, _labelled(content_type) or _unmarked_utf16(data) or _declared(data) or guess_codec(data))
+    return decode_as(
+        data, _codec_of_label(content_type) or _unmarked_utf16(data) or _declared_codec(data) or guess_codec(data)
+    )
 
 
 def guess_codec(data: bytes) -> codecs.CodecInfo:
@@ -85,9 +87,9 @@ def guess_codec(data: bytes) -> codecs.CodecInfo:
             return codecs.lookup("utf-8")
     elif b"\x1b" not in data:  # with which ISO-2022-JP begins its letters
         return codecs.lookup("utf-8")
-    whole = _detected(data)
+    whole = _detect(data)
     words = [found[0] for found in islice(BEYOND.finditer(data), MOST_WORDS)]
-    parts = [_detected(b" ".join(words[at::3])) for at in range(3)] if len(words) >= 3 else []
+    parts = [_detect(b" ".join(words[at::3])) for at in range(3)] if len(words) >= 3 else []
     common = max(parts, key=parts.count, default=whole)
     # The detector rules an encoding out for one byte that it lacks; two parts without the byte show what the rest is.
     if parts.count(common) > 1 and 0 < decode_as(data, common).n_bad <= 1 + len(words) // 100:
@@ -95,7 +97,7 @@ def guess_codec(data: bytes) -> codecs.CodecInfo:
     return whole
 
 
-def _detected(data: bytes) -> codecs.CodecInfo:
+def _detect(data: bytes) -> codecs.CodecInfo:
     """Return the decoder that the detector names, or its twin of Windows; cp1252 if unsure, or if the text is equal."""
     label = (detect_encoding(data, html5_compatible=False) or "").replace("_", "-").replace("iso2022", "iso-2022")
     found = _codec(label) or _codec(label.replace("cp", "windows-"))
@@ -141,7 +143,7 @@ def _codec_of(label: str) -> codecs.CodecInfo | None:
     return codecs.lookup(fuller) if fuller else found.codec_info
 
 
-def _labelled(text: str) -> codecs.CodecInfo | None:
+def _codec_of_label(text: str) -> codecs.CodecInfo | None:
     """Return the decoder that ``charset=…`` names, in a Content-Type header or the like, or None."""
     found = CHARSET.search(text)
     # Two headers of one name are joined by a comma.
@@ -159,12 +161,12 @@ def _unmarked_utf16(data: bytes) -> codecs.CodecInfo | None:
     return codecs.lookup("utf-16-be") if even > len(start) * 0.3 and odd < len(start) * 0.05 else None
 
 
-def _declared(data: bytes) -> codecs.CodecInfo | None:
+def _declared_codec(data: bytes) -> codecs.CodecInfo | None:
     """Return the decoder that a page's <meta> declares, else its XML declaration; None if neither does."""
     start = data[:MOST_SEARCHED]
     if usual := USUAL_META.match(start):
         label, content = ((part or b"").decode() for part in usual.groups())
-        if found := _readable(_codec(label) or _labelled(content)):
+        if found := _readable(_codec(label) or _codec_of_label(content)):
             return found
     if b"charset" in start.lower():
         parser = etree.HTMLPullParser(events=("start",), tag=("meta", "body"), encoding="iso-8859-1")
@@ -188,7 +190,7 @@ def _meta_codec(element: etree._Element) -> codecs.CodecInfo | None:
     label = element.get("charset")
     codec = _codec(label) if label else None
     if label is None and (element.get("http-equiv") or "").strip().lower() == "content-type":
-        codec = _labelled(element.get("content") or "")
+        codec = _codec_of_label(element.get("content") or "")
     return _readable(codec)
 
 

@@ -179,7 +179,7 @@ def open_source(uri: str) -> Source:
     ``${NAME}`` in ``uri`` is replaced by the environment variable, so that a signed address need not be written down.
     Raises SourceError if the format or scheme is unknown, a variable is not set, or a local path does not exist.
     """
-    uri = _expanded(uri)
+    uri = _expand(uri)
     format, place = split_format(uri)
     if (found := MISSPELT.fullmatch(uri)) and not os.path.exists(uri):
         raise SourceError(f"source '{without_secrets(uri)}': no such place; did you mean {found[1]}://{found[2]}?")
@@ -191,7 +191,7 @@ def open_source(uri: str) -> Source:
     return Source(f"{format}:{tree.place}" if format else tree.place, tree, (format,) if format else tuple(formats()))
 
 
-def _expanded(uri: str) -> str:
+def _expand(uri: str) -> str:
     """Replace each ``${NAME}`` by its environment variable, unless ``uri`` is an existing path."""
     if os.path.exists(uri):
         return uri

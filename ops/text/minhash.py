@@ -80,7 +80,7 @@ def _minima(texts: list[str]) -> np.ndarray:
     at = np.repeat(begins - firsts, counts) + np.arange(counts.sum())
     # A character has 21 bits: three take 63 of 64.
     grams = codes[at] << np.uint64(42) | codes[at + 1] << np.uint64(21) | codes[at + 2]
-    hashed = _mixed(grams).astype(np.uint32)
+    hashed = _mix(grams).astype(np.uint32)
     found = np.empty((len(texts), len(ORDERS)), np.uint32)
     for number, (factor, summand) in enumerate(ORDERS):
         order = hashed * factor + summand
@@ -90,7 +90,7 @@ def _minima(texts: list[str]) -> np.ndarray:
     return found
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _mix(values: np.ndarray) -> np.ndarray:
     """Mix the bits of uint64 values with the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     mixed = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -99,7 +99,7 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 # An odd factor and a summand for each order, from SplitMix64, because numpy's generators may change.
 _STEPS = np.arange(1, 2 * BANDS * BYTES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-_NUMBERS = _mixed(_STEPS).astype(np.uint32)
+_NUMBERS = _mix(_STEPS).astype(np.uint32)
 ORDERS = list(zip(_NUMBERS[0::2] | np.uint32(1), _NUMBERS[1::2], strict=True))
 
 

@@ -85,7 +85,7 @@ def complexity(words: list[Word]) -> int:
     relations = [0] * len(words)
     for at, word in enumerate(words):
         relations[word.head] += word.label in ATTRIBUTES or (word.label == "prep" and at in phrases)
-        relations[at] += words[_coordinated(words, at)[-1]].label in ARGUMENTS
+        relations[at] += words[_coordination(words, at)[-1]].label in ARGUMENTS
     return max((n for n, word in zip(relations, words, strict=True) if word.pos in OBJECTS), default=0)
 
 
@@ -94,7 +94,7 @@ def has_action(words: list[Word]) -> bool:
     return any(word.pos in ACTIONS for word in words)
 
 
-def _coordinated(words: list[Word], at: int) -> list[int]:
+def _coordination(words: list[Word], at: int) -> list[int]:
     """List a word and the words before it with which it is coordinated, up to the first ("red, green and blue")."""
     chain = [at]
     while words[chain[-1]].label == "conj" and words[chain[-1]].head != chain[-1]:

@@ -124,7 +124,7 @@ def _one_to_each_class(
         joins[unsure] &= ~np.isin(hashes[other[unsure]], asked[met])
     n = (last - first)[joins]
     to_each = np.repeat(one[joins], n), classes[_spans(first[joins], n)], np.repeat(distance[joins], n)
-    return _joined([(one[~joins], other[~joins], distance[~joins]), to_each])
+    return _concatenate([(one[~joins], other[~joins], distance[~joins]), to_each])
 
 
 def _flat_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, colours: np.ndarray) -> tuple[Edges, np.ndarray]:
@@ -163,7 +163,7 @@ def _flat_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, colours: np
         kept[kept] = _are_near(colours[heads[near[kept]]], colours[heads[end[kept]]])
         if kept.any():
             found.append((heads[end[kept]], heads[near[kept]], np.repeat(far[some], widths[some])[kept]))
-    left, right, far = _joined(found)
+    left, right, far = _concatenate(found)
     # Two new classes of different hashes find each other from both ends.
     _, once = np.unique(np.minimum(left, right) * len(hashes) + np.maximum(left, right), return_index=True)
     return (left[once], right[once], far[once]), heads
@@ -210,7 +210,7 @@ def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_B
             differ = hashes[left] ^ hashes[right]
             kept = _first_choice(differ, bands, chosen)
             found.append((left[kept], right[kept], np.bitwise_count(differ[kept]).astype(np.int64)))
-    return _joined(found)
+    return _concatenate(found)
 
 
 def _bands(free: int, radius: int, n: int) -> list[int]:
@@ -231,7 +231,7 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
 
     A bucket with more than BUCKET hashes is searched recursively.
     """
-    order, starts = _sorted(hashes, key)
+    order, starts = _sort_by_key(hashes, key)
     sizes = np.diff(np.r_[starts, len(order)])
     wanted = (sizes > 1) & np.logical_or.reduceat(is_new[order], starts)
     large = wanted & (sizes > BUCKET)
@@ -284,7 +284,7 @@ def _pairs_within_runs(
         yield near, near + step
 
 
-def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
+def _sort_by_key(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows by their bits under ``key``, ties by row: (order, starts of each run of equal bits).
 
     The bits and the row number share one integer if they fit: sorting integers takes a tenth of the time of sorting
@@ -296,14 +296,14 @@ def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(masked, kind="stable")
         masked = masked[order]
     else:
-        packed = _gathered(hashes, key) << np.uint64(row_bits) | np.arange(len(hashes), dtype=np.uint64)
+        packed = _gather_bits(hashes, key) << np.uint64(row_bits) | np.arange(len(hashes), dtype=np.uint64)
         packed.sort()
         order = (packed & np.uint64((1 << row_bits) - 1)).astype(np.int64)
         masked = packed >> np.uint64(row_bits)
     return order, np.flatnonzero(np.r_[True, masked[1:] != masked[:-1]])
 
 
-def _gathered(hashes: np.ndarray, key: int) -> np.ndarray:
+def _gather_bits(hashes: np.ndarray, key: int) -> np.ndarray:
     """Move the bits under ``key`` to the low end in order, one run of bits at a time."""
     found = np.zeros_like(hashes)
     place = filled = 0
@@ -334,7 +334,7 @@ def _first_choice(differ: np.ndarray, bands: list[int], chosen: tuple[int, ...])
     return first
 
 
-def _joined(found: list[Edges]) -> Edges:
+def _concatenate(found: list[Edges]) -> Edges:
     """Concatenate lists of edges."""
     if not found:
         return _none()

@@ -50,11 +50,11 @@ def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat
     ]
     centroids = np.concatenate(parts)
     for _ in range(REFINEMENTS):
-        centroids = _refined(vectors, centroids, seed)
+        centroids = _refine(vectors, centroids, seed)
     return centroids
 
 
-def _refined(vectors: np.ndarray, centroids: np.ndarray, seed: int) -> np.ndarray:
+def _refine(vectors: np.ndarray, centroids: np.ndarray, seed: int) -> np.ndarray:
     """Run one k-means step over all groups: a vector near a border may be nearer to another group's centroid."""
     router = build_router(centroids, seed)
     sums = np.zeros(centroids.shape, dtype=np.float64)

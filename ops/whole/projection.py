@@ -36,7 +36,7 @@ class Projection:
         index.add(self.sample)
         found = np.empty((len(vectors), 2), np.float32)
         for start, block in zip(range(0, len(vectors), AT_ONCE), blocks(vectors, AT_ONCE), strict=True):
-            rows = _reduced(block, self.mean, self.components)
+            rows = _reduce(block, self.mean, self.components)
             distances, near = index.search(rows, min(PLACED_BY, len(self.sample)))
             weights = 1.0 / np.maximum(distances, 1e-9)
             weights /= weights.sum(1, keepdims=True)
@@ -56,11 +56,11 @@ def fit(sample: np.ndarray) -> Projection:
     spread, directions = np.linalg.eigh((rows - mean).T @ (rows - mean))
     components = np.ascontiguousarray(directions[:, np.argsort(-spread)[:COMPONENTS]], np.float32)
     components *= np.sign(components[np.abs(components).argmax(0), np.arange(components.shape[1])])  # eigh's are free
-    reduced = _reduced(rows, mean, components)
+    reduced = _reduce(rows, mean, components)
     return Projection(mean, components, reduced, _places(reduced))
 
 
-def _reduced(rows: np.ndarray, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
+def _reduce(rows: np.ndarray, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray((np.asarray(rows, np.float32) - mean) @ components)
 
 

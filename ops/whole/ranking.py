@@ -61,7 +61,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
         rows, columns = _candidates(_Rough.of(queries[part]), known, k)
-        best[part], exact[part] = _ranked(queries[part], vectors, rows, columns, k)
+        best[part], exact[part] = _rank(queries[part], vectors, rows, columns, k)
     return best, exact
 
 
@@ -128,7 +128,7 @@ def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, n
     return rows, places
 
 
-def _ranked(
+def _rank(
     queries: np.ndarray, vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rank each query's candidates and return the best ``k``, by products that do not depend on the block."""

@@ -39,7 +39,7 @@ class SignCodes:
         if n < EXACT_BELOW or k > BY_DOT:
             return most_similar(query, vectors, k)
         turned = query.astype(np.float32) @ rotation(len(query))
-        rows = _smallest(hamming(self.codes, _packed(turned[None] > 0)[0]), BY_CODE)
+        rows = _smallest(hamming(self.codes, _pack(turned[None] > 0)[0]), BY_CODE)
         rows = rows[_smallest(-_products(self.codes[:, rows], turned), BY_DOT)]
         rows.sort()  # reads the map forwards, and ties go to the smaller row
         return rows[most_similar(query, pick_rows(vectors, rows), k)]
@@ -52,7 +52,7 @@ def words(dimension: int) -> int:
 
 def encode(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Return the sign codes (words, n) uint64 of ``vectors`` (n, d) minus ``mean`` (d,)."""
-    return _packed((vectors.astype(np.float32) - mean) @ rotation(len(mean)) > 0).T
+    return _pack((vectors.astype(np.float32) - mean) @ rotation(len(mean)) > 0).T
 
 
 @cache
@@ -82,12 +82,12 @@ def _products(codes: np.ndarray, turned: np.ndarray) -> np.ndarray:
     levels = np.rint((turned - low) / step).astype(np.uint8)
     found = np.zeros(codes.shape[1], np.float32)
     for bit in range(QUERY_BITS):
-        plane = _packed((levels[None] >> bit) & 1 > 0)[0]
+        plane = _pack((levels[None] >> bit) & 1 > 0)[0]
         found += (step * 2**bit) * np.bitwise_count(codes & plane[:, None]).sum(0, dtype=np.uint16)
     return found + low * np.bitwise_count(codes).sum(0, dtype=np.uint16)
 
 
-def _packed(bits: np.ndarray) -> np.ndarray:
+def _pack(bits: np.ndarray) -> np.ndarray:
     """Pack booleans (n, d) into (n, words) uint64; missing bits of the last word are 0."""
     padded = np.zeros((len(bits), words(bits.shape[1]) * WORD), bool)
     padded[:, : bits.shape[1]] = bits

@@ -234,7 +234,7 @@ def test_a_seal_that_cannot_be_written_costs_no_commit(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     with create_or_open(new_lake(tmp_path / "lake")) as lake, lease.writing(lake, "run", "work") as writer:
-        monkeypatch.setattr(seal, "_put", full)
+        monkeypatch.setattr(seal, "_replace_seal", full)
         assert writer.commit([partition(lake, "p", ["a"], writer.begin("step"))]) == 1
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT count(*) FROM image_hash") == [(1,)]

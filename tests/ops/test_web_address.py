@@ -3,7 +3,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from pairmill.ops.web_address import _parsed, absolute_address, address_key, request_address
+from pairmill.ops.web_address import _parse, absolute_address, address_key, request_address
 
 BASE = "https://x.example/d/p.html"
 
@@ -71,9 +71,9 @@ def test_long_addresses_are_neither_remembered_nor_normalised():
     assert address_key(short) == unicodedata.normalize("NFC", unquote(short))
     assert address_key(long) == address_key(unquote(long)) == unquote(long)  # NFC would take a minute
     request_address("a.jpg", BASE)
-    before = _parsed.cache_info().currsize
+    before = _parse.cache_info().currsize
     assert request_address(f"{'a' * 3000}.jpg", BASE).endswith("a.jpg")
-    assert _parsed.cache_info().currsize == before
+    assert _parse.cache_info().currsize == before
 
 
 @pytest.mark.parametrize("written", ["a b,c'(d).jpg?x=1", "größe.jpg", "%7ea.jpg", "http://h.example", "//h.example/a"])

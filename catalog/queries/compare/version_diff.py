@@ -120,7 +120,7 @@ def version_before(lake: Lake, dataset: Dataset) -> Dataset | None:
 
 def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
     """Compare the pairs of two versions, of one dataset or of two. 1M pairs each take some 4 s."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_changed(before, after)}")
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_differing_images(before, after)}")
     causes = differences(lake, before, after, 0, pairs="diff_pairs")
     of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in ("gained", "lost", "changed")}
     groups = _groups(lake, before, after) if of_kind["gained"] or of_kind["lost"] else ()
@@ -140,7 +140,7 @@ def differences(
     names a table of the differing pairs; without it the pairs of both versions are joined. At 30M pairs that spills
     some 20 GB to disk.
     """
-    rows, ids = pairs or f"({_changed(before, after)})", f"min(item_id, {images})" if images else "[]"
+    rows, ids = pairs or f"({_differing_images(before, after)})", f"min(item_id, {images})" if images else "[]"
     found = lake.query(
         f"SELECT * FROM (SELECT kind, cause, count(*) AS n, {ids} AS ids FROM {rows} GROUP BY kind, cause "
         f"ORDER BY n DESC, kind, cause LIMIT {most}) ORDER BY list_position(['gained', 'lost', 'changed'], kind), "
@@ -162,7 +162,7 @@ def differences(
 def changed_ids(lake: Lake, before: Dataset, after: Dataset, kind: str, cause: str) -> "pa.Table":
     """Return the column ``image_id`` of all images whose pairs differ by this ``kind`` and ``cause`` (`Difference`)."""
     of_cause = f"kind = {quoted(kind)} AND cause = {quoted(cause)}"
-    return lake.table(f"SELECT item_id AS image_id FROM ({_changed(before, after)}) WHERE {of_cause}")
+    return lake.table(f"SELECT item_id AS image_id FROM ({_differing_images(before, after)}) WHERE {of_cause}")
 
 
 def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -177,7 +177,7 @@ def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
     return {row["image_id"]: row for row in rows}
 
 
-def _changed(before: Dataset, after: Dataset) -> str:
+def _differing_images(before: Dataset, after: Dataset) -> str:
     """Return SQL for ``item_id``, ``kind`` and ``cause`` (see `Difference`) of every image whose pair differs."""
     n = max(before.n_texts, after.n_texts)
     compared = (

@@ -60,7 +60,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
         "group": _group_members(lake, sha256, group, others, decided, scope),
         "cluster": _cluster(lake, sha256, scope, decision),
         "matches": _matches(lake, image_id, sha256, scope, decision),
-        "texts": _made_texts(lake, sha256, scope, in_home_shard),
+        "texts": _generated_texts(lake, sha256, scope, in_home_shard),
         "quarantine": quarantine(lake, *faults) if "quarantine" in scope.filled else [],
         "datasets": decided[image_id],
     }
@@ -219,15 +219,15 @@ def decisions(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
     return found
 
 
-def _made_texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
+def _generated_texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
     """Return all captions, tags and fused texts of the image, oldest first.
 
     ``current``: by a scorer of the dataset. Current captions also have ``by``, the recipe's name of the captioner,
     ``similarity`` if computed, and with several captioners ``chosen``: whether this text is the image's caption, and
     ``score``: the (name, value) by which it was compared, if that is another than the similarity.
     """
-    current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
-    name, compared = _compared(lake, sha256, scope, in_home_shard)
+    current, by_scorer = set(scope.scorers.values()), _captioners_of(lake, sha256, scope, in_home_shard)
+    name, compared = _comparing_score(lake, sha256, scope, in_home_shard)
     found = []
     for table, columns in _TEXTS.items():
         rows = rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
@@ -240,7 +240,7 @@ def _made_texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> li
     return sorted(found, key=lambda row: (row["commit"], row["kind"]))
 
 
-def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
+def _captioners_of(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
     """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
     plan = scope.plan
     if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
@@ -257,7 +257,7 @@ def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str
     return found
 
 
-def _compared(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tuple[str, dict[str, float]]:
+def _comparing_score(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tuple[str, dict[str, float]]:
     """Return the score that compares captions, and its value for each text; ('', {}) for the CLIP's similarity."""
     plan = scope.plan
     if plan is None or len(plan.recipe.captioners) < 2 or plan.recipe.captions.choose != "best":

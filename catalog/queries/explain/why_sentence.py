@@ -33,7 +33,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
         "group": {"sentences": len(group), "keeper": keeper} if group else {},
         "cluster": _cluster(lake, content, scope),
         "candidate": _candidate(lake, content, scope),
-        "used": _used(lake, origin["text"], scope),
+        "used": _pairs_with(lake, origin["text"], scope),
         "datasets": _versions(lake, origin["text"]),
     }
 
@@ -95,7 +95,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
     return {"pictures": pictures, "nearest": [{k: v for k, v in row.items() if k != "pictures"} for row in rows]}
 
 
-def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
+def _pairs_with(lake: Lake, text: str, scope: Scope) -> list[Facts]:
     """Select the first MOST pairs of the dataset that contain the text; ``place`` is its column, 1 to 5."""
     if scope.dataset is None:
         return []

@@ -116,7 +116,7 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
         ("image", plan.image_checks, plan.image_tables),
         ("sentence", plan.sentence_checks, plan.sentence_tables),
     ):
-        wanted = _wanted([check for check in checks if check.name != "readable"], tables)
+        wanted = _quantities_to_draw([check for check in checks if check.name != "readable"], tables)
         by_source: dict[str, dict[int, Quantity]] = {}
         for place, quantity in enumerate(wanted):
             by_source.setdefault(_source(plan, quantity, kind, tables, upto), {})[place] = quantity
@@ -163,7 +163,7 @@ def quantiles(
     return tuple(lake.query(sql)[0][0] or ())
 
 
-def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
+def _quantities_to_draw(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
     """Return the quantities to draw: those of the rules, then the scores that no rule reads."""
     types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
     ruled = [quantity for check in checks for quantity in quantities(check, types)]

@@ -161,8 +161,8 @@ def frame_of(sample: DrawnSample) -> str:
 def judged_samples(lake: Lake) -> tuple[JudgedSample, ...]:
     """Return every sample, registered in the lake or only logged, with its judgements; the newest sample first."""
     logged = read_log(lake)
-    samples = {each.sample_id: each for each in (*_registered(lake, DrawnSample), *logged.samples)}
-    every = {each.judgement_id: each for each in (*_registered(lake, Judgement), *logged.judgements)}
+    samples = {each.sample_id: each for each in (*_read_registered(lake, DrawnSample), *logged.samples)}
+    every = {each.judgement_id: each for each in (*_read_registered(lake, Judgement), *logged.judgements)}
     newest: dict[tuple[str, str, str], Judgement] = {}
     for each in sorted(every.values(), key=lambda each: (each.at, each.judgement_id)):
         newest[each.sample_id, each.image_id, each.judge] = each
@@ -174,7 +174,7 @@ def judged_samples(lake: Lake) -> tuple[JudgedSample, ...]:
     return tuple(JudgedSample(sample, tuple(counting[sample.sample_id])) for sample in found)
 
 
-def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
+def _read_registered(lake: Lake, kind: type[Line]) -> list[Line]:
     """Read the registered rows of ``kind``."""
     table = "judgement_samples" if kind is DrawnSample else "judgements"
     columns = ", ".join(f'"{name}"' for name in kind.model_fields if name != "line")

@@ -106,10 +106,10 @@ def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) 
     """
     is_lost = not n_pairs and plan.recipe.association.at_least
     without_text = _no_sentence(lake, plan, steps) if is_lost else ""
-    return [note for note in (_lost_to_cap(lake, plan, steps), _lost_groups(lake), without_text) if note]
+    return [note for note in (_note_loss_to_cap(lake, plan, steps), _note_lost_groups(lake), without_text) if note]
 
 
-def _lost_groups(lake: Lake) -> str:
+def _note_lost_groups(lake: Lake) -> str:
     """Return the note on duplicate groups whose best picture is dropped by a rule after duplicates; '' without one.
 
     The cut drops duplicates before it looks at texts, as RealSyn does, so no other member of the group stands in.
@@ -129,7 +129,7 @@ def _lost_groups(lake: Lake) -> str:
     )
 
 
-def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
+def _note_loss_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
     """Return the note on a cap that drops more than MOST_BY_CAP of at most SMALL pictures; '' otherwise."""
     step = next((each for each in steps if (each.kind, each.rule) == ("image", "balance")), None)
     cap = plan.recipe.balance.cap

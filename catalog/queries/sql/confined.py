@@ -52,10 +52,10 @@ def check_reads_only(lake: Lake, sql: str) -> dict[str, Any]:
     Returns:
         DuckDB's parse tree. Syntax errors pass: DuckDB reports them when the statement runs.
     """
-    tree = _parsed(lake, sql)
+    tree = _parse(lake, sql)
     # not a SELECT; of other statements, only EXPLAIN contains a SELECT
     if tree["error"] and tree["error_type"] == "not implemented":
-        tree = _parsed(lake, _EXPLAIN.sub("", sql, count=1))
+        tree = _parse(lake, _EXPLAIN.sub("", sql, count=1))
         if tree["error"]:
             reads = "only a SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of one) is run here"
             if _CHANGE.match(sql):
@@ -110,7 +110,7 @@ def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return found["map"] if isinstance(found, dict) else []
 
 
-def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
+def _parse(lake: Lake, sql: str) -> dict[str, Any]:
     """Return DuckDB's parse tree of a statement. Raise BadQuery if it is nested too deeply."""
     try:
         return json.loads(lake.query("SELECT json_serialize_sql(?::VARCHAR)", [sql])[0][0])

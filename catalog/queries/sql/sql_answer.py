@@ -62,16 +62,16 @@ def relation(lake: Lake, sql: str) -> Relation:
     """
     check_reads_only(lake, sql)
     provide(lake, sql)
-    return _begun(lake, sql, lake.connection.sql)
+    return _start(lake, sql, lake.connection.sql)
 
 
 def _answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     _refuse_extensions(lake, sql)
-    cursor = _begun(lake, sql, lake.connection.execute)
+    cursor = _start(lake, sql, lake.connection.execute)
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 
-def _begun(lake: Lake, sql: str, run: Callable[[str], Result | None]) -> Result:
+def _start(lake: Lake, sql: str, run: Callable[[str], Result | None]) -> Result:
     """Return the result of ``run`` on a statement; wait briefly while the catalog is locked."""
     lake.check_tables_of(sql)
 

@@ -210,7 +210,7 @@ def _load(spec: str, precision: str) -> LoadedClip:
     import open_clip
 
     try:
-        with _made_as(kind):  # EVA02-E-14-plus takes 20 GB of the host in fp32, 10 in bf16
+        with _create_as(kind):  # EVA02-E-14-plus takes 20 GB of the host in fp32, 10 in bf16
             model = open_clip.create_model(name, pretrained, require_pretrained=True, pretrained_text=False)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # a damaged checkpoint, a config of another model, a missing tokenizer
@@ -237,7 +237,7 @@ def load_tower(spec: str, precision: str, side: Literal["text", "image"]) -> Loa
 
 
 @contextmanager
-def _made_as(kind: torch.dtype) -> Iterator[None]:
+def _create_as(kind: torch.dtype) -> Iterator[None]:
     """Convert each parameter to ``kind`` as soon as a module has it; loaded weights are then rounded one by one.
 
     Buffers stay in fp32, because some are computed (positions, masks): rounding them afterwards is exact.

@@ -103,12 +103,12 @@ class AttributeRules:
         """Return the cached attributes of a token in ``state``, or None if they depend on neighbouring tokens."""
         if state not in self.alone:
             rules = self.fitting[state] = tuple(rule for rule in self.rules if rule.fits(state))
-            self.alone[state] = None if any(len(rule.tests) > 1 for rule in rules) else _written(state, rules)
+            self.alone[state] = None if any(len(rule.tests) > 1 for rule in rules) else _apply_writes(state, rules)
         return self.alone[state]
 
     def _beside(self, states: list[State], at: int) -> Attributes:
         """Return the attributes of the token at index ``at``, matching its neighbours as well."""
-        return _written(states[at], (rule for rule in self.fitting[states[at]] if rule.matches(states, at)))
+        return _apply_writes(states[at], (rule for rule in self.fitting[states[at]] if rule.matches(states, at)))
 
 
 class Word(NamedTuple):
@@ -124,7 +124,7 @@ class Word(NamedTuple):
     text: str
 
 
-def _written(state: State, rules: Iterable[AttributeRule]) -> Attributes:
+def _apply_writes(state: State, rules: Iterable[AttributeRule]) -> Attributes:
     """Apply the writes of ``rules`` in order to a token in ``state``."""
     found = {"POS": "", "TAG": state.tag, "DEP": state.dep}
     for rule in rules:

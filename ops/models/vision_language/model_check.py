@@ -36,7 +36,7 @@ def check_model(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]
     """Load a model and try it on pictures whose shorter side is ``side`` pixels. Raises ModelError as `load` does."""
     loaded = load(spec, precision, pictures)
     sizes = [(side, side), (side, side * 4 // 3), (side, side * 3)]
-    milliseconds, size = _prepared(loaded, sizes[1])
+    milliseconds, size = _measure_preparation(loaded, sizes[1])
     return ModelCheck(
         type(loaded.model).__name__,
         weight_bytes(loaded.model, None),
@@ -49,7 +49,7 @@ def check_model(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]
     )
 
 
-def _prepared(loaded: LoadedVlm, size: tuple[int, int]) -> tuple[float, int]:
+def _measure_preparation(loaded: LoadedVlm, size: tuple[int, int]) -> tuple[float, int]:
     """Return the CPU milliseconds and the bytes of the inputs of one picture, of a batch of eight."""
     shown: list[Any] = [noise(*size)] * 8
     prompts: list[str] = [EXAMPLE_PROMPTS[0]] * 8

@@ -60,7 +60,7 @@ class ImageFolder:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim each file with an image suffix, with its caption and metadata files; yield their units."""
-        return (_claimed(tree, files, entry) for entry in files.of(SUFFIXES))
+        return (_claim(tree, files, entry) for entry in files.of(SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the document of one image, and a Fault for each of its files that cannot be read."""
@@ -72,14 +72,14 @@ class ImageFolder:
         for each in _beside(path):
             if tree.exists(each):
                 is_one = is_picture(tree, each)
-                yield _made(tree, each, tree.read(each), {}, "") if is_one else no_picture(tree.uri(each), each)
+                yield _build(tree, each, tree.read(each), {}, "") if is_one else no_picture(tree.uri(each), each)
 
 
 def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str] = ()) -> Iterator[Unit]:
     """Claim each file whose suffix is not in ``named``, and yield its unit; it becomes a document if it is an image."""
     for entry in files.beyond(named):
         if files.is_free(entry.path):  # not taken as caption or metadata of an earlier file
-            yield _claimed(tree, files, entry)
+            yield _claim(tree, files, entry)
 
 
 def is_picture(tree: Tree, path: str) -> bool:
@@ -99,7 +99,7 @@ def no_picture(uri: str, path: str) -> Fault:
     return Fault(uri, "not_an_image", detail)
 
 
-def _claimed(tree: Tree, files: FileTable, entry: Entry) -> Unit:
+def _claim(tree: Tree, files: FileTable, entry: Entry) -> Unit:
     """Take an image file with its caption and metadata files, and build the unit."""
     beside = [found for path in _beside(entry.path) if (found := files.get(path)) and found.suffix in BESIDE]
     files.take(entry.path, *(each.path for each in beside))
@@ -121,10 +121,10 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
     found = parse_json(said_data) if texts[1] and isinstance(said_data, bytes) else {}
     said: dict[str, object] = found if isinstance(found, dict) else {"undecodable": "json"}
     caption = caption if lines(caption) else next((said[name] for name in CAPTIONS if lines(said.get(name))), "")
-    yield _made(tree, path, data, said, caption)
+    yield _build(tree, path, data, said, caption)
 
 
-def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: object) -> Document:
+def _build(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: object) -> Document:
     """Build an image's document from its bytes, metadata ``said`` and caption: a text or a list of texts."""
     url = clean(said.get("url")) or tree.uri(path)
     picture = picture_of_file(tree, path, data, 0, url, first_text(caption))

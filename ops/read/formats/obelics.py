@@ -67,15 +67,15 @@ class Obelics:
         for entry in files.of(self.suffixes):
             files.take(entry.path)
             yield from tables.units(tree, entry, self.name)
-            named = _named(tree, entry.path) if has_pictures else ()
+            named = _image_paths(tree, entry.path) if has_pictures else ()
             files.take(*(path for path in named if Entry(path, 0, "").suffix in PICTURE_SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
-        return tables.documents(tree, unit, _checked, _chosen)
+        return tables.documents(tree, unit, _build, _choose_columns)
 
 
-def _chosen(kinds: dict[str, str]) -> list[str]:
+def _choose_columns(kinds: dict[str, str]) -> list[str]:
     """List the columns to read. Raises ValueError without `images` and `texts`."""
     if missing := {"images", "texts"} - set(kinds):
         raise ValueError(f"no column {sorted(missing)}")
@@ -83,7 +83,7 @@ def _chosen(kinds: dict[str, str]) -> list[str]:
     return [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
 
 
-def _checked(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
+def _build(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
     """Build a row's document; return a Fault if the row has another shape."""
     try:
         return _document(tree, path, uri, row)
@@ -152,7 +152,7 @@ def _each(value: Any, n: int) -> list[dict[str, Any]]:
     return [place if isinstance(place, dict) else {} for place in places]
 
 
-def _named(tree: Tree, path: str) -> set[str]:
+def _image_paths(tree: Tree, path: str) -> set[str]:
     """Collect the paths that the rows of a file name as images."""
     with tree.open(path) as file:
         try:

@@ -169,7 +169,7 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
         detail = f"{len(paths):,} members '.{extension}' ({paths[0]}, …) are skipped: no picture, caption or JSON"
         yield Fault(packed.uri(f"*.{extension}"), "not_an_image", detail)
     for key, row in sidecar.items():
-        yield _not_fetched(packed.uri(key), row)
+        yield _build_link(packed.uri(key), row)
 
 
 def _role(extension: str) -> str:
@@ -207,7 +207,7 @@ def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) 
     uri = packed.uri(key)
     about = row | _json(packed, sample)
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
-        yield _interleaved(packed, uri, sample, about)
+        yield _build_interleaved(packed, uri, sample, about)
         return
     said: list[object] = []
     captions = [extension for extension in sample if _role(extension) == "caption"]
@@ -236,7 +236,7 @@ def _document(
         url = clean(about.get("url")) if len(pictures) == 1 else ""
         items.append(picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
     if not pictures and clean(about.get("url")):
-        return _not_fetched(uri, about)
+        return _build_link(uri, about)
     items += [Text(caption) for caption in captions]
     if not items:
         return Fault(uri, "bad_record", f"a sample without picture and caption; it has {sorted(sample)}")
@@ -253,7 +253,7 @@ def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
     return about
 
 
-def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
+def _build_link(uri: str, row: dict[str, Any]) -> Document:
     """Build the document of a sample that has only an address: a later fetch completes it."""
     said = next((row[name] for name in CAPTION_NAMES if lines(row.get(name))), "")
     caption = clean(said[0]) if isinstance(said, list) else clean(said)
@@ -264,7 +264,7 @@ def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     return Document(uri, "", as_storable(row), (picture, *map(Text, lines(said))))
 
 
-def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
+def _build_interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
     """Build the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
 
     Return a Fault if the lists differ in length or hold nothing.
@@ -281,7 +281,7 @@ def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) 
     for text, image in zip(texts, images, strict=True):
         if image is not None:
             page = pages[position] if position < len(pages) else None
-            items.append(_interleaved_picture(packed, uri, sample, position, str(image), page, details[position]))
+            items.append(_build_picture(packed, uri, sample, position, str(image), page, details[position]))
             position += 1
         if clean(text):
             items.append(Text(clean(text)))
@@ -291,7 +291,7 @@ def _interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) 
     return Document(uri, clean(about.get("title")), as_storable(kept), tuple(items))
 
 
-def _interleaved_picture(
+def _build_picture(
     packed: Tree, uri: str, sample: Sample, position: int, name: str, page: bytes | Fault | None, said: Any
 ) -> Picture:
     """Build one image of a sample from a TIFF page, a member of the archive, embedded bytes or a web address."""

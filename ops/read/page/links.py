@@ -40,7 +40,7 @@ class Link:
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     """Resolve an image reference of the document at path ``page``; ``base`` is its <base href>, or ''. Never raises."""
-    reference = _stripped(reference)
+    reference = _strip(reference)
     if reference[:5].lower() == "data:":
         return decode_data_uri(reference)  # urlsplit would keep it in its cache
     try:
@@ -49,25 +49,25 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
             base = f"http:{base}"
         base_scheme = urlsplit(base).scheme.lower()
     except ValueError as error:
-        return _refused(reference, "missing", f"not a URL: {error}")
+        return _refuse(reference, "missing", f"not a URL: {error}")
     scheme = parts.scheme.lower()
     if not reference.strip("#?"):
-        return _refused(tree.uri(page), "missing", "the picture names no file")
+        return _refuse(tree.uri(page), "missing", "the picture names no file")
     if scheme in REMOTE or parts.netloc:
-        return _refused(reference if scheme else absolute_address(reference, "http://x"), "missing", NOT_FETCHED)
+        return _refuse(reference if scheme else absolute_address(reference, "http://x"), "missing", NOT_FETCHED)
     if scheme == "file" or len(scheme) == 1:
-        return _refused(reference, "unsafe_path", "a file of the machine the page was written on is not read")
+        return _refuse(reference, "unsafe_path", "a file of the machine the page was written on is not read")
     if scheme:
-        return _refused(reference[:200], "missing", f"'{scheme}:' is not fetched")
+        return _refuse(reference[:200], "missing", f"'{scheme}:' is not fetched")
     folder = posixpath.dirname(page) if base_scheme in REMOTE or not base else _folder(page, base)
     paths = _inside(folder, parts.path, parts.query)
     if not paths:
-        return _refused(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
+        return _refuse(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
     if base_scheme in REMOTE:
         # A saved page may still name its original site as base: use files beside it; all others would need a fetch.
         paths = [path for path in paths if tree.exists(path)]
         if not paths:
-            return _refused(absolute_address(reference, base), "missing", NOT_FETCHED)
+            return _refuse(absolute_address(reference, base), "missing", NOT_FETCHED)
     return Link(tree.uri(paths[0]), tuple(paths))
 
 
@@ -115,12 +115,12 @@ def _outside(path: str) -> bool:
     return path == ".." or path.startswith("../") or "\0" in path
 
 
-def _refused(url: str, reason: str, detail: str) -> Link:
+def _refuse(url: str, reason: str, detail: str) -> Link:
     """Return a Link that consists of a fault only."""
     return Link(url, fault=Fault(url, reason, detail))
 
 
-def _stripped(reference: str) -> str:
+def _strip(reference: str) -> str:
     """Strip white space, and replace lone surrogates, which JSON escapes may contain but no URL or file name."""
     return reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
 
@@ -130,16 +130,16 @@ def decode_data_uri(reference: str) -> Link:
 
     Base64 may have white space and lack its '='; any other body is percent-encoded text.
     """
-    reference = _stripped(reference)
+    reference = _strip(reference)
     url = reference if len(reference) <= 100 else f"{reference[:80]}...({len(reference)} characters)"
     head, comma, body = reference.partition(",")
     if not comma:
-        return _refused(url, "bad_record", "a data: URI without a comma")
+        return _refuse(url, "bad_record", "a data: URI without a comma")
     data = unquote_to_bytes(body)
     if head.lower().endswith(";base64"):
         letters = NOT_BASE64.sub(b"", data.replace(b"-", b"+").replace(b"_", b"/"))
         try:
             data = base64.b64decode(letters + b"=" * (-len(letters) % 4))
         except (binascii.Error, ValueError) as error:
-            return _refused(url, "bad_record", f"a data: URI that is not base64: {error}")
-    return Link(url, data=data) if data else _refused(url, "empty", "a data: URI without data")
+            return _refuse(url, "bad_record", f"a data: URI that is not base64: {error}")
+    return Link(url, data=data) if data else _refuse(url, "empty", "a data: URI without data")

@@ -53,7 +53,7 @@ def parse(uri: str, data: bytes, content_type: str = "") -> Page | Fault:
     if n_bad > MAX_BAD * len(text):
         return Fault(uri, "bad_encoding", f"{n_bad} of {len(text)} letters are no text in {charset}")
     root, broken = None, ""
-    if len(text) > MANY_ATTRIBUTES and _compared(text) > MOST_COMPARED:
+    if len(text) > MANY_ATTRIBUTES and _count_comparisons(text) > MOST_COMPARED:
         broken = "tags of too many attributes"
     elif text.strip():
         # Pass UTF-8 bytes, so that the parser ignores the declaration inside the page.
@@ -121,7 +121,7 @@ def _nodes(text: str) -> int:
     return n
 
 
-def _compared(text: str) -> int:
+def _count_comparisons(text: str) -> int:
     """Estimate how many pairs of attributes the parser compares, in tags of over 5,000 characters."""
     long = (tag[0] for tag in TAG.finditer(text) if len(tag[0]) > 5000)
     return sum(len(ATTRIBUTE.findall(QUOTED.sub("='", tag))) ** 2 for tag in long)

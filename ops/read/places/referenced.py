@@ -34,10 +34,10 @@ def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceErro
     """
     far = [each for each in references if each.uri.startswith("s3://")]
     found = dict(zip(far, _of_s3(far), strict=True)) if far else {}
-    return [_checked(each, found[each] if each in found else _of_file(each)) for each in references]
+    return [_validate(each, found[each] if each in found else _of_file(each)) for each in references]
 
 
-def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | SourceError:
+def _validate(reference: Reference, data: bytes | Exception) -> bytes | Fault | SourceError:
     """Validate the bytes against the content id; return a Fault ``missing`` if they differ or could not be read."""
     if isinstance(data, SourceError):
         return data

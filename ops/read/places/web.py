@@ -138,7 +138,7 @@ def range_of(address: str, start: int, end: int, state: RemoteFileState) -> byte
             raise IncompleteRead(found, end - start - len(found))
         return found
 
-    return _asked(address, {"Range": f"bytes={start}-{end - 1}"}, taken)
+    return _request(address, {"Range": f"bytes={start}-{end - 1}"}, taken)
 
 
 def download(address: str) -> IO[bytes]:
@@ -160,7 +160,7 @@ def download(address: str) -> IO[bytes]:
         near.seek(0)
         return near
 
-    return _asked(address, {}, taken)
+    return _request(address, {}, taken)
 
 
 def state_of(address: str) -> RemoteFileState:
@@ -176,7 +176,7 @@ def state_of(address: str) -> RemoteFileState:
         size = whole_number(answer.headers.get("Content-Length", ""))
         return RemoteFileState(-1 if size is None else size, _etag(answer.headers), False)
 
-    return _asked(address, {"Range": "bytes=0-0"}, taken)
+    return _request(address, {"Range": "bytes=0-0"}, taken)
 
 
 def _etag(headers: Message) -> str:
@@ -271,7 +271,7 @@ class _Https(_SocketRecorder, HTTPSHandler):
     """Open https:// addresses."""
 
 
-def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
+def _request(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
     """Send a request and return ``take(response, watch)``, after retries. Raises SourceError for the last failure."""
     # With a content encoding, lengths and ranges would refer to the encoded bytes.
     headers = {"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers}

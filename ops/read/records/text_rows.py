@@ -71,7 +71,7 @@ def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> I
         elif not isinstance(file, io.BufferedReader):
             file = io.BufferedReader(file, CHUNK)  # pyright: ignore[reportArgumentType]  # s3fs cannot bound a line
         format = format_of(path)
-        yield from _lines(file, start, end, uri) if format == "jsonl" else _separated(file, SEPARATED[format], uri)
+        yield from _lines(file, start, end, uri) if format == "jsonl" else _read_separated(file, SEPARATED[format], uri)
         if inflated and inflated.fault:
             yield inflated.fault
 
@@ -131,7 +131,7 @@ def _line(item: str, line: bytes) -> Row | Fault:
     return (item, row) if isinstance(row, dict) else Fault(item, "bad_record", f"expected an object, found {row!r:.40}")
 
 
-def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Fault]:
+def _read_separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Fault]:
     """Yield the rows of a CSV or TSV file; the first row names the columns."""
     csv.field_size_limit(MAX_FIELD)
     head = file.peek(CHUNK)  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
             try:
                 fields = next(reader)
             except (IndexError, csv.Error):  # a mark that is not closed on this line, or not before a separator
-                fields = _quoted_row(lines, line, separator, names)
+                fields = _read_quoted_row(lines, line, separator, names)
         except csv.Error as error:
             yield Fault(item, "bad_record", f"line {number}: no {separator!r}-separated row: {in_words(error)}")
             place += 1
@@ -162,7 +162,7 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
             yield Fault(item, "too_large", f"line {number}: over {MAX_SEPARATED} characters; the rest is not read")
             return
         if names is None:
-            names = _decoded(fields, codec) or fields or None
+            names = _decode(fields, codec) or fields or None
         elif fields:
             yield _fields(item, number, names, fields, codec)
         place += bool(fields)
@@ -206,7 +206,7 @@ class _Lines:
             at += 1
 
 
-def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | None) -> list[str]:
+def _read_quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | None) -> list[str]:
     """Parse a row whose first line is no row by the csv module's strict rules, and read its further lines.
 
     A mark that opens a field and that nobody closes before a separator or the end of a line is a letter. So is one that
@@ -218,7 +218,7 @@ def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | Non
     if alone.open_at is None:
         return alone.fields
     is_row = names is None or len(alone.fields) == len(names)
-    found = _closed_later(lines, line, separator, is_row) if lines.in_vain <= MOST_IN_VAIN else None
+    found = _read_to_closing_mark(lines, line, separator, is_row) if lines.in_vain <= MOST_IN_VAIN else None
     if found is None:
         return alone.fields
     whole, further = found
@@ -231,7 +231,7 @@ def _quoted_row(lines: _Lines, line: str, separator: str, names: list[str] | Non
     return whole.fields
 
 
-def _closed_later(lines: _Lines, line: str, separator: str, is_row: bool) -> tuple[_Split, list[str]] | None:
+def _read_to_closing_mark(lines: _Lines, line: str, separator: str, is_row: bool) -> tuple[_Split, list[str]] | None:
     """Return the row that begins with ``line``, and its further lines; None if no later line closes its open mark.
 
     Raises _TooLong if the row gets too long, unless the line ``is_row`` by itself.
@@ -314,13 +314,13 @@ def _fields(item: str, line: int, names: list[str], fields: list[str], codec: Co
     """Build a row from its fields; return a Fault if their number differs or they are no text."""
     if len(fields) != len(names):
         return Fault(item, "bad_record", f"line {line}: {len(fields)} fields under {len(names)} columns")
-    texts = _decoded(fields, codec)
+    texts = _decode(fields, codec)
     if texts:
         return item, dict(zip(names, texts, strict=True))
     return Fault(item, "bad_encoding", f"line {line}: the row is no text")
 
 
-def _decoded(fields: list[str], codec: CodecInfo | None) -> list[str]:
+def _decode(fields: list[str], codec: CodecInfo | None) -> list[str]:
     """Decode a row that is not UTF-8 by ``codec``, None to guess it from the row; return [] if it is no text."""
     if not any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):
         return fields

@@ -198,10 +198,10 @@ def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
         return data[:HEAD]
     is_cut = len(data) < answer.size
     if is_chunked:
-        data = _unchunked(data)
+        data = _decode_chunks(data)
     try:
         for coding in (*codings, "gzip"):
-            data = _decoded(coding, data, 8 * HEAD, is_cut)
+            data = _decode(coding, data, 8 * HEAD, is_cut)
             is_cut |= len(data) == 8 * HEAD
     except (zlib.error, EOFError, OSError):
         pass
@@ -233,12 +233,12 @@ def body(file: IO[bytes], item: str, answer: HttpResponse | None, heeds_opt_out:
     file.seek(answer.offset)
     data = file.read(answer.size)
     if _is_chunked(answer):
-        data = _unchunked(data)
+        data = _decode_chunks(data)
     limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
     # Some servers send gzip without saying so; neither a page nor a picture begins like it.
     for coding in (*codings, "gzip"):
         try:
-            decoded = _decoded(coding, data, limit + 1)
+            decoded = _decode(coding, data, limit + 1)
         except (zlib.error, EOFError, OSError) as error:
             # The crawler may have decoded it and kept the header.
             if format_of(data) or not BINARY.search(data[:HEAD]):
@@ -264,7 +264,7 @@ def _codings(answer: HttpResponse) -> list[str]:
     return [coding for coding in reversed(codings) if coding not in IDENTITY]
 
 
-def _decoded(coding: str, data: bytes, limit: int, is_cut: bool = False) -> bytes:
+def _decode(coding: str, data: bytes, limit: int, is_cut: bool = False) -> bytes:
     """Undo one content encoding; return at most ``limit`` bytes. ``is_cut``: ``data`` are the first bytes of more.
 
     Raises zlib.error or OSError for damaged data and unknown encodings, and EOFError for truncated data.
@@ -279,15 +279,15 @@ def _decoded(coding: str, data: bytes, limit: int, is_cut: bool = False) -> byte
         # Common Crawl stores decoded content and renames the header; other crawlers store the encoded bytes.
         for _ in range(MOST_PACKED):
             if data.startswith(GZIP):
-                data = _inflated(data, 31, limit, is_cut)
+                data = _inflate(data, 31, limit, is_cut)
         return data
     if coding != "deflate":
         raise OSError("it is not known")
     has_header = data[:1] in (b"\x18", b"\x28", b"\x38", b"\x48", b"\x58", b"\x68", b"\x78")
-    return _inflated(data, 15 if has_header else -15, limit, is_cut)
+    return _inflate(data, 15 if has_header else -15, limit, is_cut)
 
 
-def _inflated(data: bytes, window: int, limit: int, is_cut: bool) -> bytes:
+def _inflate(data: bytes, window: int, limit: int, is_cut: bool) -> bytes:
     """Decompress ``data`` with zlib's ``window`` bits; return at most ``limit`` bytes.
 
     Raises zlib.error for damaged data, and EOFError for data that ends before ``limit`` bytes and is not known to be
@@ -300,7 +300,7 @@ def _inflated(data: bytes, window: int, limit: int, is_cut: bool) -> bytes:
     return found
 
 
-def _unchunked(data: bytes) -> bytes:
+def _decode_chunks(data: bytes) -> bytes:
     """Decode chunked transfer encoding (RFC 9112, 7.1) unless the crawler has done so and kept the header."""
     parts, at = [], 0
     while at < len(data):

@@ -54,8 +54,8 @@ def test_it_is_the_model_of_the_same_folder_on_disk(model: Path, own_cache: Path
 def test_processes_that_want_it_at_once_copy_it_once(
     model: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copies, copy = [], copying._copied
-    monkeypatch.setattr(copying, "_copied", lambda *given: (copies.append(given), copy(*given)))
+    copies, copy = [], copying._copy
+    monkeypatch.setattr(copying, "_copy", lambda *given: (copies.append(given), copy(*given)))
     with ThreadPoolExecutor(4) as threads:  # below the memo of a process
         uncached = s3_folder.__wrapped__
         folders = set(threads.map(lambda _: uncached(SPEC, "s3://corpus/models/clip", ("*.safetensors",)), range(4)))

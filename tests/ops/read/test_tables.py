@@ -303,7 +303,7 @@ def test_many_open_marks_cost_no_more_than_their_share(monkeypatch):
     monkeypatch.setattr(text_rows, "MOST_IN_VAIN", 10_000)
     monkeypatch.setattr(text_rows._Lines, "look", lambda lines: (looked.append(each) or each for each in look(lines)))
     file = io.BufferedReader(io.BytesIO(b"a,b\n" + b'"a,"b\n' * 2000))  # pyright: ignore[reportArgumentType]
-    found = list(text_rows._separated(file, ",", "t"))
+    found = list(text_rows._read_separated(file, ",", "t"))
     assert [row for _, row in found] == [{"a": '"a', "b": '"b'}] * 2000
     assert sum(map(len, looked)) < 3 * 10_000
 
@@ -311,7 +311,7 @@ def test_many_open_marks_cost_no_more_than_their_share(monkeypatch):
 @given(st.lists(st.lists(st.text('ab ",\n\t1é', max_size=6), min_size=2, max_size=2), min_size=1, max_size=4))
 def test_what_the_csv_module_writes_is_read_as_it_was(rows):
     data = separated([{"one": one, "two": two} for one, two in rows], ",")
-    found = text_rows._separated(io.BufferedReader(io.BytesIO(data)), ",", "t")
+    found = text_rows._read_separated(io.BufferedReader(io.BytesIO(data)), ",", "t")
     assert [list(row[1].values()) if isinstance(row, tuple) else row for row in found] == rows
 
 
