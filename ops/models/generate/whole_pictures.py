@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -49,6 +50,8 @@ def _are_whole(seer: Any, given: dict[str, Any]) -> bool:
     if pixels is None or pixels.ndim != 5 or "pixel_attention_mask" in given:
         return False
     if not all(hasattr(seer, name) for name in ("vision_model", "connector", "image_seq_len", "get_image_features")):
+        return False
+    if len(signature(seer.connector.forward).parameters) > 1:  # Idefics2's takes the mask of the patches too
         return False
     signs = (given["input_ids"] == seer.config.image_token_id).sum(1)
     is_full = bool((signs == pixels.shape[1] * seer.image_seq_len).all())
