@@ -83,6 +83,9 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         rest = (commit, digest, False, n_pairs, recall, run_id, datetime.now(UTC))
         row = (name, version, *recipe, _scorers(plan), *rest)
         lake.execute(f"INSERT INTO datasets VALUES ({', '.join('?' * len(row))})", row)
+        if lake.data_path.startswith("s3://"):  # a store may acknowledge an upload and lose it
+            for table in ("pairs", "decisions"):
+                lake.query(f"SELECT count(*) FROM {table} WHERE dataset = ? AND version = ?", (name, version))
 
     lake.retrying(write)
     return Published(name, version, n_pairs, digest, True)

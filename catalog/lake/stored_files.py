@@ -1,4 +1,4 @@
-"""Sync files and their names to the disk, so that they survive a power cut; hash files and their state.
+"""Sync files and their names to the disk, so that they survive a power cut; check uploads; hash files and their state.
 
 A synced file may still be gone after a power cut: its name belongs to its folder, which is synced by itself. Whatever
 a commit names is synced before the COMMIT, which SQLite syncs.
@@ -7,8 +7,11 @@ a commit names is synced before the COMMIT, which SQLite syncs.
 import hashlib
 import os
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pairmill.catalog.terms.error import PairmillError
 
 
 def sync(path: str) -> None:
@@ -50,6 +53,39 @@ class SyncedNames:
                 changed.add(folder)
         for folder in sorted(changed, reverse=True):
             sync(f"{self._root}/{folder}")
+
+
+@contextmanager
+def uploading(url: str) -> Iterator[None]:
+    """Convert errors of S3 while ``url`` is uploaded into a PairmillError that names the object and the remedy."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, OSError) and not type(error).__module__.startswith("botocore."):
+            raise
+        raise _lost(url, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+
+
+def check_uploaded(filesystem: Any, url: str, size: int) -> None:
+    """Raise PairmillError unless S3 holds the object ``url`` with ``size`` bytes.
+
+    A store may acknowledge an upload and lose it, or a part of it. One HEAD request an object.
+    """
+    with uploading(url):
+        try:
+            held = filesystem.info(url, refresh=True)["size"]
+        except FileNotFoundError:
+            raise _lost(url, "S3 acknowledged the upload, and holds no such object") from None
+    if held != size:
+        raise _lost(url, f"S3 acknowledged the upload of {size:,} bytes, and holds {held:,}")
+
+
+def _lost(url: str, why: str) -> PairmillError:
+    """Return the error for an object that is not whole in its bucket."""
+    return PairmillError(
+        f"'{url}' cannot be written ({why}). Check the bucket's name, AWS_ENDPOINT_URL, AWS_REGION, the AWS keys and "
+        "the store, and run the same command again: what is finished is kept."
+    )
 
 
 DIGITS = 32

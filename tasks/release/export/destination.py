@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
+from pairmill.catalog.lake.stored_files import check_uploaded, uploading
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_LISTS
 
@@ -119,13 +121,17 @@ class Destination:
         with self._explaining_errors():
             file = self._filesystem.open(place, "wb", autocommit=self._is_local)
         try:
-            yield HashingFile(file, self._explaining_errors)
-            with self._explaining_errors():
+            explaining = self._explaining_errors if self._is_local else partial(uploading, f"{self.uri}/{name}")
+            out = HashingFile(file, explaining)
+            yield out
+            with explaining():
                 if self._is_local:
                     file.flush()
                     os.fsync(file.fileno())  # else a power cut may leave an empty file under the final name
                 file.close()
                 os.replace(place, path) if self._is_local else file.commit()
+            if not self._is_local:
+                check_uploaded(self._filesystem, f"{self.uri}/{name}", out.n_bytes)
         except BaseException:
             with suppress(Exception):
                 if self._is_local:

@@ -5,6 +5,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.arrow import arrow_schema
-from pairmill.catalog.lake.stored_files import append_digest
+from pairmill.catalog.lake.stored_files import append_digest, check_uploaded, uploading
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write.commit import Manifest, Usage
@@ -180,7 +181,7 @@ class ParquetFile:
 
         filesystem, local = fsspec.core.url_to_fs(path)
         filesystem.makedirs(os.path.dirname(local), exist_ok=True)
-        self._path, self._local = path, local
+        self._path, self._local, self._filesystem = path, local, filesystem
         self._on_disk = "file" in filesystem.protocol
         self._file = _Hashing(filesystem.open(local, "wb"))
         self._writer: pq.ParquetWriter | None = None
@@ -197,26 +198,30 @@ class ParquetFile:
             self._writer = pq.ParquetWriter(
                 sink, rows.schema, compression=packed, bloom_filter_options=filters, write_page_checksum=True
             )
-        self._writer.write_table(rows, row_group_size=n)
+        with nullcontext() if self._on_disk else uploading(self._path):
+            self._writer.write_table(rows, row_group_size=n)
 
     def close(self) -> tuple[str, int, str]:
         """Finish the file; return its path, its size in bytes and its sha256.
 
         A local file is synced and renamed with its sha256 as a suffix, so that the transaction that registers it
-        records the expected content (`catalog.lake.checksums`).
+        records the expected content (`catalog.lake.checksums`). Raises PairmillError if S3 does not hold the object.
         """
-        if self._writer is not None:
-            self._writer.close()
-        file, digest = self._file.file, self._file.digest
-        size = file.tell()
-        file.flush()
-        if self._on_disk:  # a commit survives a power cut, so must the files that it names; S3 is durable at once
-            os.fsync(file.fileno())
-        file.close()
+        with nullcontext() if self._on_disk else uploading(self._path):
+            if self._writer is not None:
+                self._writer.close()
+            file, digest = self._file.file, self._file.digest
+            size = file.tell()
+            file.flush()
+            if self._on_disk:  # a commit survives a power cut, so must the files that it names; S3 is durable at once
+                os.fsync(file.fileno())
+            file.close()
         path = self._path
         if self._on_disk:
             path = append_digest(path, digest.hexdigest())
             os.replace(self._local, append_digest(self._local, digest.hexdigest()))
+        else:
+            check_uploaded(self._filesystem, path, size)
         return path, size, digest.hexdigest()
 
 
