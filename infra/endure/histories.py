@@ -27,7 +27,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
 from pathlib import Path
@@ -530,8 +530,9 @@ class History:
         wanted |= {f"text {text.decode()}": text for text in self.removed_texts}
         for file in (each for each in (self.folder / "lake").rglob("*") if each.is_file()):
             values = [file.read_bytes()]
-            if values[0].endswith(b"PAR1"):  # no worker was killed while it wrote it
-                columns = pq.read_table(file).to_pydict().values()
+            # A file that a killed worker left, or one that was damaged and is replaced, cannot be read.
+            with suppress(OSError, pa.ArrowException):
+                columns = pq.read_table(file).to_pydict().values() if values[0].endswith(b"PAR1") else ()
                 flat = (value for column in columns for value in column)
                 values += [v if isinstance(v, bytes) else v.encode() for v in flat if isinstance(v, bytes | str)]
             for name, value in wanted.items():

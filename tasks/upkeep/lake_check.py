@@ -68,13 +68,17 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
 
 
 def check_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
-    """Return damages of rows that count twice or disagree with `partitions`, in tables without damaged files."""
+    """Return damages of rows that count twice or disagree with `partitions`, in tables without damaged files.
+
+    A damaged file of which a killed repair has committed the rows anew belongs to no partition: it is damaged only.
+    """
     bad = {damage.table for damage in damages if damage.trouble in ("gone", "damaged")}
     if unreadable := bad.intersection(_COUNTED_BY):
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
         return []
+    ids = {number for damage in damages for number in damage.ids}
     with lake.one_snapshot_if_small():
-        twice = list(find_doubled(lake))
+        twice = [damage for damage in find_doubled(lake) if not damage.ids or not ids.issuperset(damage.ids)]
         return [*twice, *find_miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 
 

@@ -80,7 +80,7 @@ def _without_losses(lake: Lake, todo: Sequence[Damage], lose_rows: bool) -> tupl
     """Return the damages whose repair would lose rows that only these files have, and a line for each."""
     if lose_rows:
         return [], []
-    out = {number for damage in todo if damage.trouble == "doubled" for number in damage.ids}
+    out = {number for damage in todo if damage.trouble in ("doubled", "gone", "damaged") for number in damage.ids}
     refused, lines = [], []
     for damage in todo:
         n, what = 0, ""
