@@ -85,7 +85,7 @@ powerloss: setup
 	$(BIN)/python -m infra.endure.power_loss --prefixes 510
 
 # 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes. Then
-# 300 histories of commands that are killed anywhere, on lakes that must equal a model: 60 CPU minutes.
+# 300 histories of commands that are killed anywhere, on lakes that must equal a model: 55 CPU minutes.
 chaos: setup
 	$(BIN)/python -m infra.endure.chaos $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m infra.endure.histories --times 200 $(if $(SEED),--seed $(SEED))

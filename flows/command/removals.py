@@ -169,7 +169,8 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
     """Return the subject with the pictures, documents and addresses that ``items`` name, as `pairmill why` finds them.
 
     An item that the lake does not know may be an address or a picture's file, which is banned, or an item that was
-    removed before. Raises PairmillError for any other unknown item, and for a sentence.
+    removed before. Raises PairmillError for any other unknown item, for an unknown address that ends in a slash, which
+    may mean one page or all below it, and for a sentence.
     """
     urls, pictures, documents = list(subject.urls), list(subject.pictures), list(subject.documents)
     names = []
@@ -184,6 +185,9 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
                 pass
             elif Path(stored).is_file():
                 pictures.append(content_id(_bytes(item)))
+            elif _ADDRESS.fullmatch(stored) and stored.endswith("/"):
+                raise PairmillError(f"lake '{lake.uri}' knows no page '{stored}'. To remove and ban everything below "
+                                    f"this address: --url {stored}") from None  # fmt: skip
             elif _ADDRESS.fullmatch(stored):
                 urls.append(stored)
             else:

@@ -76,6 +76,7 @@ def test_a_page_whose_address_ends_in_a_slash_is_taken_without_what_lies_below_i
 @pytest.mark.parametrize(("item", "told"), [
     (text_id(SENTENCES[0]), "is a sentence"), ("f" * 32, "knows no 'f"),
     ("See http://example.org/1.jpg for more", "knows no 'See"),
+    ("https://example.org/", r"knows no page .* everything below this address: --url https://example\.org/$"),
 ])  # fmt: skip
 def test_what_is_neither_picture_nor_document_is_refused(lake: Lake, item: str, told: str):
     with pytest.raises(PairmillError, match=told):
