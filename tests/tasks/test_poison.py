@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,52 +24,13 @@ from pairmill.tasks.run.pool.poison import LostWorker
 from pairmill.tasks.run.pool.pool import run_item
 from pairmill.tasks.run.pool.process import Process
 from pairmill.tasks.run.pool.worker import JobWorker
-from pairmill.tasks.run.stage import JobStage
+from tests.worlds.failing_jobs import DiesOn, assert_one_is_poison_of_64
 
 DIED = LostWorker("poison", "a worker process that ran it alone died")
 
 
-@dataclass(frozen=True)
-class DiesOn:
-    """A job in which one key is what a native crash is."""
-
-    key: str
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        if self.key in item.keys:
-            os.kill(os.getpid(), signal.SIGKILL)
-        table = pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)})
-        return [Part("image_embedding", table, "s")]
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        return [
-            Part("image_embedding", pa.table({"sha256": [self.key], "image_vector": pa.nulls(1, pa.binary())}), "s")
-        ]
-
-
-@pytest.mark.usefixtures("ray_ends")
-@pytest.mark.parametrize(  # a new process a death: some 1.5 s each
-    "where",
-    [
-        pytest.param(Placement(workers=1), id="pool"),
-        pytest.param(Placement(workers=1, ray_address="local", small_rounds="ray"), id="ray", marks=pytest.mark.slow),
-    ],
-)
-def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):
-    keys = tuple(f"{n:03}" for n in range(64))
-    items = [WorkItem("good", ("a", "b")), WorkItem("bad", keys), WorkItem("last", ("c",))]
-    with JobStage(DiesOn("041"), where) as stage:
-        results = list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))
-    assert sorted(manifests[0].shard for manifests in results) == ["bad", "good", "last"]
-    manifests = next(each for each in results if each[0].shard == "bad")
-    rows = [(each.table, row) for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]
-    good = [row["sha256"] for table, row in rows if table == "image_embedding" and row["image_vector"] is not None]
-    assert sorted(good) == [key for key in keys if key != "041"]
-    (told,) = [row for table, row in rows if table == "quarantine"]
-    assert (told["item"], told["reason"], told["stage"], told["shard"]) == ("041", "poison", "DiesOn", "bad")
-    # What the job itself says of a killer, so that it is not tried at the next run.
-    assert [row["sha256"] for _, row in rows if row.get("image_vector", b"") is None] == ["041"]
-    assert len({each.partition_id for each in manifests}) == len(manifests)
+def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(tmp_path: Path):
+    assert_one_is_poison_of_64(Placement(workers=1), tmp_path)  # a new process a death: some 1.5 s each
 
 
 @given(n=st.integers(2, 200), data=st.data())

@@ -4,9 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -24,7 +22,9 @@ from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.place.identity import Bound
 from pairmill.tasks.run.place.placement import ModelPool, Placement
 from pairmill.tasks.run.pool import pool
+from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.stage import JobStage
+from tests.worlds.failing_jobs import FailsOn, HangsFor, OfModel, Slow, assert_one_is_poison_of_64
 
 JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
 SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
@@ -83,27 +83,6 @@ def test_no_work_starts_no_worker(tmp_path: Path):
     assert list(run([], JOB, output(tmp_path), Placement())) == []
 
 
-@dataclass(frozen=True)
-class FailsOn:
-    """A job with a bug in one shard."""
-
-    shard: str
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        if item.shard == self.shard:
-            raise ZeroDivisionError("a bug")
-        return [
-            Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)}), "s")
-        ]
-
-
-@dataclass(frozen=True)
-class OfModel(FailsOn):
-    """A job that runs a model."""
-
-    model: str = "clip"
-
-
 def test_a_bug_in_a_job_fails_the_stage_after_what_was_finished_came_out(items: list[WorkItem], tmp_path: Path):
     seen = []
     with pytest.raises(ZeroDivisionError):
@@ -127,17 +106,7 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
     assert one.partition_id == two.partition_id != other.partition_id
 
 
-@dataclass(frozen=True)
-class Slow(FailsOn):
-    """A job that sleeps."""
-
-    seconds: float = 1.0
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        time.sleep(self.seconds)
-        return super().__call__(item)
-
-
+HUNG = [WorkItem("good", ("a", "b")), WorkItem("hung", ("c", "d"))]
 ON_RAY = Placement(workers=1, ray_address="local", small_rounds="ray")
 ENDED = r"Ray has ended the stage with items left.*run the same command again"
 
@@ -176,6 +145,27 @@ def test_a_stage_fails_with_the_remedy_when_the_queue_of_its_items_is_lost(items
         end_processes_of_ray("ItemQueue")
         with pytest.raises(PairmillError, match=ENDED):
             flat(made)
+
+
+@pytest.mark.slow
+def test_a_key_of_64_that_kills_its_worker_on_ray_leaves_63_good_rows_and_one_poison_row(tmp_path: Path):
+    assert_one_is_poison_of_64(ON_RAY, tmp_path)
+
+
+@pytest.mark.slow  # 20 s; on a busy machine the workers of Ray, of low priority, may stall by themselves
+def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 20, show))
+    told: list[str] = []
+    placed = Placement(workers=2, stall_minutes=0.2, ray_address="local", small_rounds="ray")
+    with JobStage(HangsFor(str(tmp_path), 1), placed, stalled=told.append) as stage:
+        found = list(stage.run(HUNG, output(tmp_path)))
+    assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
+    notes = [note for manifests in found for manifest in manifests for note in manifest.notes]
+    named = [note for note in notes if " had c on " in note]
+    assert named and named[0].startswith("nothing was finished for 0.2 minutes: worker process ")
+    assert len(told) == len(notes) and any(named[0] in text for text in told)
 
 
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process

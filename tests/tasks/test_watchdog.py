@@ -1,40 +1,16 @@
 """A stage that finishes nothing for minutes is named with workers and items; what hangs is ended, and it goes on."""
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.tasks.run.items import row_reports
-from pairmill.tasks.run.items.partition import Output, Part
+from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.stage import JobStage
-
-
-@dataclass(frozen=True)
-class HangsFor:
-    """A job whose key 'c' hangs in its first ``times`` tries, as behind a lock that nobody releases."""
-
-    folder: str
-    times: int
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        for key in item.keys:
-            row_reports.begin(key, 3_600)
-            if key == "c" and len(list(Path(self.folder).glob("try-*"))) < self.times:
-                Path(self.folder, f"try-{time.monotonic_ns()}").touch()
-                time.sleep(3_600)
-        table = pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)})
-        return [Part("image_embedding", table, "s")]
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        return [Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [None]}), "s")]
-
+from tests.worlds.failing_jobs import HangsFor
 
 ITEMS = [WorkItem("good", ("a", "b")), WorkItem("hung", ("c", "d"))]
 HERE = Placement(workers=2, stall_minutes=0.1)
@@ -79,20 +55,3 @@ def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch)
     now[0] += 599
     watchdog.look(both, ended.append)
     assert ended == ["busy"]
-
-
-@pytest.mark.usefixtures("ray_ends")
-@pytest.mark.slow  # 40 s: Ray of its own; on a busy machine its workers, of low priority, may stall by themselves
-def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 20, show))
-    told: list[str] = []
-    placed = Placement(workers=2, stall_minutes=0.4, ray_address="local", small_rounds="ray")
-    with JobStage(HangsFor(str(tmp_path), 1), placed, stalled=told.append) as stage:
-        found = list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
-    assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
-    notes = [note for manifests in found for manifest in manifests for note in manifest.notes]
-    named = [note for note in notes if " had c on " in note]
-    assert named and named[0].startswith("nothing was finished for 0.4 minutes: worker process ")
-    assert len(told) == len(notes) and any(named[0] in text for text in told)
