@@ -70,17 +70,28 @@ def test_what_a_command_of_the_table_names_is_found_and_read(places: Path, comma
     assert faults(source) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_table_ingests_what_it_says(places: Path, tmp_path: Path, command: str):
-    args = parsed(command, "--models", "demo", "--lake", str(new_lake(tmp_path / "lake")), "--workers=1")
-    example, _ = PLACES[args.source[0].removeprefix("s3://bucket/")]
-    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
-    with session(recipe, args.source, args.lake, compute_of(args)) as opened:
-        assert ingest(opened) == 1
-        count = "SELECT (SELECT count(*) FROM images), (SELECT count(*) FROM links), (SELECT count(*) FROM quarantine)"
-        assert opened.lake.query(count) == [(example.images, example.links, 0)]
-        assert opened.lake.query("SELECT DISTINCT source FROM documents") == [(open_source(args.source[0]).uri,)]
+@pytest.mark.parametrize("where", ["here", "on S3"])
+def test_the_commands_of_the_table_ingest_what_they_say(places: Path, tmp_path: Path, where: str):
+    """One run reads the sources of all commands, each of which names its own."""
+    chosen = [command for command in COMMANDS if ("s3://" in command) == (where == "on S3")]
+    given = [
+        parsed(each, "--models", "demo", "--lake", str(new_lake(tmp_path / "lake")), "--workers=1") for each in chosen
+    ]
+    args, sources = given[0], [each.source[0] for each in given]
+    assert {each.recipe for each in given} == {args.recipe} and not any(each.set for each in given)
+    expected = {}
+    for name in sources:
+        example, _ = PLACES[name.removeprefix("s3://bucket/")]
+        expected[open_source(name).uri] = (example.images, example.links)
+    with session(
+        load_recipe(args.recipe, overrides(args.set), args.models), sources, args.lake, compute_of(args)
+    ) as opened:
+        assert ingest(opened) >= 1
+        count = "(SELECT count(*) FROM {} SEMI JOIN (FROM documents WHERE source = s.source) USING (document_id))"
+        counts = f"{count.format('images')}, {count.format('links')}"
+        sql = f"SELECT source, {counts} FROM (SELECT DISTINCT source FROM documents) s"
+        assert {source: tuple(n) for source, *n in opened.lake.query(sql)} == expected
+        assert opened.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
         assert ingest(opened) == 0
 
 
