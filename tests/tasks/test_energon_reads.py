@@ -15,15 +15,24 @@ from tests.worlds.energon import energon_python
 from tests.worlds.published import published
 
 N = 12  # pictures of three formats, in equal parts
-# Prints (key, caption, shape) of each sample as a JSON list.
-READ = """
+# Prepares each folder of tars as a trainer does, with the ending or endings of the pictures, and reads it whole. Prints
+# (key, caption, shape) of each sample as a JSON list, a line for each (folder, endings) of its argument.
+PROGRAM = """
 import json, sys
 from megatron.energon import WorkerConfig, get_loader, get_val_dataset
+from megatron.energon.cli.main import main
 worker = WorkerConfig(rank=0, world_size=1, num_workers=0)
-data = get_val_dataset(sys.argv[1], split_part="train", worker_config=worker, batch_size=None)
-print(json.dumps([(each.__key__, each.caption, list(each.image.shape)) for each in get_loader(data)]))
+for tars, pictures in json.loads(sys.argv[1]):
+    sys.argv = ["energon", "prepare", tars, "--non-interactive", "--force-overwrite", "--split-ratio", "1,0,0",
+                "--num-workers", "1", "--no-progress", "--sample-type", "CaptioningSample", "--field-map",
+                json.dumps({"image": pictures, "caption": "txt"})]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+    data = get_val_dataset(tars, split_part="train", worker_config=worker, batch_size=None)
+    print("read", json.dumps([(each.__key__, each.caption, list(each.image.shape)) for each in get_loader(data)]))
 """
-PREPARE = "import sys; from megatron.energon.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -38,35 +47,32 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tup
     return folder / "tars", {key: tuple(about) for key, *about in rows}
 
 
-def read(tars: Path, pictures: str) -> list[Any]:
-    """Prepare a folder of tars as a trainer does, with the ending or endings of ``pictures``, and read it whole."""
-    python = str(energon_python())
-    fields = json.dumps({"image": pictures, "caption": "txt"})
-    prepare = ["prepare", str(tars), "--non-interactive", "--force-overwrite", "--split-ratio", "1,0,0",
-               "--num-workers", "1", "--no-progress", "--sample-type", "CaptioningSample", "--field-map",
-               fields]  # fmt: skip
-    for command in ([python, "-c", PREPARE, *prepare], [python, "-c", READ, str(tars)]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tars.parent)
-        assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+def read(*asked: tuple[Path, str]) -> list[list[Any]]:
+    """Prepare folders of tars, with the ending or endings of their pictures, and read them, in one process."""
+    given = json.dumps([(str(tars), pictures) for tars, pictures in asked])
+    command = [str(energon_python()), "-c", PROGRAM, given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=asked[0][0].parent)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.removeprefix("read ") for line in done.stdout.splitlines() if line.startswith("read ")]
+    assert len(lines) == len(asked)
+    return [json.loads(line) for line in lines]
 
 
-@pytest.mark.slow  # 25 s: a small environment is made, and torch imported six times
+@pytest.mark.slow  # a small environment is made, and torch imported
 @pytest.mark.timeout(900)
 def test_energon_reads_every_picture_once_and_skips_in_silence_what_lacks_a_named_ending(
     pairs: tuple[Path, dict[str, tuple]], tmp_path: Path
 ):
     tars, expected = pairs
-    rows = read(tars, "jpg")
-    assert {key: (text, *shape[1:]) for key, text, shape in rows} == expected and len(rows) == N
-
     # The trap, by tars that name each picture after its format: a map of one ending loses the others without a word.
     other = tmp_path / "other"
     other.mkdir()
     n_jpeg = _by_format(tars, other / "pictures.tar")
     assert 0 < n_jpeg < N
-    assert len(read(other, "jpg")) == n_jpeg
-    assert {key for key, *_ in read(other, "jpg,png,webp")} == set(expected)
+    rows, lacking, whole = read((tars, "jpg"), (other, "jpg"), (other, "jpg,png,webp"))
+    assert {key: (text, *shape[1:]) for key, text, shape in rows} == expected and len(rows) == N
+    assert len(lacking) == n_jpeg
+    assert {key for key, *_ in whole} == set(expected)
 
 
 def _by_format(tars: Path, to: Path) -> int:

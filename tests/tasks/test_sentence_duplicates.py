@@ -22,7 +22,7 @@ from pairmill.tasks.run.session import Session
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs
 from tests.worlds.generated import small_settings
-from tests.worlds.shared import new_lake
+from tests.worlds.shared import copied, new_lake
 
 Pair = tuple[str, str]
 JACCARD, COSINE = 0.8, 0.9
@@ -134,9 +134,15 @@ def joined(edges: set[Pair]) -> set[frozenset[str]]:
     return {frozenset(members) for members in groups.values()}
 
 
-def test_edges_and_groups_are_those_of_the_slow_twins(tmp_path: Path):
-    texts = varied(random.Random(5), 200)
-    found = run(tmp_path / "lake", write(tmp_path / "pages", texts))
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
+    """A folder with the pages of 200 sentences and the lake of a run over them, and what the run found."""
+    place = tmp_path_factory.mktemp("first")
+    return place, run(place / "lake", write(place / "pages", varied(random.Random(5), 200)))
+
+
+def test_edges_and_groups_are_those_of_the_slow_twins(first: tuple[Path, Found]):
+    texts, found = varied(random.Random(5), 200), first[1]
     assert found.places.keys() == {normalise(text) for text in texts}
     assert found.perceptual == near_strings(set(found.places))
     assert found.semantic == near_vectors(found.places)
@@ -153,15 +159,14 @@ def test_sorted_in_parts_and_blocks_they_are_the_same(tmp_path: Path, monkeypatc
     assert len(found.perceptual) > 10 and found.perceptual == near_strings(set(found.places))
 
 
-def test_a_run_foretells_its_steps_and_the_next_does_nothing(tmp_path: Path):
-    source = write(tmp_path / "pages", varied(random.Random(6), 60))
-    first = run(tmp_path / "lake", source)
-    assert first.foretold.items() >= first.counts.items()
-    assert set(first.counts) == {
+def test_a_run_foretells_its_steps_and_the_next_does_nothing(first: tuple[Path, Found], tmp_path: Path):
+    place, found = first
+    assert found.foretold.items() >= found.counts.items()
+    assert set(found.counts) == {
         "perceptual sentence duplicates", "semantic sentence duplicates", "group sentence duplicates"}  # fmt: skip
-    again = run(tmp_path / "lake", source)
-    assert again.counts == {} and again.groups == first.groups
-    assert not set(again.foretold) & set(first.counts)
+    again = run(copied(place / "lake", tmp_path / "lake"), place / "pages")
+    assert again.counts == {} and again.groups == found.groups
+    assert not set(again.foretold) & set(found.counts)
 
 
 def test_sentences_that_come_later_meet_those_before_them_and_each_other(tmp_path: Path):
@@ -177,12 +182,11 @@ def test_sentences_that_come_later_meet_those_before_them_and_each_other(tmp_pat
     assert after.groups == joined(after.perceptual | after.semantic)
 
 
-def test_a_higher_threshold_compares_strings_alone_again(tmp_path: Path):
-    source = write(tmp_path / "pages", varied(random.Random(8), 120))
-    first = run(tmp_path / "lake", source)
-    higher = run(tmp_path / "lake", source, jaccard=0.9)
+def test_a_higher_threshold_compares_strings_alone_again(first: tuple[Path, Found], tmp_path: Path):
+    place, found = first
+    higher = run(copied(place / "lake", tmp_path / "lake"), place / "pages", jaccard=0.9)
     assert set(higher.counts) == {"perceptual sentence duplicates", "group sentence duplicates"}
-    assert higher.perceptual == near_strings(set(higher.places), 0.9) < first.perceptual
+    assert higher.perceptual == near_strings(set(higher.places), 0.9) < found.perceptual
     assert higher.groups == joined(higher.perceptual | higher.semantic)
 
 

@@ -38,6 +38,7 @@ BARE = {
     "sentences": "[{name: length, keep: n_words between 3 and 81 }]", "tags.mined": "0", "tags.strict": "0",
     "sentence_duplicates": "null",
 }  # fmt: skip
+PLENTY = 56  # documents, whose pictures are enough to mine words for
 STEPS: tuple[Callable[[Session], Any], ...] = (
     ingest, score_images, score_sentences, cluster, group_duplicates, associate, cluster_survivors, next_wave,
 )  # fmt: skip
@@ -71,9 +72,22 @@ def run(lake: Path, source: Path, **settings: str) -> dict[str, Any]:
         }  # fmt: skip
 
 
+def _untagged(place: Path, seed: int, documents: int) -> None:
+    with session(
+        load_recipe("demo", BARE), [str(world(seed, documents))], str(new_lake(place)), Compute(workers=2)
+    ) as opened:
+        for step in STEPS:
+            step(opened)
+
+
+def untagged(seed: int, documents: int, to: Path) -> Path:
+    """A lake of its own in which all is done up to the tags: CLIP has seen every picture once, for all tests here."""
+    return copied(made_once(f"untagged-{seed}-{documents}", lambda place: _untagged(place, seed, documents)), to)
+
+
 def pages(folder: Path, n: int) -> Path:
     """The first ``n`` documents of the shared world, with their pictures."""
-    for file in sorted(world(seed=11, documents=72).rglob("*.*")):
+    for file in sorted(world(seed=11, documents=PLENTY).rglob("*.*")):
         if int(file.name[:4]) < n:
             (folder / file.parent.name).mkdir(parents=True, exist_ok=True)
             shutil.copy(file, folder / file.parent.name)
@@ -82,12 +96,12 @@ def pages(folder: Path, n: int) -> Path:
 
 def concepts() -> dict[str, str]:
     """Picture -> what it shows."""
-    rows = pq.read_table(world(seed=11, documents=72).parent / "truth/pictures.parquet").to_pylist()
+    rows = pq.read_table(world(seed=11, documents=PLENTY).parent / "truth/pictures.parquet").to_pylist()
     return {row["sha256"]: row["concept"] for row in rows if row["concept"]}
 
 
 def _tagged(lake: Path) -> None:
-    run(lake, world(seed=11, documents=72), tags__vocabulary="[abacus, cat]", tags__mined="400", tags__strict="0.5")
+    run(untagged(11, PLENTY, lake), world(seed=11, documents=PLENTY), **MINED)
 
 
 @pytest.fixture
@@ -123,7 +137,7 @@ def test_words_that_pictures_show_are_mined_and_abstract_ones_are_not(tagged: Pa
 def test_a_second_run_finds_words_and_thresholds_as_they_were_frozen(tagged: Path):
     with create_or_open(tagged, read_only=True) as lake:
         before = lake.query("SELECT * FROM tag_words ORDER BY position"), lake.query("SELECT * FROM tags ORDER BY ALL")
-    again = run(tagged, world(seed=11, documents=72), **MINED)
+    again = run(tagged, world(seed=11, documents=PLENTY), **MINED)
     assert not again["done"] and not again["notes"]
     assert not any(work.startswith(("mine", "train", "tag")) for work in again["pending"])
     with create_or_open(tagged, read_only=True) as lake:
@@ -133,7 +147,7 @@ def test_a_second_run_finds_words_and_thresholds_as_they_were_frozen(tagged: Pat
 
 @pytest.mark.slow
 def test_other_settings_are_other_words_and_share_what_was_counted(tagged: Path):
-    found = run(tagged, world(seed=11, documents=72), **MINED | {"tags__strict": "0.9"})
+    found = run(tagged, world(seed=11, documents=PLENTY), **MINED | {"tags__strict": "0.9"})
     assert found["pending"].keys() >= {"mine nouns", "train tag words"}
     assert "mine nouns" not in found["done"] and found["done"]["train tag words"] == 1
     with create_or_open(tagged, read_only=True) as lake:
@@ -143,7 +157,7 @@ def test_other_settings_are_other_words_and_share_what_was_counted(tagged: Path)
 
 @pytest.mark.slow
 def test_the_same_lake_gives_the_same_words_in_any_order_of_its_documents(tagged: Path, tmp_path: Path):
-    other = run(tmp_path / "other", world(seed=11, documents=72), ingest__documents_per_shard="31", **MINED)
+    other = run(tmp_path / "other", world(seed=11, documents=PLENTY), ingest__documents_per_shard="31", **MINED)
     with create_or_open(tagged, read_only=True) as lake:
         words = lake.query("SELECT word, mined, sentences, grounding, threshold FROM tag_words ORDER BY position")
     assert [row[:3] for row in other["words"]] == [row[:3] for row in words]
@@ -157,7 +171,7 @@ def test_words_are_made_anew_when_the_lake_has_outgrown_them(tmp_path: Path):
     assert first["done"].keys() == {"train tag words", "tag"} and first["pending"]["train tag words"] > 100
     more = run(tmp_path / "lake", pages(tmp_path / "pages", 30), **settings)
     assert more["words"] == first["words"] and more["scorer"] == first["scorer"]
-    grown = run(tmp_path / "lake", pages(tmp_path / "pages", 72), **settings)
+    grown = run(tmp_path / "lake", pages(tmp_path / "pages", PLENTY), **settings)
     assert grown["words"] != first["words"] and grown["scorer"] != first["scorer"]
     assert any("tag words were made anew" in note for note in grown["notes"])
     assert len(grown["tags"]) > len(more["tags"]) > len(first["tags"])
@@ -166,8 +180,8 @@ def test_words_are_made_anew_when_the_lake_has_outgrown_them(tmp_path: Path):
 @pytest.mark.slow
 def test_with_few_pictures_each_has_the_nearest_of_the_recipes_own_words(tmp_path: Path):
     source = world(seed=12, documents=10)
-    plain = run(tmp_path / "plain", source)
-    few = run(tmp_path / "few", source, tags__mined="50", tags__strict="0.7")
+    plain = run(untagged(12, 10, tmp_path / "plain"), source)
+    few = run(untagged(12, 10, tmp_path / "few"), source, tags__mined="50", tags__strict="0.7")
     assert few["tags"] == plain["tags"] and few["scorer"] == plain["scorer"] and len(few["tags"]) > 20
     assert any("from 100 eligible pictures on" in note for note in few["notes"])
     assert not few["words"]
@@ -177,13 +191,12 @@ def test_with_few_pictures_each_has_the_nearest_of_the_recipes_own_words(tmp_pat
 def test_a_tagger_of_its_own_sees_the_pictures_again(tmp_path: Path):
     random = small_settings()["models.clip"]
     source = world(seed=12, documents=10)
-    plain = run(tmp_path / "lake", source)
+    plain = run(untagged(12, 10, tmp_path / "lake"), source)
     same = run(tmp_path / "lake", source, models__tagger="open_clip:local-dir:infra/demo/models/clip")
     assert same["scorer"] == plain["scorer"] and not same["done"]
     other = run(tmp_path / "lake", source, models__tagger=random)
     assert other["done"].keys() == {"embed pictures for tags", "tag"}
     assert other["tags"].keys() == plain["tags"].keys() and other["tags"] != plain["tags"]
-    assert not run(tmp_path / "lake", source, models__tagger=random)["done"]
     assert run(tmp_path / "lake", source)["tags"] == plain["tags"]
 
 
