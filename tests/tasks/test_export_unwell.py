@@ -82,15 +82,23 @@ def test_requests_that_fail_now_and_then_are_made_again(
     assert held(bucket, tmp_path.name) == whole and ill.n_failed > 2
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "cut"])
 @pytest.mark.parametrize("hand_out", [dataset, growing])
 def test_a_place_that_falls_ill_for_good_is_told_and_gone_on_with(
-    hand_out: HandOut, kind: str, lake: Lake, bucket, ill: Unwell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hand_out: HandOut,
+    kind: str,
+    times: int,
+    lake: Lake,
+    bucket,
+    ill: Unwell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """After any number of requests: nothing that looks whole is not, and no file stands there by half."""
     monkeypatch.setattr("tests.worlds.unwell.ILLS", (kind,))
     whole = local(hand_out, lake, tmp_path / "whole")
-    for after in random.Random(kind).sample(range(WRITES), 3):
+    for after in random.Random(kind).sample(range(WRITES), times):
         ill.done.clear()
         place = f"{tmp_path.name}-{after}"
         ill.share, ill.after = 1, after

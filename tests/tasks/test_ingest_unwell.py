@@ -67,13 +67,14 @@ def test_what_fails_now_and_then_is_asked_again_and_the_same_rows_come_of_it(ill
     assert ingested(tmp_path / "lake") == whole and ill.n_failed > 2
 
 
+@pytest.mark.parametrize("kinds", [["reset"], pytest.param(["503", "cut"], marks=pytest.mark.full)])
 def test_a_source_that_falls_ill_for_good_ends_the_run_in_one_line_and_the_next_goes_on(
-    ill: Unwell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kinds: list[str], ill: Unwell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole = ingested(tmp_path / "whole")
     n_requests = ill.done.total()
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
-    for n, kind in enumerate(("503", "reset", "cut")):
+    for n, kind in enumerate(kinds):
         monkeypatch.setattr("tests.worlds.unwell.ILLS", (kind,))
         fresh_filesystem()
         ill.done.clear()

@@ -158,12 +158,12 @@ def test_the_same_folder_elsewhere_publishes_the_same_dataset(tmp_path: Path):
     """By ids of occurrences, which hold the path, it would be another, and of equal pictures another would be kept."""
     pages = {f"{n:03}/p.html": page("1.jpg") for n in range(4)} | {f"{n:03}/1.jpg": photograph(1) for n in range(4)}
     found = []
-    for n, parent in enumerate(("one", "other", "a/third", "b/fourth")):
+    for n, parent in enumerate(("one", "a/third")):
         source = write(tmp_path / parent / "pages", TREE | pages)
         with ingested(tmp_path / f"lake-{n}", str(source)) as lake:
             found.append(published(lake))
         shutil.rmtree(source)
-    assert found.count(found[0]) == 4
+    assert found[0] == found[1]
 
 
 OWN = {
