@@ -16,6 +16,7 @@ from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.place.json_log import json_lines
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.stage import JobStage
+from tests.worlds.generated import PICTURES_ALONE
 from tests.worlds.line import rows
 
 SCHEMA = {
@@ -71,9 +72,10 @@ def test_an_error_is_a_line_of_the_log(tmp_path: Path):
     assert lines[-1]["level"] == "ERROR" and str(tmp_path / "none") in lines[-1]["message"]
 
 
-def test_each_line_of_a_run_names_run_and_step(pages: Path, tmp_path: Path):
+def test_each_line_of_a_run_names_run_and_step(more_pages: Path, settings: dict[str, str], tmp_path: Path):
     lake = tmp_path / "lake"
-    status, lines = pairmill("run", "demo", "--source", str(pages), "--lake", str(lake))
+    changed = [f"--set={key}={value}" for key, value in (settings | PICTURES_ALONE | {"captioners": "[]"}).items()]
+    status, lines = pairmill("run", "demo", "--source", str(more_pages), "--lake", str(lake), *changed)
     assert status == 0
     [(run,)] = rows(lake, "SELECT run_id FROM runs")
     steps = [(line["run"], line["stage"], line["level"]) for line in lines if "items" in line["message"]]

@@ -9,6 +9,7 @@ import pytest
 
 from pairmill.flows.command.cli import main
 from tests.worlds.commands import Tell
+from tests.worlds.generated import PICTURES_ALONE
 from tests.worlds.line import rows
 from tests.worlds.web import Web, photograph, picture, status, web
 
@@ -40,7 +41,7 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):
     lake = ("--lake", str(tmp_path / "lake"))
-    recipe = {**settings, "fetch.retries": "0", "images": "[]", "sentences": "[]", "balance.cap": "1000"}
+    recipe = {**settings, **PICTURES_ALONE, "captioners": "[]", "images": "[]", "fetch.retries": "0"}
     told = tell("run", "demo", "--source", source, *lake, LOOPBACK, *(f"--set={k}={v}" for k, v in recipe.items()))
     assert "demo@1  21 pairs" in told
 
@@ -72,7 +73,7 @@ def test_a_lake_whose_addresses_are_not_fetched_has_no_pairs_and_no_version_unle
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     asked = ["run", "demo", "--source", source, "--lake", str(tmp_path / "lake"),
-             *(f"--set={key}={value}" for key, value in settings.items())]  # fmt: skip
+             *(f"--set={key}={value}" for key, value in (settings | PICTURES_ALONE).items())]  # fmt: skip
     assert main(asked) == 3
     refused = capsys.readouterr().err
     assert "no pair is left, so no version of demo is published, since there is no picture" in refused
@@ -94,7 +95,7 @@ def test_an_allowed_network_has_its_blocked_addresses_fetched(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):
     lake = ("--lake", str(tmp_path / "lake"))
-    recipe = {**settings, "fetch.retries": "0"}
+    recipe = {**settings, **PICTURES_ALONE, "fetch.retries": "0"}
     assignments = ["--allow-empty", *(f"--set={k}={v}" for k, v in recipe.items())]
     tell("run", "demo", "--source", source, *lake, *assignments)
     told = tell("quarantine", *lake, "--format", "csv")
