@@ -93,3 +93,21 @@ def test_a_lost_reading_of_pages_that_were_read_again_is_repaired_though_the_rep
     assert main(["check", "--lake", str(lake)]) == 3
     assert main(["check", "--repair", "--lake", str(lake)]) == 0
     assert rows(lake, "SELECT * FROM documents ORDER BY ALL") == before and not rows(lake, "FROM inputs")
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_damaged_file_whose_rows_a_killed_repair_has_committed_anew_is_taken_out(lake: Path, is_gone: bool) -> None:
+    before, file = rows(lake, "SELECT * FROM payloads ORDER BY ALL"), first_file(lake, "payloads")
+    anew = file.with_name(f"anew-{file.name}")
+    anew.write_bytes(data := file.read_bytes())
+    with create_or_open(lake) as opened:
+        opened.execute("CALL ducklake_add_data_files('lake', 'payloads', ?)", (str(anew),))
+        opened.execute(
+            "UPDATE partitions SET path = replace(path, ?, ?) WHERE ends_with(path, ?)",
+            (file.name, anew.name, file.name),
+        )
+        second = snapshot.files(opened.unchecked, ("payloads",))[1].data_file  # a doubled file beside it
+        opened.execute("CALL ducklake_add_data_files('lake', 'payloads', ?)", (opened.data_path + second,))
+    file.unlink() if is_gone else file.write_bytes(data[:-1])
+    assert main(["check", "--repair", "--lake", str(lake)]) == 0
+    assert rows(lake, "SELECT * FROM payloads ORDER BY ALL") == before
