@@ -284,8 +284,9 @@ def recipe_table() -> str:
     found = stages()
     cpu, gpu = sum(s.cpu_hours for s in found), sum(s.gpu_hours for s in found)
     files, beside = sum(s.files for s in found), sum(s.cpu_hours for s in found if s.gpu_hours)
-    lines = ["| recipe | captioned | H200-hours of captions | of fused texts | hours of one process | all CPU-hours | "
-             "all H200-hours | days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    lines = ["| recipe | captioned | H200-hours of captions (model) | of fused texts (model) | hours of one process | "
+             "all CPU-hours | all H200-hours | days on 64 cores and 8 H200 |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     for name, (pairs, cap) in RECIPES.items():
         n, waves = asked(pairs, cap)
         captions, fused = (n / assumed(f"{what}/s on an H200") / HOUR for what in ("captions", "fused texts"))

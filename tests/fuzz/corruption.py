@@ -1,4 +1,4 @@
-"""Damage one file of a finished lake, run every command, and check that none gives a wrong result.
+"""Damage one file of a finished lake, run every command, open the browser's pages, and check that none is wrong.
 
 A command must end as on the undamaged lake, word for word, or with a nonzero status and one line with the remedy. Long
 run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``. With ``--killed`` the last
@@ -20,10 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from lxml import html
+
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.display import Display
+from pairmill.flows.pages.renderer import FOLDER
 from tests.worlds import shared
+from tests.worlds.browsed import Pages, browsed, text
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curated_lake
 from tests.worlds.shared import copied, made_once
@@ -34,7 +39,8 @@ REMEDY = re.compile(
 DATA_SHARE = 6  # relative weight of data files; catalog, seal, lake.yaml, facts and report have 1 each
 PICTURE = re.compile(rb'<div class="picture">.*?</div>')
 DAMAGED = b'<div class="picture">no picture: damaged</div>'
-DEAR = ("status", "run")  # commands that take 3 and 5 CPU s, the others 0.3
+DEAR = ("status", "run", "pages")  # take 3, 5 and 3 CPU s, the other commands 0.3
+LOST = (FOLDER / "static" / "lost.svg").read_bytes()  # what browse shows in the place of a picture
 SPENT = re.compile(r"\b[\d.]+ (ms|s|min)\b")
 
 
@@ -58,8 +64,8 @@ class Attack:
         self.whole = made_once("killed-lake", _make_killed) if killed else made_once("small-lake", _make)
         self.place, self.without = place, without
         with create_or_open(self.whole, read_only=True) as lake:
-            ((self.image, self.text),) = lake.query(
-                "SELECT image_id, text1 FROM pairs WHERE text1 IS NOT NULL ORDER BY image_id LIMIT 1"
+            ((self.image, self.sha256, self.text),) = lake.query(
+                "SELECT image_id, sha256, text1 FROM pairs WHERE text1 IS NOT NULL ORDER BY image_id LIMIT 1"
             )
         self.expected = self.answers(self.copy())
         bad = {name: answer for name, answer in self.expected.items() if answer.status}
@@ -102,7 +108,23 @@ class Attack:
             "datasets after the run": datasets,
         }
         left_out = {*self.without, *without}
-        return {name: self._ask(lake, name, each) for name, each in asked.items() if name not in left_out}
+        pages = {} if "pages" in left_out else self._pages(lake)
+        return {name: self._ask(lake, name, each) for name, each in asked.items() if name not in left_out} | pages
+
+    def _pages(self, lake: Path) -> dict[str, Answer]:
+        """Open the browser's pages; an error page is an answer with status 1."""
+        galleries = ("/gallery?dataset=demo@1", "/gallery", "/rules?dataset=demo@1", "/report?dataset=demo@1")
+        addresses = (
+            *galleries,
+            f"/item/{self.image}?dataset=demo@1",
+            f"/picture/large/{self.sha256}",
+            "/judge?dataset=demo@1",
+        )
+        try:
+            with browsed(lake) as pages:
+                return {address: _shown(pages, address) for address in addresses}
+        except PairmillError as error:
+            return dict.fromkeys(addresses, Answer(1, "", f"pairmill: {error}"))
 
     def _ask(self, lake: Path, name: str, arguments: list[str]) -> Answer:
         written = self.place / name
@@ -156,6 +178,18 @@ def check(what: str, answer: Answer, expected: Answer) -> str:
     assert REMEDY.search(lines[0]), f"{what}: without a remedy: {lines[0]}"
     assert answer.status == 1, f"{what}: it ended with {answer.status}"
     return "refused"
+
+
+def _shown(pages: Pages, address: str) -> Answer:
+    """Return what a page shows, once its gallery is built."""
+    while b"Reading the lake" in (answer := pages.client.get(address)).content:
+        time.sleep(0.05)
+    if answer.content == LOST:
+        return Answer(1, "", "pairmill: the picture is lost; check the lake")
+    if answer.status_code == 200:
+        return Answer(0, "", "", ((address, answer.content),))
+    (message,) = html.fromstring(answer.text).xpath("//main//p[1]")
+    return Answer(1, "", f"pairmill: {text(message)}")
 
 
 def _make(place: Path) -> None:

@@ -38,7 +38,7 @@ BARE = {
     "sentences": "[{name: length, keep: n_words between 3 and 81 }]", "tags.mined": "0", "tags.strict": "0",
     "sentence_duplicates": "null",
 }  # fmt: skip
-PLENTY = 56  # documents, whose pictures are enough to mine words for
+PLENTY = 72  # documents, whose pictures are enough to mine words for
 STEPS: tuple[Callable[[Session], Any], ...] = (
     ingest, score_images, score_sentences, cluster, group_duplicates, associate, cluster_survivors, next_wave,
 )  # fmt: skip

@@ -62,14 +62,14 @@ def pin_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
 class Answerer:
     """A generative model with its tokenizer and the ids of its end tokens.
 
-    ``name`` is the model's spec. ``example`` returns the inputs of a few different rows, for a trial of captured
-    decoding.
+    ``name`` is the model's spec. ``examples`` returns the inputs of a few batches, each of some different rows, for the
+    trial of captured decoding.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, name: str = "", example: Callable[[], dict[str, Any]] = dict
+        self, model: Any, tokenizer: Any, name: str = "", examples: Callable[[], list[dict[str, Any]]] = list
     ) -> None:
-        self.model, self.tokenizer, self.name, self.example = model, tokenizer, name, example
+        self.model, self.tokenizer, self.name, self.examples = model, tokenizer, name, examples
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         # Pad on the left, because generation continues from the right end of a row.
@@ -126,14 +126,10 @@ class Answerer:
         """Return '' if the decoder answers prompts as ``generate`` does, else why not. Cached for card and versions."""
 
         def find() -> str:
-            given = self.example()
-
-            def decode(_: Any, most: int) -> torch.Tensor:
-                return decoder.generate([given], most, self.placed)
-
             try:
                 with exact_inference(), decoder.endless():
-                    return why_not_captured(self.model, self.placed(given), decode)
+                    found = (self._difference(decoder, given) for given in self.examples())
+                    return next(filter(None, found), "")
             except Exception as error:
                 decoder.release()
                 if is_broken(error) or is_no_room(error):
@@ -143,6 +139,14 @@ class Answerer:
         versions = (torch.__version__, transformers.__version__, str(TRIAL_VERSION))
         key = (self.name, torch.cuda.get_device_name(), *versions, *how)
         return cache_on_machine("captured.json", key, find, lambda value: isinstance(value, str))
+
+    def _difference(self, decoder: Decoder, given: dict[str, Any]) -> str:
+        """Return where the decoder's answers to one batch differ from those of ``generate``, '' if they agree."""
+
+        def decode(_: Any, most: int) -> torch.Tensor:
+            return decoder.generate([given], most, self.placed)
+
+        return why_not_captured(self.model, self.placed(given), decode)
 
     def generate(self, parts: Sequence[BatchPart], max_tokens: int, place: Place | None = None) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import signature
+from inspect import getsource, signature
 from typing import Any
 
 import torch
@@ -99,8 +99,12 @@ def grouped_attention(
 def takes_lengths(model: Any) -> bool:
     """Return whether a decoder uses `share_keys`, and torch has a kernel for `attend_within` (from 2.13 on, on GPUs).
 
+    False for models whose prompts are not causal throughout (PaliGemma, Molmo2): `attend_within` would make them so.
     Whether the kernel takes the model's shapes and type, only a trial tells.
     """
+    source = getsource(sys.modules[type(model).__module__])
+    if "block_sequence_ids" in source or "or_mask_function" in source:
+        return False
     shares = model.config.get_text_config(decoder=True)._attn_implementation == "pairmill"
     return shares and {"seqused_k", "enable_gqa", "window_size"} <= signature(varlen.varlen_attn).parameters.keys()
 

@@ -2,7 +2,7 @@
 
 Answers differ in length. In batches that end together, captions of 25 to 128 tokens use 47 % of the slots. Refilled
 slots are used to 94 % while prompts wait, and to 91 % of a run of 32 items of 512 rows, its end included: simulated
-through the engine by tests/ops/models/test_refill_on_a_card.py.
+through the engine by infra/bench/refill.py.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class RefilledDecoder:
         if self._buffers is None or len(self._free) < len(rows):
             raise torch.cuda.OutOfMemoryError(f"no room to decode {len(rows)} answers at once")
         slots, self._free = self._free[: len(rows)], self._free[len(rows) :]
-        self._buffers.fill(torch.tensor(slots, device=new.first.device), new, max_tokens)
+        self._buffers.fill(torch.tensor(slots).to(new.first.device, non_blocking=True), new, max_tokens)
         if not self._active:
             self._looked = time.perf_counter()
         for slot, row, length in zip(slots, rows, lengths, strict=True):

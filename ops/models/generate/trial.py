@@ -12,7 +12,7 @@ from pairmill.ops.models.generate.quick_parts import windows_apart
 # Tokens of each answer of a trial: as many as show a wrong position or mask, which turns the second token already.
 TOKENS = 12
 # Increase it when the decoder or the trial changes: cached outcomes are then found anew.
-TRIAL_VERSION = 4
+TRIAL_VERSION = 5
 # An end token beyond every vocabulary. With None transformers takes the one of the model's generation_config.json.
 NO_TOKEN = 2**31 - 1
 Decode = Callable[[list[dict[str, Any]], int], torch.Tensor]

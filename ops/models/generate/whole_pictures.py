@@ -1,4 +1,4 @@
-"""Let SmolVLM and Idefics3 run without waiting for the device: what they read from it there, the host knows before.
+"""Let SmolVLM prefill without waiting for the device, Idefics3 with one wait: the host knows what they read from it.
 
 Transformers looks for pictures that are padding, for padded pixels, and counts image tokens. Each look waits for all
 that the device was given before, and between looks the device waits for Python.
@@ -52,6 +52,10 @@ def _are_whole(seer: Any, given: dict[str, Any]) -> bool:
     if not all(hasattr(seer, name) for name in ("vision_model", "connector", "image_seq_len", "get_image_features")):
         return False
     if len(signature(seer.connector.forward).parameters) > 1:  # Idefics2's takes the mask of the patches too
+        return False
+    patch = seer.config.vision_config.patch_size
+    patches = pixels.shape[3] // patch * (pixels.shape[4] // patch)
+    if patches != seer.image_seq_len * seer.config.scale_factor**2:
         return False
     signs = (given["input_ids"] == seer.config.image_token_id).sum(1)
     is_full = bool((signs == pixels.shape[1] * seer.image_seq_len).all())

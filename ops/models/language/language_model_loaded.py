@@ -29,7 +29,7 @@ class LoadedGenerator(LoadedModel):
 
     def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
         self.spec = spec
-        self.answerer = Answerer(model, tokenizer, spec, self.example)
+        self.answerer = Answerer(model, tokenizer, spec, lambda: [self.example()])
         # Drop the model's own settings, which are made for chats: Qwen2.5's penalise each word of the prompt by 1.1,
         # and a fused text must repeat those words.
         model.generation_config = GenerationConfig()

@@ -40,7 +40,7 @@ class LoadedVlm(LoadedModel):
     def __init__(self, model: Any, processor: Any, answerer: Answerer | None = None, spec: str = "") -> None:
         self.model = model
         tokenizer = _tokenizer(processor)
-        self.answerer = answerer or Answerer(model, tokenizer, spec, self.example)
+        self.answerer = answerer or Answerer(model, tokenizer, spec, self.examples)
         self.processor = processor
         self._tokens_of_size: dict[tuple[int, int], int] = {}
         self._tokens_of_all: int | None = None
@@ -159,19 +159,27 @@ class LoadedVlm(LoadedModel):
         floats = {name: value for name, value in found.items() if torch.is_tensor(value) and value.is_floating_point()}
         return found | {name: value.to(self.model.dtype) for name, value in floats.items()}
 
-    def example(self) -> dict[str, Any]:
-        """Build the inputs of four different rows: noise pictures of several sizes, prompts of several lengths."""
-        return self.padded(list(zip((noise(*size) for size in EXAMPLE_SIZES), EXAMPLE_PROMPTS, strict=True)))
+    def example(self, sizes: Sequence[tuple[int, int]] = EXAMPLE_SIZES) -> dict[str, Any]:
+        """Build the inputs of four different rows: noise pictures of these sizes, prompts of several lengths."""
+        given = self.padded(list(zip((noise(*size) for size in sizes), EXAMPLE_PROMPTS, strict=True)))
+        return self._normalised(given)
+
+    def examples(self) -> list[dict[str, Any]]:
+        """Build the batches of a trial: pictures of several sizes, and of one, which a tower may see without a mask."""
+        return [self.example(), self.example([USUAL] * len(EXAMPLE_PROMPTS))]
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return inputs moved to the device, with uint8 pixels normalised there; set the model's image grids."""
         if self._grids and hasattr(self.model.config, "image_grid_pinpoints"):
             self.model.config.image_grid_pinpoints = self._grids
-        found = self.answerer.placed(inputs)
-        pixels = found.get("pixel_values")
-        if self.normalise and pixels is not None and pixels.dtype == torch.uint8:
-            found["pixel_values"] = self.normalise(pixels).to(self.model.dtype)
-        return found
+        return self._normalised(self.answerer.placed(inputs))
+
+    def _normalised(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return inputs with uint8 pixels as the model takes them."""
+        pixels = inputs.get("pixel_values")
+        if self.normalise is None or pixels is None or pixels.dtype != torch.uint8:
+            return inputs
+        return inputs | {"pixel_values": self.normalise(pixels).to(self.model.dtype)}
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
         """Put the prompt into the model's chat template; without a template, put the image token before the prompt."""
