@@ -25,7 +25,9 @@ def advise(session: Session, published: Published, recall: float | None) -> None
         session.note(note, once=True)
     for note in losses:
         session.note(note)
-    for note in _on_idle_rules(session, dataset, bool(losses)) if published.is_new else ():
+    # Without a pair, the losses name the rules that drop all sentences.
+    names_rules = bool(losses) and not published.n_pairs and session.recipe.association.at_least > 0
+    for note in _on_idle_rules(session, dataset, names_rules) if published.is_new else ():
         session.note(note, once=True)
     for note in _on_withheld_texts(session):
         session.note(note)

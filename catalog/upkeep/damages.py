@@ -37,7 +37,8 @@ _HOW: dict[str, str] = {
     "copy": "nothing here can make them again: put the file back from a copy of the lake",
 }
 # Files of workers lie in a folder of their run; files that DuckDB writes or merges lie in the table's own folder.
-_OF_WORKERS = "NOT is_delete AND len(path) - len(replace(path, '/', '')) = 3"
+_DEPTH = 3  # slashes in the paths of workers' files
+_OF_WORKERS = f"NOT is_delete AND len(path) - len(replace(path, '/', '')) = {_DEPTH}"
 READ_AGAIN = "SELECT shard FROM inputs i JOIN rereads r ON r.unit = i.uri AND r.commit = i.commit"
 
 
@@ -57,6 +58,11 @@ class Damage:
     ids: tuple[int, ...] = ()
     shard: str | None = None
     scorer: str | None = None
+
+    @property
+    def is_of_worker(self) -> bool:
+        """Whether a worker wrote the damaged file; DuckDB writes the others, merged files among them."""
+        return self.path.count("/") == _DEPTH
 
     @property
     def is_repairable(self) -> bool:

@@ -177,6 +177,7 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
     for item in items:
         stored = as_stored(item)
         is_address = bool(_ADDRESS.fullmatch(stored)) or Path(stored).is_absolute()
+        below = f"To remove and ban everything below this address: --url {stored}"
         names.append(stored := stored[:32] if _DIGEST.fullmatch(stored) else stored)
         try:
             found = find_item(lake, item)
@@ -186,8 +187,7 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
             elif Path(stored).is_file():
                 pictures.append(content_id(_bytes(item)))
             elif _ADDRESS.fullmatch(stored) and stored.endswith("/"):
-                raise PairmillError(f"lake '{lake.uri}' knows no page '{stored}'. To remove and ban everything below "
-                                    f"this address: --url {stored}") from None  # fmt: skip
+                raise PairmillError(f"lake '{lake.uri}' knows no page '{stored}'. {below}") from None
             elif _ADDRESS.fullmatch(stored):
                 urls.append(stored)
             else:
@@ -195,10 +195,12 @@ def _with_items(lake: Lake, subject: Subject, items: list[str]) -> Subject:
             continue
         of_rows = [row["item"] for row in found.quarantine] + [row["url"] for row in found.addresses]
         is_held = bool(found.images or found.documents)
-        if is_address and not (is_held and stored.endswith("/")):  # such an address would name all below it too
+        if is_address and stored.endswith("/") and not is_held:
+            raise PairmillError(f"lake '{lake.uri}' holds no page '{stored}'. {below}")
+        if is_address and not stored.endswith("/"):  # an address that ends so would name all below it too
             urls.append(stored)
         elif not is_held:
-            urls += (each for each in of_rows if "://" in each or each.startswith("/"))
+            urls += (each for each in of_rows if ("://" in each or each.startswith("/")) and not each.endswith("/"))
         pictures += pictures_of(lake, found.images)
         documents += (row["document_id"] for row in found.documents)
         if not (is_held or found.quarantine or found.addresses):

@@ -335,7 +335,7 @@ def ends_early(data: bytes, format: str) -> bool:
         elif format == "tiff":
             return _end_of_table(data) > len(data)
         return False
-    except (TruncatedHeader, IndexError, struct.error):
+    except (TruncatedHeader, IndexError, OverflowError, struct.error):  # OverflowError: offsets of 64 bits in BigTIFF
         return True
 
 

@@ -147,9 +147,10 @@ def _restore(writer: Writer, damages: Sequence[Damage], show: Show, lose_rows: b
                 yield f"{verb}: shard {each.shard}: {rows}: {each.why}{remedy}"
         if found:
             yield f"read {len(found):,} shards again: {read:,} of {lost:,} rows of {', '.join(tables)}"
-        # A file with the path of no partition was merged of several: it stays if any row does, which may be one of it.
-        whole = {each.path for shard in found for each in shard.partitions} - kept
-        replaced = [damage for damage in pages if damage.path in whole] if kept else pages
+        # A merged file has the path of no partition: it stays if any row does, which may be one of it. A worker's file
+        # without a partition was replaced by a repair that was killed.
+        is_replaced = [(each.is_of_worker or not kept) and each.path not in kept for each in pages]
+        replaced = [damage for damage, is_so in zip(pages, is_replaced, strict=True) if is_so]
         yield from _take_out(writer, replaced)
         pages = [damage for damage in pages if damage not in replaced]
     for table, (source, *_) in HOMES.items():

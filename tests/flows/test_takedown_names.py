@@ -73,6 +73,14 @@ def test_a_page_whose_address_ends_in_a_slash_is_taken_without_what_lies_below_i
         assert removals._with_items(lake, Subject(), [page]) == Subject(documents=(DOCUMENT,), items=(page,))
 
 
+def test_an_address_in_quarantine_that_ends_in_a_slash_takes_nothing_below_it(tmp_path: Path):
+    page = "https://example.org/"
+    published(tmp_path / "lake", faults=((page, "not_an_image", "html"),))
+    told = pytest.raises(PairmillError, match=f"holds no page '{page}'.*--url {page}$")
+    with create_or_open(tmp_path / "lake") as lake, told:
+        removals._with_items(lake, Subject(), [page])
+
+
 @pytest.mark.parametrize(("item", "told"), [
     (text_id(SENTENCES[0]), "is a sentence"), ("f" * 32, "knows no 'f"),
     ("See http://example.org/1.jpg for more", "knows no 'See"),

@@ -91,8 +91,8 @@ def labels_needed(wrong: int, share: float, confidence: float) -> int:
 
 def _at_most(wrong: int, labels: int, share: float) -> float:
     """Return the chance of at most ``wrong`` among ``labels`` draws, each wrong with the chance ``share``."""
-    if share >= 1:
-        return 0.0
+    if not 0 < share < 1:
+        return float(share <= 0)
     total = 0.0
     for k in range(wrong + 1):
         ways = lgamma(labels + 1) - lgamma(k + 1) - lgamma(labels - k + 1)

@@ -247,9 +247,10 @@ class ImageElements:
         else:
             sources, spare = [src, *sets, *larger], [*plain, *unknown, *smaller]
         alt = _alt(element) or ("" if stand_in is None else _alt(stand_in))
-        has_choice = any(each != src and each not in in_set for each in (*plain, *of_scripts))
+        in_standard, known = {src, *in_set}, set(sources)
+        has_choice = any(each not in in_standard for each in (*plain, *of_scripts))
         found = _unique(sources)
-        spare = tuple(each for each in _unique(spare) if each not in found)
+        spare = tuple(each for each in _unique(spare) if each not in known)
         return PictureReference(found, alt, spare, has_choice, named_placeholder)
 
 

@@ -28,8 +28,10 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
 
     Vectors and texts are read in batches. 30M pictures of 512 numbers and 2,000 names and words take some 20 minutes of
     matrix products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError
-    if there are no vectors.
+    if a name stands twice, or there are no vectors.
     """
+    if len({name.casefold() for name in names}) < len(names):
+        raise PairmillError("a name stands twice in the list; keep one of each.")
     seen = _seen(lake, dataset, names, embed_texts)
     find, texts = NamedWords(names), Counter[int]()
     for text in texts_of_pairs(lake, dataset):

@@ -5,7 +5,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -80,7 +80,8 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[M
                 files[key].add(mine)
     except BaseException:
         for file in files.values():
-            file.abandon()
+            with suppress(Exception):  # the first error counts
+                file.abandon()
         raise
     scorers = " ".join(sorted(scorer for _, scorer in {key[1:] for key in files} if scorer))
     return [file.finish(scorers) for file in files.values()]

@@ -101,6 +101,7 @@ def test_a_jpegs_thumbnail_and_padding_do_not_pass_for_its_own_header():
 @examples(400)
 @given(st.one_of(st.binary(max_size=64), st.sampled_from(SEEDS)), st.data())
 @example(b"II*\0\xff\xff\xff\xff", None)
+@example(b"II+\0" + struct.pack("<HHQ", 8, 0, 2**63) + bytes(64), None)
 def test_mutated_and_random_bytes_never_raise(data, draws):
     mutated = bytearray(data)
     for _ in range(draws.draw(st.integers(0, 8)) if draws else 0):
