@@ -18,6 +18,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import NEWEST
+from pairmill.catalog.queries.sql import sql_answer
+from pairmill.catalog.queries.sql.confined import confine
 from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
 from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from pairmill.catalog.write import lease
@@ -150,8 +152,10 @@ def test_sql_reads_no_other_table_of_a_lakes_postgres(tmp_path: Path, postgres: 
     outside.write_text("secret\n1\n")
     files = sorted(tmp_path.rglob("*"))
     place = write_yaml(tmp_path / "lake", metadata=postgres.replace("me@", f"{role}@"), data_path="data")
-    # One lake for all: the first statement confines it, and on local lakes each has one that was just opened.
-    with create_or_open(place, read_only=True) as lake:
+    # One lake for all, confined for good; on local lakes each statement has one that was just opened.
+    with create_or_open(place, read_only=True) as lake, pytest.MonkeyPatch.context() as patched:
+        confine(lake)
+        patched.setattr(sql_answer, "confine", lambda lake: None)
         for sql in [*TABLES, *FILES]:
             sql = sql.format(lake=tmp_path / "lake", outside=outside, new=tmp_path / "new.csv")
             with pytest.raises(BadQuery) as refused:

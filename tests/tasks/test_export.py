@@ -380,7 +380,7 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     bucket.put_object(Bucket="data", Key="full/a.jpg", Body=b"mine")
     with pytest.raises(PairmillError, match=r"'s3://data/full' is not empty \(there is 'a.jpg'\)"):
         export(lake, "small", 1, "s3://data/full")
-    with pytest.raises(PairmillError, match=r"'s3://nowhere/out' cannot be written.*the bucket's name"):
+    with pytest.raises(PairmillError, match=r"'s3://nowhere/out/\.pairmill' cannot be written.*the bucket's name"):
         export(lake, "small", 1, "s3://nowhere/out")
 
 
