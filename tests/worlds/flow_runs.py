@@ -1,7 +1,6 @@
 """Run flows as a worker does: the run is made at the server first, with its name and parameters. Also as a script.
 
-The script reads a JSON list of [flow's dotted path, parameters, name or ''] and one of [dotted path, value]: constants
-that its process has instead. It writes a list of name, state and message.
+The script reads a JSON list of [flow's dotted path, parameters, name or ''], and writes one of name, state and message.
 """
 
 import json
@@ -22,27 +21,18 @@ class Ended(NamedTuple):
     message: str
 
 
-def ended(
-    api: str, home: Path, asked: list[tuple[str, dict[str, Any], str]], constants: dict[str, Any] | None = None
-) -> list[Ended]:
-    """Run Prefect flows in a new process, one after the other; return the end state of each.
-
-    ``constants`` are values by dotted path that the process has instead.
-    """
+def ended(api: str, home: Path, asked: list[tuple[str, dict[str, Any], str]]) -> list[Ended]:
+    """Run Prefect flows in a new process, one after the other; return the end state of each."""
     environment = os.environ | {"PREFECT_API_URL": api, "PREFECT_HOME": str(home)}
-    command = [sys.executable, "-m", "tests.worlds.flow_runs", json.dumps(asked)]
-    command += [json.dumps(list((constants or {}).items())), str(home / "ended.json")]
+    command = [sys.executable, "-m", "tests.worlds.flow_runs", json.dumps(asked), str(home / "ended.json")]
     home.mkdir(exist_ok=True)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return [Ended(*each) for each in json.loads((home / "ended.json").read_text())]
 
 
-def _main(asked: list[list[Any]], constants: list[tuple[str, Any]], out: Path) -> None:
+def _main(asked: list[list[Any]], out: Path) -> None:
     """Run each flow, and write how it ended."""
-    for path, value in constants:
-        module, _, name = path.rpartition(".")
-        setattr(import_module(module), name, value)
     from prefect.client.orchestration import get_client
     from prefect.flow_engine import run_flow
 
@@ -60,4 +50,4 @@ def _main(asked: list[list[Any]], constants: list[tuple[str, Any]], out: Path) -
 
 
 if __name__ == "__main__":
-    _main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3]))
+    _main(json.loads(sys.argv[1]), Path(sys.argv[2]))
