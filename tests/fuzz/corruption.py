@@ -34,7 +34,8 @@ from tests.worlds.line import curated_lake
 from tests.worlds.shared import copied, made_once
 
 REMEDY = re.compile(
-    r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I
+    r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it|make it:",
+    re.I,
 )
 DATA_SHARE = 6  # relative weight of data files; catalog, seal, lake.yaml, facts and report have 1 each
 PICTURE = re.compile(rb'<div class="picture">.*?</div>')
