@@ -1,4 +1,4 @@
-"""Maintain a lake: bound its files, catalog and caches, and retry fetches that failed for a temporary reason.
+"""Maintain a lake: merge small files, expire snapshots, trim caches, and retry fetches that failed temporarily.
 
 Each step takes the lease anew, so that a waiting run can start between two steps. No step repeats finished work: after
 a kill, or a night on which a run held the lease, the next maintenance continues.

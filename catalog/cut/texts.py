@@ -57,10 +57,11 @@ def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
 
 
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
-    """Assign texts to the images of ``cut_kept(n, picture)``: create ``cut_given(n, s, similarity, place)``.
+    """Assign up to `top_k` sentences to each kept image, no sentence to more than `max_uses` images.
 
-    The pictures are distinct. An image to which `max_uses` leaves fewer sentences than `at_least` gets none, and is in
-    ``cut_textless(n)``; its sentences are not offered to other images.
+    Reads the table ``cut_kept(n, picture)``: one image ``n`` a picture. Creates ``cut_given(n, s, similarity, place)``:
+    image ``n`` has sentence number ``s`` at ``place``, from 1. Creates ``cut_textless(n)``: images to which `max_uses`
+    leaves fewer sentences than `at_least`. These get none, and other images do not get theirs instead.
     """
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"

@@ -133,7 +133,7 @@ def forget_former_holders(metadata: Metadata, older_than_seconds: float) -> None
 
 
 def show_waiting(metadata: Metadata, token: str, text: str) -> None:
-    """Store in the lease row the text that says what the run waits for, '' once it works again; ignore errors."""
+    """Write to the lease row what the run waits for, '' when it waits no longer. Errors are ignored."""
     # Errors are ignored because the text is only for display: a catalog that fails for a minute ends the run at its
     # next commit.
     with suppress(duckdb.Error, PairmillError):

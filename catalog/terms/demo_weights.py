@@ -17,5 +17,5 @@ MARK = "the demo's weights"
 
 
 def demo_weights(digests: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the small shipped demo models whose digests are among ``digests``, sorted."""
+    """Return which demo models ``digests`` contain: sorted names such as 'captioner' and 'clip', () for none."""
     return tuple(sorted({DEMO_WEIGHTS[digest] for digest in digests if digest in DEMO_WEIGHTS}))

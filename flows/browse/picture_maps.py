@@ -49,7 +49,9 @@ class PictureMaps:
         return self._maps.find(dataset, gallery, partial(self._make, dataset, gallery), patience)
 
     def area(self, dataset: str, gallery: Gallery, corners: str) -> ImageSet | None:
-        """Return the pictures inside the polygon 'x,y;x,y;x,y' on the map, None for ''.
+        """Return the pictures inside a polygon on the map; None if ``corners`` is ''.
+
+        ``corners`` are the polygon's points in the map's coordinates, as 'x,y;x,y;x,y'.
 
         Raises PairmillError if the map is not computed after 30 s.
         """

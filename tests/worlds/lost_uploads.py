@@ -1,4 +1,4 @@
-"""A moto server that loses uploads: parts are accepted, and then the object is not in the bucket."""
+"""Patch moto's S3 server so that an upload it has accepted is absent from the bucket, cut short, or an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

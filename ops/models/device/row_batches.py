@@ -1,4 +1,4 @@
-"""Group rows into batches, and run batches through a model, in halves if the device runs out of memory."""
+"""Run rows through a model in batches; split a batch into two halves if the device runs out of memory."""
 
 from __future__ import annotations
 

@@ -165,7 +165,10 @@ class LoadedVlm(LoadedModel):
         return self._normalised(given)
 
     def examples(self) -> list[dict[str, Any]]:
-        """Build the batches of a trial: pictures of several sizes, and of one, which a tower may see without a mask."""
+        """Build two batches for the trial of captured decoding: pictures of several sizes, and of one size.
+
+        A vision tower may take pictures of one size by another code path, without a padding mask.
+        """
         return [self.example(), self.example([USUAL] * len(EXAMPLE_PROMPTS))]
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
 
 
 def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield (sha256s, bytes) as `payloads` does, in batches of ``rows`` images.
+    """Yield the (sha256s, bytes) of `payloads` regrouped into batches of ``rows`` images.
 
-    The last batch may be smaller, and so is a batch whose images reach BATCH_BYTES together.
+    A batch is smaller if it is the last, or if its images reach BATCH_BYTES together.
     """
     shas: list[str] = []
     datas: list[bytes | Fault] = []

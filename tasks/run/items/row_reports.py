@@ -25,7 +25,7 @@ def item_seconds(rows: int) -> float:
 
 
 def unit_seconds(size: int) -> float:
-    """Return the time limit in seconds for a unit of ``size`` bytes until its next document."""
+    """Return how many seconds a source unit (file or archive) of ``size`` bytes may take to yield its next document."""
     return UNIT_SECONDS + size / UNIT_BYTES_PER_SECOND
 
 

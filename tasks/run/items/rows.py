@@ -153,7 +153,7 @@ def _round(values: np.ndarray) -> np.ndarray:
 def quarantine(
     items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
 ) -> pa.Table:
-    """Build a row of the ``quarantine`` table for each of ``items``, with its source and fault.
+    """Build rows of the ``quarantine`` table, one for each item; ``items``, ``sources`` and ``faults`` run in parallel.
 
     ``payloads``: the place of each item's bytes (a source's unit); None: the item's own id.
     """

@@ -138,7 +138,10 @@ cached_processes: dict[object, Process] = {}
 
 
 def _process_at(shape: PoolShape, place: int) -> Process:
-    """Return process number ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
+    """Return worker process number ``place`` of a pool, from a cache; create it if it is missing.
+
+    Pools on CPUs share their processes, whatever the size of the pool.
+    """
     if shape.is_light and place == 0:
         return apart()
     is_forked = not any(shape.devices)  # the fork server imported the libraries without a GPU
