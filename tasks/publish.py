@@ -5,6 +5,7 @@ from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.terms.error import NoPairs
 from pairmill.catalog.terms.score import Stage
+from pairmill.ops.whole.components import components
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.relate.recall import measure_recall
 from pairmill.tasks.run.session import Session
@@ -24,7 +25,9 @@ def publish(session: Session) -> Published:
     if not session.allow_empty and not count_cut(session.lake)[0]:
         raise NoPairs(explain_no_pairs(session))
     published = publication.publish(
-        session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
+        session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit, components
     )
+    for note in published.notes:
+        session.note(note)
     advise(session, published, recall)
     return published

@@ -28,6 +28,7 @@ from pairmill.catalog.terms.error import BadRecipe, NoPairs
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.lease import writing
+from pairmill.ops.whole.components import components
 
 # Settings that only the cut reads. Any other setting may change a score.
 OF_THE_CUT = (
@@ -41,6 +42,9 @@ OF_THE_CUT = (
     "association.at_least",
     "contamination.phash",
     "contamination.cosine",
+    "splits",
+    "split_by",
+    "sizes",
 )
 
 
@@ -97,7 +101,7 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
             raise NoPairs(
                 "no pair would be left, so no version is published; the same command with --dry-run shows why."
             )
-        return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"))
+        return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"), components)
 
 
 def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> CutTrial:

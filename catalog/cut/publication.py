@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pairmill.catalog.cut import canaries
 from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.table_meanings import CANARY
@@ -31,22 +32,35 @@ PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")
 
 @dataclass(frozen=True)
 class Published:
-    """Result of `publish`: a dataset version; ``is_new`` is False if the newest version already was this dataset."""
+    """Result of `publish`: a dataset version; ``is_new`` is False if the newest version already was this dataset.
+
+    ``notes`` are lines for the user, on splits.
+    """
 
     name: str
     version: int
     n_pairs: int
     content_digest: str
     is_new: bool
+    notes: tuple[str, ...] = ()
 
 
-def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
+def publish(
+    lake: Lake,
+    plan: Plan,
+    run_id: str,
+    recall: float | None,
+    begin: Callable[[], int],
+    components: Components | None = None,
+) -> Published:
     """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`) as the dataset's next version.
 
     ``recall`` is stored: the measured recall of the search for candidates, or None. ``begin`` returns the commit's
-    number; it is called only if there is something to write.
+    number; it is called only if there is something to write. ``components`` is for recipes with `splits`. Raises
+    BadRecipe if a split would get no pair.
     """
     _pairs(lake, plan)
+    notes = add_divisions(lake, plan, components)
     digest = content_digest(lake)
     name = plan.recipe.name
     newest = lake.query(
@@ -59,7 +73,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     for version, was, recipe, scorers in newest:
         same = (was, scorers) == (digest, _scorers(plan)) and _is_same(recipe, plan.recipe)
         if same and _has_same_decisions(lake, name, version, funnel):
-            return Published(name, version, n_pairs, digest, False)
+            return Published(name, version, n_pairs, digest, False, notes)
     version = highest_version(lake, name) + 1
     funnel += [(CANARY, *row) for row in canaries.try_rules(lake, plan)]
     commit = begin()
@@ -88,7 +102,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
                 lake.query(f"SELECT count(*) FROM {table} WHERE dataset = ? AND version = ?", (name, version))
 
     lake.retrying(write)
-    return Published(name, version, n_pairs, digest, True)
+    return Published(name, version, n_pairs, digest, True, notes)
 
 
 def _failed_bits(steps: list[str]) -> str:

@@ -131,7 +131,11 @@ CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITIO
 
 # The number of the lake format: it changes if lakes must be made anew. Within a format, migrations change the schema.
 FORMAT = 1
-MIGRATIONS: tuple[str, ...] = (_BASELINE, "ALTER TABLE image_hash ADD COLUMN flat_colours VARCHAR")
+MIGRATIONS: tuple[str, ...] = (
+    _BASELINE,
+    "ALTER TABLE image_hash ADD COLUMN flat_colours VARCHAR",
+    "ALTER TABLE pairs ADD COLUMN split VARCHAR; ALTER TABLE pairs ADD COLUMN size VARCHAR",
+)
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
 

@@ -207,6 +207,8 @@ COLUMNS = {
     "tokens": "tokens that the model generated",
     "discarded_tokens": "tokens of answers that were thrown away",
     "cost": "price, by the prices of the run",
+    "split": "part of the data, such as train or test; NULL unless the recipe has `splits`",
+    "pairs.size": "smallest of the recipe's `sizes` that holds the pair; NULL beyond the largest, or without `sizes`",
     "unbelieved_prompt_tokens": "prompt tokens as the server reported them",
     "unbelieved_tokens": "generated tokens as the server reported them",
     "model": "content digest of the model; name of a model behind servers",

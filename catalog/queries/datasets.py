@@ -52,6 +52,16 @@ class Dataset:
         """Number of columns of real texts (``text1``, …) in the version's pairs."""
         return text_columns.count_in(self.recipe)
 
+    @property
+    def divisions(self) -> tuple[str, ...]:
+        """The columns `split` and `size` of the version's pairs, each only if the recipe fills it."""
+        return text_columns.divisions_in(self.recipe)
+
+    @property
+    def columns(self) -> str:
+        """SQL for the columns of ``pairs`` that the version has."""
+        return text_columns.of_version(self.n_texts, self.divisions)
+
     def scorers_by_name(self, lake: Lake) -> dict[str, str]:
         """Return name -> digest of the scorers whose scores the version was cut by."""
         return dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (self.scorers,)))
@@ -151,13 +161,13 @@ def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
     """Return ``n`` pairs of a version as dictionaries by column, always the same: the smallest sha256 of the id."""
-    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
+    own = f"SELECT {dataset.columns} FROM pairs WHERE {dataset.where}"
     return lake.rows(f"{own} ORDER BY sha256(image_id) LIMIT {n:d}")
 
 
 def pairs_table(lake: Lake, dataset: Dataset, limit: int | None = None) -> "pa.Table":
     """Return the rows of ``pairs`` of a version by image id, without pictures: some 1 KB a pair, all in memory."""
-    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
+    own = f"SELECT {dataset.columns} FROM pairs WHERE {dataset.where}"
     most = "" if limit is None else f" LIMIT {limit:d}"
     return lake.table(f"SELECT * EXCLUDE (dataset, version) FROM ({own}) ORDER BY image_id{most}")
 

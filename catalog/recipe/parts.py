@@ -308,6 +308,42 @@ class Contamination(Settings):
         return Rule.model_construct(name=CONTAMINATION, keep=keep)
 
 
+LINKS = ("copies", "documents", "hosts")  # what keeps pairs in one split, see `catalog.cut.splits`
+Link = Literal["copies", "documents", "hosts"]
+
+
+def check_splits(shares: dict[str, float]) -> dict[str, float]:
+    """Validate the shares of splits. Raise ValueError unless there are several, and they sum to 1."""
+    total = sum(shares.values())
+    if len(shares) < 2 or abs(total - 1) > 1e-6:
+        wrong = f"the shares sum to {total:g}, not to 1" if len(shares) > 1 else "there is one split; name two or more"
+        raise ValueError(f"{wrong}; write such as {{train: .98, val: .01, test: .01}}")
+    return shares
+
+
+Splits = Annotated[dict[Name, Share], AfterValidator(check_splits)]
+
+
+def read_sizes(given: object) -> object:
+    """Give each name of a plain list of sizes ten times the share of the one before it, and the last one all."""
+    if isinstance(given, list) and len({str(name) for name in given}) == len(given):
+        return {name: round(0.1 ** (len(given) - place), 12) for place, name in enumerate(given, 1)}
+    return given
+
+
+def check_sizes(sizes: dict[str, float]) -> dict[str, float]:
+    """Validate that each size is a share up to 1 or a whole number of pairs. Raise ValueError."""
+    for name, size in sizes.items():
+        if size > 1 and size != int(size):
+            raise ValueError(f"'{name}' is {size:g}; write a share up to 1, or a whole number of pairs above 1")
+    return sizes
+
+
+Sizes = Annotated[
+    dict[Name, Annotated[float, Field(gt=0, le=MOST)]], BeforeValidator(read_sizes), AfterValidator(check_sizes)
+]
+
+
 class Words(Settings):
     """Settings of the word probabilities of the lake that ``corpus_entropy`` is computed with."""
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extend, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
+    LINKS,
     NONE,
     Advanced,
     Association,
@@ -22,11 +23,14 @@ from pairmill.catalog.recipe.parts import (
     Fetch,
     ImportedName,
     Ingest,
+    Link,
     ModelSpec,
     Name,
     Rule,
     SentenceDuplicates,
     Settings,
+    Sizes,
+    Splits,
     Words,
 )
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
@@ -66,6 +70,19 @@ class Recipe(Settings):
     )
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
+    splits: Advanced[Splits | None] = Field(
+        None, description="Shares of pairs by split, as {train: .98, val: .01, test: .01}; groups are never divided."
+    )
+    split_by: Advanced[list[Link] | None] = Field(
+        None,
+        min_length=1,
+        description="What keeps pairs in one split: near copies, one document, one host of pictures. All, if left out.",
+    )
+    sizes: Advanced[Sizes | None] = Field(
+        None,
+        description="Nested subsets by share up to 1 or by number of pairs: {nano: 1000, lite: .1, full: 1}. Of "
+        "[nano, lite, full] each has ten times the pairs of the one before. Held-out splits are whole in each.",
+    )
     captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
     captions: Advanced[Captions] = Captions()  # pyright: ignore[reportCallIssue]
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
@@ -110,6 +127,11 @@ class Recipe(Settings):
         return tuple(f"`{name}`" for name, is_on in compared.items() if is_on)
 
     @property
+    def split_links(self) -> tuple[str, ...]:
+        """What keeps pairs in one split, among LINKS."""
+        return LINKS if self.split_by is None else tuple(self.split_by)
+
+    @property
     def only_captions(self) -> bool:
         """Whether the run computes captions only: the recipe has a captioner, and compares no vectors."""
         return bool(self.captioners) and not self.embedding_sections
@@ -119,6 +141,13 @@ class Recipe(Settings):
         """Refuse a calibrated rule on candidates, and `captions` that cannot choose among the captioners."""
         if calibrated := [rule.name for rule in self.candidates if rule.calibrate is not None]:
             raise ValueError(f"rule '{calibrated[0]}': a rule on candidates cannot be calibrated; write a number")
+        if self.splits is None and self.split_by is not None:
+            raise ValueError("`split_by` says what `splits` keep together, and there are none; add `splits`")
+        if self.splits is not None and "copies" in self.split_links and not self.duplicates.is_on:
+            raise ValueError(
+                "`splits` keep near copies together, and `duplicates: none` finds none; let `duplicates` find them, or "
+                "leave copies out: `split_by: [documents, hosts]`"
+            )
         choose = self.captions.choose
         if choose != "first" and len(self.captioners) < 2:
             raise ValueError(

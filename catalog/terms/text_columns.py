@@ -6,10 +6,11 @@ digest, export or report of that version.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 RELEASED, MOST = 3, 5
+DIVISIONS = {"split": "splits", "size": "sizes"}  # column that a version may have, and the setting that fills it
 _MEANINGS = ("the sentence nearest to the picture", "the second nearest", "the third nearest", "the fourth nearest",
              "the fifth nearest")  # fmt: skip
 
@@ -22,6 +23,17 @@ def count(top_k: int) -> int:
 def count_in(recipe: str) -> int:
     """Return the number of text columns of a version, 3 to 5, from its recipe as JSON."""
     return count(json.loads(recipe).get("association", {}).get("top_k", RELEASED))
+
+
+def divisions_in(recipe: str) -> tuple[str, ...]:
+    """Return the columns among DIVISIONS that a version has, from its recipe as JSON."""
+    settings = json.loads(recipe)
+    return tuple(column for column, setting in DIVISIONS.items() if settings.get(setting))
+
+
+def beyond(n: int, divisions: Collection[str]) -> list[str]:
+    """Return the columns of ``pairs`` that a version with ``n`` texts and the columns ``divisions`` does not have."""
+    return [*texts()[n:], *similarities()[n:], *(name for name in DIVISIONS if name not in divisions)]
 
 
 def texts(n: int = MOST) -> tuple[str, ...]:
@@ -45,13 +57,14 @@ def real_texts(pair: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     return [(name, pair[name], pair[similarity]) for name, similarity in named if pair.get(name)]
 
 
-def of_version(n: int) -> str:
-    """Return SQL for the columns of ``pairs`` that a version with ``n`` texts has, in the table's order.
+def of_version(n: int, divisions: Collection[str] = ()) -> str:
+    """Return SQL for the columns of ``pairs`` that a version has, in the table's order.
 
-    It also works on a lake that is not migrated yet, whose table has only the first RELEASED text columns.
+    ``n`` is its number of texts, ``divisions`` are its columns among DIVISIONS. It also works on a lake that is not
+    migrated yet, whose table has only the first RELEASED text columns and no DIVISIONS.
     """
-    beyond = ", ".join(f"'{name}'" for name in (*texts()[n:], *similarities()[n:]))
-    return f"COLUMNS(name -> NOT list_contains([{beyond}]::VARCHAR[], name))"
+    left_out = ", ".join(f"'{name}'" for name in beyond(n, divisions))
+    return f"COLUMNS(name -> NOT list_contains([{left_out}]::VARCHAR[], name))"
 
 
 def meanings() -> dict[str, str]:

@@ -37,8 +37,8 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', n)} AS before FROM pairs p WHERE "
-        f"{dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
+        f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', dataset)} AS before FROM pairs p "
+        f"WHERE {dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
         "(sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused))"
     )
     packed = ", ".join(f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns))
@@ -61,8 +61,8 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     lake.execute("INSERT INTO pairs BY NAME SELECT * FROM amended ORDER BY image_id")
     lake.execute(
         "INSERT INTO amended_pairs BY NAME SELECT a.dataset, a.version, ? AS takedown_id, a.sha256, a.before, "
-        f"n.after FROM amending a LEFT JOIN (SELECT image_id, {_row_digest('amended', n)} AS after FROM amended) n "
-        "USING (image_id)",
+        "n.after FROM amending a LEFT JOIN "
+        f"(SELECT image_id, {_row_digest('amended', dataset)} AS after FROM amended) n USING (image_id)",
         (takedown_id,),
     )
     changed = lake.query("SELECT count(*) FROM amended")[0][0]
@@ -99,13 +99,13 @@ def is_as_published(lake: Lake, dataset: Dataset) -> bool:
 
 def _version_digest(lake: Lake, dataset: Dataset) -> str:
     """Hash the pairs of a version as they were hashed when it was published (`catalog.cut.publication`)."""
-    digest = _row_digest("p", dataset.n_texts)
+    digest = _row_digest("p", dataset)
     return _digest(lake, f"SELECT sha256, {digest} AS digest FROM pairs p WHERE {dataset.where}")
 
 
 def _digest_before(lake: Lake, dataset: Dataset) -> str:
     """Return the digest of a version before all its removals, computed from the rows left and the recorded digests."""
-    digest = _row_digest("p", dataset.n_texts)
+    digest = _row_digest("p", dataset)
     return _digest(
         lake,
         f"WITH held AS (SELECT sha256, {digest} AS digest FROM pairs p WHERE {dataset.where}), "
@@ -116,12 +116,12 @@ def _digest_before(lake: Lake, dataset: Dataset) -> str:
     )
 
 
-def _row_digest(alias: str, n_texts: int) -> str:
+def _row_digest(alias: str, dataset: Dataset) -> str:
     """Return SQL for the digest of one pair, over its columns in the order of `catalog.cut.publication`."""
     hashed = (
-        "sha256", "raw_image_url", *text_columns.texts(n_texts), "syn_text", "caption", "alt_text", "tags", "width",
-        "height", *text_columns.similarities(n_texts), "best_similarity", "cluster", "caption_status",
-        "synthetic_status", "caption_similarity", "synthetic_similarity",
+        "sha256", "raw_image_url", *text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "tags",
+        "width", "height", *text_columns.similarities(dataset.n_texts), "best_similarity", "cluster",
+        "caption_status", "synthetic_status", "caption_similarity", "synthetic_similarity", *dataset.divisions,
     )  # fmt: skip
     columns = ", ".join(f"{name} := {alias}.{name}" for name in hashed)
     return f"sha256(CAST(to_json(struct_pack({columns})) AS VARCHAR))"

@@ -146,6 +146,7 @@ def recut(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(asdict(made) | {"before": str(before), "n_pairs_before": before.n_pairs}))
         return 0
+    print_notes(console(), made.notes)
     state = "published" if made.is_new else "unchanged: the newest version is this dataset"
     print(visible(f"{made.name}@{made.version}  {made.n_pairs:,} pairs ({state}); {before} has {before.n_pairs:,}"))
     return 0

@@ -183,6 +183,7 @@ def _differing_images(before: Dataset, after: Dataset) -> str:
     compared = (
         "raw_image_url", *text_columns.texts(n), "syn_text", "caption", "alt_text", "tags", "width", "height",
         *text_columns.similarities(n), "best_similarity", "cluster",
+        *(name for name in before.divisions if name in after.divisions),
     )  # fmt: skip
     differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in compared)
     return f"""WITH met AS MATERIALIZED (

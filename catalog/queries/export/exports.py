@@ -49,9 +49,9 @@ class RowOrder:
     on_the_web: bool = False
 
 
-def pair_columns(n_texts: int) -> dict[str, str]:
-    """Return column -> DuckDB type of a version's pairs with ``n_texts`` real texts each, in the order of ``pairs``."""
-    beyond = {*text_columns.texts()[n_texts:], *text_columns.similarities()[n_texts:]}
+def pair_columns(dataset: Dataset) -> dict[str, str]:
+    """Return column -> DuckDB type of a version's pairs, in the order of ``pairs``."""
+    beyond = text_columns.beyond(dataset.n_texts, dataset.divisions)
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
@@ -69,8 +69,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
 
     ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none.
     """
-    own = text_columns.of_version(dataset.n_texts)
-    pairs = f"(SELECT {own} FROM pairs WHERE {dataset.where}{_ON_THE_WEB if order.on_the_web else ''})"
+    pairs = f"(SELECT {dataset.columns} FROM pairs WHERE {dataset.where}{_ON_THE_WEB if order.on_the_web else ''})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
@@ -90,7 +89,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         by = shuffle_order(order.seed, f"p.{key}")
     elif order.by_shard:
         by = f"c.shard, {by}"
-    if order.typical_first and (first := _typical_pairs(lake, oldest, dataset.n_texts, bool(with_captions), key)):
+    if order.typical_first and (first := _typical_pairs(lake, oldest, dataset, bool(with_captions), key)):
         by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
     by = f"p.version, {by}" if order.grows else by
     lake.execute(
@@ -101,17 +100,17 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     )
 
 
-def _typical_pairs(lake: Lake, pairs: str, n_texts: int, with_captions: bool, key: str) -> list[str]:
+def _typical_pairs(lake: Lake, pairs: str, dataset: Dataset, with_captions: bool, key: str) -> list[str]:
     """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
     stops it. A greedy cover by the distinct sets of known columns, of which there are few.
 
-    ``pairs`` is SQL for the version's rows with ``n_texts`` text columns; ``key`` is the column of their ids.
+    ``pairs`` is SQL for rows of the version ``dataset``; ``key`` is the column of their ids.
     """
     known = [
         f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL"
-        for name, kind in pair_columns(n_texts).items()
+        for name, kind in pair_columns(dataset).items()
     ]
     if with_captions:
         known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]

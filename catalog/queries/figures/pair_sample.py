@@ -50,7 +50,7 @@ def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[st
     texts = (*text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"
-    own = f"SELECT {text_columns.of_version(dataset.n_texts)} FROM pairs WHERE {dataset.where}"
+    own = f"SELECT {dataset.columns} FROM pairs WHERE {dataset.where}"
     rows = lake.rows(
         f"SELECT p.* REPLACE ({cut}), c.shard FROM ({own} AND image_id IN ({among})) p "
         "LEFT JOIN image_content c ON c.sha256 = p.sha256"

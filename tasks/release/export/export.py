@@ -142,7 +142,7 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
     """Write the export's dataset card and its Croissant JSON-LD."""
     format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
-    shown = export_forms.shown_columns(format, "captions" in head, dataset.n_texts)
+    shown = export_forms.shown_columns(format, "captions" in head, dataset)
     names = f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
     place.write_card(dataset_card(title, about, format, names, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]

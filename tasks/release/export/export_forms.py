@@ -174,15 +174,15 @@ def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) ->
     return n
 
 
-def shown_columns(format: str, with_captions: bool, n_texts: int) -> list[str]:
-    """Return the columns of a format, for its dataset card; ``n_texts``: number of text columns of the version."""
+def shown_columns(format: str, with_captions: bool, dataset: Dataset) -> list[str]:
+    """Return the columns of a version in a format, for its dataset card."""
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
-        return _realsyn_columns(pair_columns(n_texts))
-    return [*_table_columns(pair_columns(n_texts)), *(["captions"] if with_captions else [])]
+        return _realsyn_columns(pair_columns(dataset))
+    return [*_table_columns(pair_columns(dataset)), *(["captions"] if with_captions else [])]
 
 
 def _realsyn_columns(names: Collection[str]) -> list[str]:
