@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -211,7 +213,8 @@ def _load(spec: str, precision: str) -> LoadedClip:
 
     try:
         with _create_as(kind):  # EVA02-E-14-plus takes 20 GB of the host in fp32, 10 in bf16
-            model = open_clip.create_model(name, pretrained, require_pretrained=True, pretrained_text=False)
+            own = _own_text_config(name)
+            model = open_clip.create_model(name, pretrained, require_pretrained=True, pretrained_text=False, **own)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # a damaged checkpoint, a config of another model, a missing tokenizer
         raise ModelError(f"model '{spec}' does not load: {error}; check its config and weights") from error
@@ -255,6 +258,21 @@ def _create_as(kind: torch.dtype) -> Iterator[None]:
         yield
     finally:
         modules.register_parameter = register
+
+
+def _own_text_config(name: str) -> dict[str, Any]:
+    """Return open_clip's arguments for a 'local-dir:' folder that holds its text tower's config; {} for other models.
+
+    A text tower of transformers is built from the config of ``hf_model_name``. The name '.' means the folder itself,
+    wherever it lies: open_clip would look for it in the working folder.
+    """
+    folder = Path(name.removeprefix("local-dir:"))
+    if not name.startswith("local-dir:"):
+        return {}
+    text = json.loads((folder / "open_clip_config.json").read_bytes())["model_cfg"]["text_cfg"]
+    if text.get("hf_model_name") != ".":
+        return {}
+    return {"text_cfg": text | {"hf_model_name": str(folder), "hf_model_pretrained": False}}
 
 
 def _open_clip_name(spec: str) -> tuple[str, str | None]:

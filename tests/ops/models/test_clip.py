@@ -1,4 +1,7 @@
+import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +10,14 @@ import open_clip
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
+from transformers import BertConfig
 
 from pairmill.ops.models.clip import clip_loaded
 from pairmill.ops.models.clip.clip import Clip, ClipTower
 from pairmill.ops.models.clip.clip_loaded import compile_towers
 from pairmill.ops.models.device import run_notes
-from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.models.model_digest import ModelError, model_digest
 from tests.worlds.golden import check_golden
 from tests.worlds.tiny import save_clip
 
@@ -298,3 +303,32 @@ def test_towers_that_do_not_compile_or_change_are_left_as_they_are(
     (said,) = run_notes.take()
     assert why in said and "CLIP runs uncompiled" in said
     np.testing.assert_array_equal(vectors(loaded, 5), before)
+
+
+def test_a_text_tower_of_transformers_is_built_from_its_own_folder_wherever_that_lies(tmp_path):
+    folder, tokens = tmp_path / "clip", Path("infra/demo/models/clip")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    sizes |= {"vocab_size": 40_000, "max_position_embeddings": 16}
+    BertConfig(**sizes).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((tokens / name).read_bytes())
+    text = {"hf_model_name": ".", "hf_tokenizer_name": ".", "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear"}
+    picture = {"timm_model_name": "test_convnext", "image_size": 32}
+    model = {"embed_dim": 8, "vision_cfg": picture, "text_cfg": {**text, "context_length": 16}}
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": model}))
+    model["text_cfg"] |= {"hf_model_name": str(folder), "hf_model_pretrained": False}
+    made = open_clip.CustomTextCLIP(**model)
+    save_file(made.state_dict(), folder / "open_clip_model.safetensors")
+    made.eval()
+    clip = Clip(f"open_clip:local-dir:{folder}")
+    ids = open_clip.get_tokenizer(f"local-dir:{folder}")(["a"])
+    expected = torch.nn.functional.normalize(made.encode_text(ids), dim=-1).detach().numpy()
+    np.testing.assert_allclose(clip.embed_texts(["a"]), expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_packages_join_to_the_same_clip_everywhere(tmp_path):
+    script = Path("infra/demo/photo_towers.py")
+    subprocess.run([sys.executable, str(script), "--out", str(tmp_path)], check=True)
+    spec = f"open_clip:local-dir:{tmp_path / 'clip'}"
+    assert model_digest(spec) == "e6132937a502f6629ef2f8f413801a3f"
