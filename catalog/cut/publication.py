@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from pairmill.catalog.cut import canaries
+from pairmill.catalog.cut.edits import apply_edits
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
@@ -60,6 +61,7 @@ def publish(
     BadRecipe if a split would get no pair.
     """
     _pairs(lake, plan)
+    apply_edits(lake, plan)
     notes = add_divisions(lake, plan, components)
     digest = content_digest(lake)
     name = plan.recipe.name
@@ -81,6 +83,7 @@ def publish(
     def write() -> None:
         key = f"'{name}' AS dataset, {version} AS version"
         lake.execute(f"INSERT INTO pairs BY NAME SELECT {key}, * FROM cut_pairs ORDER BY image_id")
+        lake.execute(f"INSERT INTO edited_texts BY NAME SELECT {key}, * FROM cut_edited ORDER BY image_id")
         lake.execute(
             f"INSERT INTO decisions BY NAME SELECT {key}, image_id AS item_id, 'image' AS kind, dropped_by, "
             f"dropped_value AS value, {_failed_bits([rule for rule, *_ in of_images])} "

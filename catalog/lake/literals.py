@@ -22,6 +22,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def is_fit(text: str) -> bool:
+    """Return whether a text can stand in a statement: it has no NUL and no lone surrogate."""
+    return not _UNFIT.search(text)
+
+
 def with_literals(sql: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return the statement with its parameters as literals, and the remaining parameters.
 
@@ -45,7 +50,7 @@ def _literal(value: Any) -> str | None:
         return f"({value})"
     if isinstance(value, float) and math.isfinite(value):
         return f"({value!r}::DOUBLE)"
-    if isinstance(value, str) and not _UNFIT.search(value):
+    if isinstance(value, str) and is_fit(value):
         return quoted(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return f"'{value.isoformat()}'::TIMESTAMPTZ"

@@ -135,6 +135,10 @@ MIGRATIONS: tuple[str, ...] = (
     _BASELINE,
     "ALTER TABLE image_hash ADD COLUMN flat_colours VARCHAR",
     "ALTER TABLE pairs ADD COLUMN split VARCHAR; ALTER TABLE pairs ADD COLUMN size VARCHAR",
+    "CREATE TABLE acts (act_id VARCHAR, act VARCHAR, dataset VARCHAR, sha256 VARCHAR, field VARCHAR, pattern VARCHAR, "
+    'value VARCHAR, before VARCHAR, who VARCHAR, "at" TIMESTAMPTZ, "commit" BIGINT); '
+    "CREATE TABLE edited_texts (dataset VARCHAR, version INTEGER, image_id VARCHAR, sha256 VARCHAR, field VARCHAR, "
+    "before VARCHAR)",
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
@@ -146,7 +150,8 @@ _CREATED = re.compile(r"CREATE TABLE (\w+)")
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
                "file_digests", "unbelieved_usage", "dropped_versions", "judgement_samples", "judgements",
-               "takedowns", "taken_bans", "amended_versions", "amended_pairs", "schema_version")  # fmt: skip
+               "takedowns", "taken_bans", "amended_versions", "amended_pairs", "acts", "edited_texts",
+               "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
 # row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table

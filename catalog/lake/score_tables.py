@@ -41,10 +41,13 @@ def add(lake: Lake) -> None:
 
 
 def create_empty_tables(lake: Lake) -> None:
-    """Create an empty temporary table for each declared score that a reader's lake lacks."""
+    """Create an empty temporary table for each declared score, and each table of a migration, that a reader lacks."""
     for score in _beyond_migrations():
         if score.table not in lake.tables:
             lake.execute(f"CREATE TEMP TABLE {table_shape(score)}")
+    for table in sorted(schema.created() - lake.tables):
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in schema.columns(table).items())
+        lake.execute(f"CREATE TEMP TABLE {table} ({columns})")
 
 
 def scores_in(lake: Lake) -> tuple[Score, ...]:

@@ -57,6 +57,8 @@ TABLES = {
     "taken_bans": "Addresses, documents and perceptual hashes that must not come in again.",
     "amended_versions": "Versions that a removal has changed, with their digests before and after.",
     "amended_pairs": "Digests of the pairs that a removal took out or changed.",
+    "acts": "What people decided about pictures of a dataset, such as an edit of a text, and what was undone.",
+    "edited_texts": "The texts of each version's pairs that edits changed, as they were made.",
     "judgement_samples": "Random samples of pairs that people judge.",
     "judgements": "Verdicts of people on sampled pairs.",
     "file_digests": "Digests of data files that DuckDB wrote.",
@@ -105,6 +107,8 @@ REMOVED_BY: dict[str, dict[str, str]] = {
     "quarantine": {"item": "picture image document sentence address", "payload_ref": "unit"},
     "decisions": {"item_id": "image sentence"},
     "judgements": {"image_id": "image", "text": "text"},
+    "acts": {"sha256": "picture", "before": "text", "value": "text", "pattern": "text"},
+    "edited_texts": {"image_id": "image", "before": "text"},
 }
 # Meaning of a column wherever it stands; "table.column" where it means something else in one table.
 COLUMNS = {
@@ -273,6 +277,15 @@ COLUMNS = {
     "judgement_id": "id of the judgement; the newest of one pair counts",
     "verdict": "what the person said of the pair",
     "judge": "who said it",
+    "act_id": "id of the act; a table of new texts has a row a picture",
+    "act": "'edit' of one picture, 'replace', 'regex' or 'prefix' for all pictures, 'undo' of the act with this id",
+    "acts.sha256": "id of the picture; NULL for a rule for all pictures",
+    "field": "column of `pairs`",
+    "pattern": "what is replaced: a text, or a regular expression of RE2; NULL for other acts",
+    "acts.value": "the new text, the replacement, or the prefix",
+    "acts.before": "the picture's text as it was made, before all edits; NULL without one",
+    "edited_texts.before": "the text as it was made; NULL without one",
+    "who": "who did it: the name of the account",
     "n_tokens": "tokens generated",
     "prompt": "the prompt",
     "finish_reason": "why the model stopped",

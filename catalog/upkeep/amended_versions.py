@@ -14,6 +14,12 @@ from pairmill.catalog.terms import text_columns
 from pairmill.catalog.upkeep.damages import Damage
 
 _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in text_columns.texts())
+_FUSED = "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_fused)"
+# Columns of pairs whose text is an edit of a taken text.
+_EDITED = (
+    "SELECT dataset, version, image_id, field FROM edited_texts WHERE starts_with(field, 'text') AND before IN "
+    f"(SELECT text FROM taken_sentences) OR field = 'syn_text' AND {_FUSED.format('before')}"
+)
 
 
 def find_touched(lake: Lake) -> list[Dataset]:
@@ -21,7 +27,7 @@ def find_touched(lake: Lake) -> list[Dataset]:
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
     paired = (
         "SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images) "
-        f"OR (sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused) OR {_GIVEN}"
+        f"OR {_FUSED.format('syn_text')} OR {_GIVEN} UNION SELECT DISTINCT dataset, version FROM ({_EDITED})"
     )
     found = set(lake.query(f"{decided} UNION {paired}"))
     return [each for each in published(lake) if (each.name, each.version) in found]
@@ -30,33 +36,38 @@ def find_touched(lake: Lake) -> list[Dataset]:
 def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     """Take the takedown's pictures and texts out of one version's pairs, within a transaction of the caller.
 
-    `delete_rows` deletes decisions and scores. A pair loses its taken texts, and later texts move up; a pair without
-    remaining texts is removed. A fused text that may come from a taken sentence becomes NULL. Returns ``dataset``
-    (NAME@VERSION) and the numbers ``pairs_removed`` and ``pairs_changed``.
+    `delete_rows` deletes decisions and scores. A pair loses its taken texts and edits of these, and later
+    texts move up; a pair without remaining texts is removed. A fused text that may come from a taken sentence becomes
+    NULL. Returns ``dataset`` (NAME@VERSION) and the numbers ``pairs_removed`` and ``pairs_changed``.
     """
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
+    edits = f"(SELECT * FROM ({_EDITED}) WHERE {dataset.where})"
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', dataset)} AS before FROM pairs p "
         f"WHERE {dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
-        "(sha256, syn_text) IN (SELECT (sha256, text) FROM taken_fused))"
+        f"{_FUSED.format('syn_text')} OR image_id IN (SELECT image_id FROM {edits}))"
     )
-    packed = ", ".join(f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns))
+    packed = ", ".join(
+        f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns, 1)
+    )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM "
         f"(SELECT image_id, unnest([{packed}]) AS x FROM amending) WHERE x.t IS NOT NULL AND x.t NOT IN "
-        "(SELECT text FROM taken_sentences) GROUP BY image_id"
+        "(SELECT text FROM taken_sentences) AND (image_id, 'text' || x.n) NOT IN "
+        f"(SELECT (image_id, field) FROM {edits}) GROUP BY image_id"
     )
     texts = ", ".join(
         f"l.kept[{place}].t AS {text}, l.kept[{place}].s AS {alike}" for place, (text, alike) in enumerate(columns, 1)
     )
-    fused = "(a.sha256, a.syn_text) IN (SELECT (sha256, text) FROM taken_fused)"
+    fused = f"({_FUSED.format('a.syn_text')} OR a.image_id IN (SELECT image_id FROM {edits} WHERE field = 'syn_text'))"
     replaced = (
         f"SELECT a.* EXCLUDE (before) REPLACE ({texts}, CASE WHEN NOT {fused} THEN syn_text END AS syn_text, "
         f"CASE WHEN NOT {fused} THEN synthetic_similarity END AS synthetic_similarity) FROM amending a "
         "JOIN left_texts l USING (image_id) WHERE image_id NOT IN (SELECT image_id FROM taken_images)"
     )
     lake.execute(f"CREATE OR REPLACE TEMP TABLE amended AS {replaced}")
+    _move_edits(lake, dataset)
     lake.execute(f"DELETE FROM pairs WHERE {dataset.where} AND image_id IN (SELECT image_id FROM amending)")
     lake.execute("INSERT INTO pairs BY NAME SELECT * FROM amended ORDER BY image_id")
     lake.execute(
@@ -73,6 +84,18 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     lake.execute("UPDATE datasets SET amended = true, content_digest = ?, n_pairs = n_pairs - ? "
                  "WHERE name = ? AND version = ?", (after, removed, *key))  # fmt: skip
     return {"dataset": str(dataset), "pairs_removed": removed, "pairs_changed": changed}
+
+
+def _move_edits(lake: Lake, dataset: Dataset) -> None:
+    """Move the rows of `edited_texts` with the texts of `left_texts` that move up; delete those of texts that go."""
+    held = f"{dataset.where} AND starts_with(field, 'text') AND image_id IN (SELECT image_id FROM amending)"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE moved_edits AS SELECT * FROM edited_texts WHERE {held}")
+    lake.execute(f"DELETE FROM edited_texts WHERE {held}")
+    places = "SELECT image_id, unnest(kept).n AS was, unnest(range(1, len(kept) + 1)) AS place FROM left_texts"
+    lake.execute(
+        "INSERT INTO edited_texts BY NAME SELECT m.* REPLACE ('text' || p.place AS field) FROM moved_edits m "
+        f"JOIN ({places}) p ON p.image_id = m.image_id AND m.field = 'text' || p.was"
+    )
 
 
 def changed_versions(lake: Lake) -> Iterator[Damage]:

@@ -1,0 +1,102 @@
+"""Apply people's edits of texts, rows of `acts`, to the pairs of a cut.
+
+An edit belongs to a dataset by name and to a column of its pairs. An ``edit`` gives one picture, named by its sha256, a
+new text, which stays whatever text a model makes for the picture later. ``replace``, ``regex`` and ``prefix`` are rules
+for the texts of all pictures, also for texts that are made later. Edits apply in the order in which they were stored: a
+rule also changes new texts that are older than itself. An undone edit has no effect.
+
+Edits come last: rules of the recipe, similarities and the scores of `captions.choose` judge the text as it was made.
+"""
+
+from collections.abc import Sequence
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms import text_columns
+from pairmill.catalog.write.acts import current_acts
+
+# A text that a person gave is ok, whatever became of the model's.
+_STATUS = {"caption": "caption_status", "syn_text": "synthetic_status"}
+
+
+def apply_edits(lake: Lake, plan: Plan) -> None:
+    """Edit the texts of ``cut_pairs``; create ``cut_edited(image_id, sha256, field, before)`` of the changed ones.
+
+    A hash join for new texts and one pass of SQL for all rules: RE2 takes time linear in the text for any pattern.
+    """
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_edited (image_id VARCHAR, sha256 VARCHAR, field VARCHAR, before VARCHAR)"
+    )
+    read_edits(lake, plan.recipe.name)
+    edited, fields = with_edits(
+        lake, "cut_made", text_columns.of_every_kind(text_columns.count(plan.recipe.association.top_k))
+    )
+    if not fields:
+        return
+    lake.execute("DROP TABLE IF EXISTS cut_made; ALTER TABLE temp.cut_pairs RENAME TO cut_made")
+    lake.execute(f"CREATE TEMP TABLE cut_pairs AS {edited}")
+    for field in fields:
+        lake.execute(
+            f"INSERT INTO cut_edited SELECT m.image_id, m.sha256, '{field}', m.{field} FROM cut_made m "
+            f"JOIN cut_pairs p ON p.image_id = m.image_id WHERE p.{field} IS DISTINCT FROM m.{field}"
+        )
+    lake.execute("DROP TABLE temp.cut_made")
+
+
+def read_edits(lake: Lake, dataset: str, beside: str = "") -> None:
+    """Create the table ``edits_read`` of the dataset's edits that are not undone; ``beside`` is SQL of further ones."""
+    more = f" UNION ALL BY NAME {beside}" if beside else ""
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE edits_read AS {current_acts(dataset)}{more}")
+
+
+def with_edits(lake: Lake, pairs: str, fields: Sequence[str]) -> tuple[str, list[str]]:
+    """Return SQL of ``pairs`` with the edits of ``edits_read``, and the names of the ``fields`` that have edits.
+
+    ``pairs`` is a table or a query in parentheses, with the columns of a version's pairs; the SQL has the same columns.
+    """
+    rules = lake.query(
+        'SELECT field, act, pattern, value, "commit" FROM temp.edits_read WHERE sha256 IS NULL ORDER BY "commit"'
+    )
+    given = {field for (field,) in lake.query("SELECT DISTINCT field FROM temp.edits_read WHERE sha256 IS NOT NULL")}
+    own = [field for field in fields if field in given]
+    touched = [field for field in fields if field in given or any(rule[0] == field for rule in rules)]
+    joins = "".join(
+        f' LEFT JOIN (SELECT sha256, arg_max(value, "commit") AS value, max("commit") AS since FROM temp.edits_read '
+        f"WHERE field = '{field}' AND sha256 IS NOT NULL GROUP BY sha256) of_{field} ON of_{field}.sha256 = p.sha256"
+        for field in own
+    )
+    texts = [f"coalesce(of_{field}.value, p.{field}) AS {field}" for field in own]
+    since = "".join(f", of_{field}.since AS since_{field}" for field in own)
+    sql = f"SELECT p.*{_replace(texts)}{since} FROM {pairs} p{joins}"
+    for field, act, pattern, value, commit in rules:
+        if field in touched:
+            text = changed_text(act, pattern, value, field)
+            text = (
+                f"CASE WHEN coalesce(since_{field}, 0) < {commit} THEN {text} ELSE {field} END"
+                if field in own
+                else text
+            )
+            sql = f"SELECT *{_replace([f'{text} AS {field}'])} FROM ({sql})"
+    final = [f"nullif({field}, '') AS {field}" for field in touched]
+    final += [
+        f"if(since_{field} IS NOT NULL AND {field} <> '', 'ok', {_STATUS[field]}) AS {_STATUS[field]}"
+        for field in own
+        if field in _STATUS
+    ]
+    beside = ", ".join(f"since_{field}" for field in own)
+    return f"SELECT *{f' EXCLUDE ({beside})' if beside else ''}{_replace(final)} FROM ({sql})", touched
+
+
+def _replace(columns: Sequence[str]) -> str:
+    """Return the REPLACE clause of these columns; '' for none."""
+    return f" REPLACE ({', '.join(columns)})" if columns else ""
+
+
+def changed_text(act: str, pattern: str, value: str, text: str) -> str:
+    """Return SQL of the SQL ``text`` after a rule; NULL stays NULL."""
+    if act == "prefix":
+        return f"({quoted(value)} || {text})"
+    if act == "replace":
+        return f"replace({text}, {quoted(pattern)}, {quoted(value)})"
+    return f"regexp_replace({text}, {quoted(pattern)}, {quoted(value)}, 'g')"

@@ -1,0 +1,235 @@
+"""Store what people decide about pictures of a dataset, so far edits of texts, in table `acts`; undo it.
+
+Rows are append-only: an undo is a row too, so that an older version is explained by the acts up to its commit.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import is_fit, quoted
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.import_scores import KEYS
+from pairmill.catalog.write.lease import Writer
+
+LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
+MOST_RULES = 100  # of one dataset; each is one more pass over the texts
+_READERS = {
+    ".parquet": "read_parquet({})",
+    ".csv": "read_csv({}, all_varchar = true, header = true, strict_mode = true)",
+    ".jsonl": "read_json({}, format = 'newline_delimited')",
+}
+
+
+@dataclass(frozen=True)
+class Act:
+    """One stored act: ``pictures`` is the number of pictures of an 'edit', 0 for a rule for all; see table `acts`."""
+
+    act_id: str
+    act: str
+    field: str
+    pattern: str | None
+    value: str
+    pictures: int
+    who: str
+    at: datetime
+    is_undone: bool
+
+
+def current_acts(dataset: str, upto: int | None = None) -> str:
+    """Return SQL of the acts on a dataset that are not undone, up to commit ``upto`` (None: all)."""
+    until = "" if upto is None else f' AND "commit" <= {upto}'
+    return (
+        f"SELECT * FROM acts WHERE dataset = {quoted(dataset)} AND act <> 'undo'{until} AND act_id NOT IN "
+        f"(SELECT act_id FROM acts WHERE act = 'undo'{until})"
+    )
+
+
+def acts_of(lake: Lake, dataset: str) -> list[Act]:
+    """Return all acts on a dataset, oldest first, undone ones too."""
+    undone = "act_id IN (SELECT act_id FROM acts WHERE act = 'undo')"
+    rows = lake.query(
+        "SELECT act_id, any_value(act), any_value(field), any_value(pattern), min(value), count(sha256), "
+        f"any_value(who), any_value(\"at\"), {undone} FROM acts WHERE dataset = ? AND act <> 'undo' GROUP BY act_id "
+        'ORDER BY min("commit")',
+        (dataset,),
+    )
+    return [Act(*row) for row in rows]
+
+
+def prepare_rule(lake: Lake, dataset: str, act: str, field: str, pattern: str | None, value: str) -> None:
+    """Create the table ``new_acts`` of one rule for all pictures. Raise PairmillError if it is not valid."""
+    for text, most in ((pattern, 4_000), (value, LONGEST)):
+        _check_text(text or "", most)
+    if act != "prefix" and not pattern:
+        raise PairmillError("an empty text stands everywhere; say what is to be replaced.")
+    if act == "prefix" and not value:
+        raise PairmillError("an empty prefix changes nothing; say what comes before each text.")
+    if act == "regex":
+        _check_regex(lake, pattern or "", value)
+    rules = [each for each in acts_of(lake, dataset) if not each.is_undone and each.act != "edit"]
+    if len(rules) >= MOST_RULES:
+        raise PairmillError(
+            f"'{dataset}' has {len(rules)} rules for texts; undo some: pairmill edit {dataset} --undo ID"
+        )
+    _prepare(lake, f"SELECT NULL::VARCHAR AS sha256, {_row(act, field, pattern, quoted(value))}")
+
+
+def prepare_text(lake: Lake, field: str, sha256s: Sequence[str], text: str) -> None:
+    """Create the table ``new_acts`` of a new text for these pictures. Raise PairmillError for an unfit text."""
+    _check_text(text, LONGEST)
+    keys = f"(SELECT unnest([{', '.join(map(quoted, sha256s))}]) AS sha256)"
+    _prepare(lake, f"SELECT sha256, {_row('edit', field, None, quoted(text))} FROM {keys}")
+
+
+def prepare_table(lake: Lake, field: str, file: Path) -> None:
+    """Create the table ``new_acts`` of a file's new texts, one a picture.
+
+    The file has a column ``sha256``, ``image_id`` or ``url``, and a column named as ``field``, or ``text``. Raises
+    PairmillError if the file cannot be read or lacks a column, if a key names no picture of the lake, or has two texts.
+    """
+    key, column = _read(lake, file, field)
+    unknown, example = lake.query(f"SELECT count(*), min(key) FROM temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)")[
+        0
+    ]
+    if unknown:
+        raise PairmillError(
+            f"'{file}': {unknown:,} rows name no picture of the lake by {key}, one of them '{example[:80]}'; leave "
+            "these rows out. Nothing was stored."
+        )
+    matched = f"SELECT sha256, value FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key)"
+    twice = lake.query(
+        f"SELECT sha256, min(value), max(value) FROM ({matched}) GROUP BY sha256 "
+        "HAVING min(value) <> max(value) LIMIT 1"
+    )
+    if twice:
+        sha256, one, other = twice[0]
+        raise PairmillError(
+            f"'{file}': the picture {sha256} has two texts in column '{column}', '{one[:40]}' and '{other[:40]}'; keep "
+            "one row a picture. Nothing was stored."
+        )
+    long = lake.query(f"SELECT min(key) FROM temp.edit_rows WHERE length(value) > {LONGEST} OR contains(value, chr(0))")
+    if long[0][0]:
+        raise PairmillError(
+            f"'{file}': the text of {long[0][0][:80]} has more than {LONGEST:,} characters, or a NUL; shorten it."
+        )
+    _prepare(lake, f"SELECT DISTINCT sha256, {_row('edit', field, None, 'value')} FROM ({matched})")
+    lake.execute("DROP TABLE temp.edit_rows")
+
+
+def store(writer: Writer, dataset: str, who: str) -> str:
+    """Insert the rows of ``new_acts`` as one act, each with its ``before`` of the table ``edit_before``; return its id.
+
+    Raises LeaseLost.
+    """
+    commit = writer.begin("edit")
+    act_id = writer.run_id
+    made = (
+        f"SELECT {quoted(act_id)} AS act_id, {quoted(dataset)} AS dataset, n.*, b.before, {quoted(who)} AS who, "
+        f'now() AS "at", {commit} AS "commit" FROM temp.new_acts n LEFT JOIN temp.edit_before b USING (sha256)'
+    )
+    writer.lake.retrying(lambda: writer.lake.execute(f"INSERT INTO acts BY NAME {made}"))
+    return act_id
+
+
+def undo(writer: Writer, dataset: str, act_id: str, who: str) -> Act:
+    """Undo an act, named by how its id begins, '' for the newest that is not undone; return it.
+
+    Raises LeaseLost, and PairmillError if there is no such act, several begin so, or it is undone already.
+    """
+    known = acts_of(writer.lake, dataset)
+    found = [each for each in known if each.act_id.startswith(act_id) and (act_id or not each.is_undone)]
+    remedy = f"`pairmill edit {dataset}` lists the edits."
+    if not found:
+        raise PairmillError(f"'{dataset}' has no edit{f' {act_id[:40]!r}' if act_id else ' to undo'}; {remedy}")
+    if act_id and len(found) > 1:
+        raise PairmillError(f"{len(found)} edits of '{dataset}' begin with {act_id!r}; {remedy}")
+    if found[-1].is_undone:
+        raise PairmillError(f"the edit {found[-1].act_id[:8]} of '{dataset}' is undone already; {remedy}")
+    commit = writer.begin("edit")
+    row = (found[-1].act_id, dataset, who, commit)
+    sql = (
+        "INSERT INTO acts BY NAME SELECT ? AS act_id, 'undo' AS act, ? AS dataset, ? AS who, now() AS \"at\", "
+        '? AS "commit"'
+    )
+    writer.lake.retrying(lambda: writer.lake.execute(sql, row))
+    return found[-1]
+
+
+def _row(act: str, field: str, pattern: str | None, value: str) -> str:
+    """Return SQL of an act's columns; ``value`` is SQL."""
+    what = "NULL::VARCHAR" if pattern is None else quoted(pattern)
+    return f"'{act}' AS act, '{field}' AS field, {what} AS pattern, {value} AS value"
+
+
+def _prepare(lake: Lake, rows: str) -> None:
+    """Create the table ``new_acts(sha256, act, field, pattern, value)``."""
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE new_acts AS {rows}")
+
+
+def _check_text(text: str, most: int) -> None:
+    """Raise PairmillError for a text that is too long, or holds a NUL or a lone surrogate."""
+    if len(text) > most or not is_fit(text):
+        raise PairmillError(f"the text '{text[:40]}…' has more than {most:,} characters, or is no UTF-8; shorten it.")
+
+
+def _check_regex(lake: Lake, pattern: str, replacement: str) -> None:
+    """Raise PairmillError if RE2 cannot compile the pattern, or the replacement names a group that it lacks.
+
+    RE2 itself would leave the text as it is for such a replacement.
+    """
+    try:
+        lake.query(f"SELECT regexp_matches('', {quoted(pattern)})")
+    except (duckdb.Error, PairmillError) as error:
+        why = str(error).splitlines()[0].partition("Invalid Input Error: ")[2] or str(error).splitlines()[0]
+        raise PairmillError(
+            f"--regex '{pattern[:80]}': {why}. The syntax is RE2's: https://github.com/google/re2/wiki/Syntax"
+        ) from error
+    for escape in re.findall(r"\\(.?)", replacement, re.DOTALL):
+        if escape != "\\" and not (escape.isascii() and escape.isdigit() and _has_groups(lake, pattern, int(escape))):
+            raise PairmillError(
+                f"the replacement '{replacement[:80]}' has '\\{escape}', and the expression no such group; \\1 to \\9 "
+                "are its groups in parentheses, \\0 is all of it, \\\\ is a backslash."
+            )
+
+
+def _has_groups(lake: Lake, pattern: str, n: int) -> bool:
+    """Return whether the pattern has at least ``n`` groups: DuckDB refuses more names than groups."""
+    names = ", ".join(f"'g{number}'" for number in range(n))
+    try:
+        return not n or bool(lake.query(f"SELECT regexp_extract('', {quoted(pattern)}, [{names}])"))
+    except (duckdb.Error, PairmillError):
+        return False
+
+
+def _read(lake: Lake, file: Path, field: str) -> tuple[str, str]:
+    """Create the table ``edit_rows(key, value)`` of a file; return the names of its columns of keys and of texts.
+
+    Rows without a text are left out; an empty text removes the pair's.
+    """
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None or not file.is_file():
+        raise PairmillError(f"'{file}' is no file of new texts; name a .parquet, .csv or .jsonl file.")
+    table = reader.format(quoted(str(file)))
+    try:
+        names = [name for name, *_ in lake.query(f"DESCRIBE SELECT * FROM {table}")]
+        key = next((name for name in KEYS if name in names), "")
+        column = next((name for name in (field, "text") if name in names), "")
+        if not (key and column):
+            raise PairmillError(
+                f"'{file}' has the columns {', '.join(names)[:200]}; it needs one of {', '.join(KEYS)}, and "
+                f"'{field}' or 'text'."
+            )
+        name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
+        lake.execute(
+            f'CREATE OR REPLACE TEMP TABLE edit_rows AS SELECT {name} AS key, CAST("{column}" AS VARCHAR) AS value '
+            f'FROM {table} WHERE "{column}" IS NOT NULL'
+        )
+    except duckdb.Error as error:
+        raise PairmillError(f"'{file}' cannot be read: {str(error).splitlines()[0][:200]}") from error
+    return key, column
