@@ -93,8 +93,11 @@ class PairDataset:
         captions: "Captions" = "chosen",
         text: str = "text1",
         shuffle: int | None = None,
+        **sidecars: Any,
     ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
+
+        ``sidecars`` are options of the format 'folder': pictures, trigger, prefix, suffix, bucket.
 
         Holds the lake's lease meanwhile. Where this user may not write to the lake, the export is not recorded.
 
@@ -105,4 +108,4 @@ class PairDataset:
 
         with open_as_allowed(self.lake.uri) as lake:
             which = self.version.name, self.version.version
-            return export(lake, *which, to, format, captions=captions, text=text, shuffle=shuffle)
+            return export(lake, *which, to, format, captions=captions, text=text, shuffle=shuffle, sidecars=sidecars)

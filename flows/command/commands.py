@@ -158,18 +158,25 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--to", "where --draw writes; default: labels.csv", "FILE"),
             Option("--labels", "read verdicts of a CSV that --draw wrote", "FILE"),
         )),
-        Command("export", "version_commands:write_export", "Export a dataset as tars or Parquet.",
+        Command("export", "version_commands:write_export", "Export a dataset as tars, Parquet or a folder of pictures.",
                 "30m --to out/tars", (
             DATASET,
             Option("--to", "a new folder or s3://bucket/prefix", "URI", is_required=True),
             Option("--format", f"{ABOUT_FILES}; realsyn: its five columns, by address; llava: JSON of conversations; "
-                   "obelics: interleaved documents; default: webdataset",
-                   choices=(*FILES, "realsyn", "llava", "obelics")),
+                   "obelics: interleaved documents; folder: pictures with a .txt beside each; default: webdataset",
+                   choices=(*FILES, "realsyn", "llava", "obelics", "folder")),
             Option("--captions", "all: a column with every captioner's text", choices=("chosen", "all")),
             Option("--text", "the text of a sample: a column; by chance: 'random(text1..text3, syn_text * 2)'; or a "
                    "sample for each: 'each(text1..text3)'", "TEXT", default="text1"),
             Option("--shuffle", "shuffle the whole dataset over the files; equal seeds give equal files", "SEED",
                    from_0, None),
+            Option("--pictures", "of a folder: copy; link: hard links to a local source's files; stay: only write .txt "
+                   "files into the source's folder; default: copy", choices=("copy", "link", "stay")),
+            Option("--trigger", "of a folder: a word before each caption that lacks it", "WORD"),
+            Option("--prefix", "of a folder: text directly before each caption", "TEXT"),
+            Option("--suffix", "of a folder: text directly behind each caption", "TEXT"),
+            Option("--bucket", "of a folder: resize to this side's area, sides in steps of 64; default: no change",
+                   "PIXELS", above_0, None),
             Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
             Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),
             LAKE,

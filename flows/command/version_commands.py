@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 def write_export(args: Namespace) -> int:
     """Export a dataset version to files, and print a line about them; the export is recorded in ``exports``."""
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
+    from pairmill.tasks.release.export.picture_folder import FolderOptions
 
     with open_as_allowed(args.lake) as lake:
         opened = OpenLake(lake)
@@ -38,6 +39,8 @@ def write_export(args: Namespace) -> int:
         with screen.status("counting the concepts by the version's CLIP"):
             gaps = opened.concepts(args.dataset, read_names(args.concepts)) if args.concepts else []
         chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
+        sidecars = {name: getattr(args, name) for name in FolderOptions.names()}
+        chosen["sidecars"] = {name: value for name, value in sidecars.items() if value is not None}
         place = (dataset.name, dataset.version, args.to, args.format)
         unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
         print(visible(export_visibly(screen, lake, place, unit, gaps=gaps, **chosen)))

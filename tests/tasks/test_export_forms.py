@@ -13,6 +13,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export.export import export
 from pairmill.tasks.release.export.export_forms import SUFFIX
+from pairmill.tasks.release.export.picture_folder import RECORD
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import REALSYN, published
 
@@ -90,7 +91,7 @@ def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp
     import mlcroissant  # 2 s
 
     export(lake, "small", 1, str(tmp_path), form)
-    path = tmp_path / ".croissant.json"
+    path = tmp_path / (RECORD if form == "folder" else "") / ".croissant.json"
     described = mlcroissant.Dataset(path).metadata
     assert not described.ctx.issues.errors and described.version == "1.0.0"
     found = json.loads(path.read_text())

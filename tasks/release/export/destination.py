@@ -119,6 +119,8 @@ class Destination:
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
         with self._explaining_errors():
+            if self._is_local and "/" in name:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
             file = self._filesystem.open(place, "wb", autocommit=self._is_local)
         try:
             explaining = self._explaining_errors if self._is_local else partial(uploading, f"{self.uri}/{name}")
@@ -179,6 +181,28 @@ class Destination:
                 return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
         except FileNotFoundError:
             return False
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file ``name``."""
+        with self._explaining_errors():
+            return self._filesystem.isfile(f"{self._root}/{name}")
+
+    def size_of(self, name: str) -> int:
+        """Return the size of the file ``name`` in bytes, 0 if there is none."""
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
+            return self._filesystem.info(f"{self._root}/{name}")["size"]
+        return 0
+
+    def sha256_of(self, name: str) -> str:
+        """Return the sha256 of the file ``name`` in 64 hex digits, '' if there is none."""
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
+            return hashlib.sha256(self._filesystem.cat_file(f"{self._root}/{name}")).hexdigest()
+        return ""
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of the file ``name``, each with its end."""
+        with self._explaining_errors(), self._filesystem.open(f"{self._root}/{name}", "rb") as file:
+            yield from file
 
     def remove(self, name: str) -> None:
         """Remove the file ``name``, if it exists."""

@@ -1,4 +1,4 @@
-"""Export a published dataset: WebDataset tars for training, or Parquet tables in RealSyn's columns.
+"""Export a published dataset: WebDataset tars for training, Parquet tables in RealSyn's columns, a folder of pictures.
 
 Files are numbered and written one after another, each complete or absent. `.progress.json` lists the finished ones, so
 a killed export resumes; `.manifest.json` comes last, so an export without it is unfinished. Equal versions give equal
@@ -8,11 +8,11 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destin
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
 from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
+from pairmill.tasks.release.export.picture_folder import METADATA, RECORD, FolderOptions, PictureFolder
 from pairmill.tasks.release.export.pictures import Pictured, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 
@@ -73,6 +74,7 @@ def export(
     shuffle: int | None = None,
     gaps: Sequence[Concept] = (),
     grow: bool = False,
+    sidecars: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -101,6 +103,9 @@ def export(
     that are new since an earlier version go into further files. A file of which a row has changed is written anew; once
     a row is gone, so are all files behind it, so that a removal reaches them.
 
+    folder: pictures under their own names with a `.txt` beside each, by `FolderOptions` of ``sidecars``; the export's
+    own files are in its hidden folder RECORD. With ``pictures`` 'stay' the folder is the source's.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between. An export from a lake that is open for reading is not recorded, and takes no lease.
@@ -108,24 +113,35 @@ def export(
     Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
-    export_forms.check_choices(format, text, captions, shuffle, grow)
+    options = FolderOptions(**(sidecars or {}))
+    export_forms.check_choices(format, text, captions, shuffle, grow, options.given())
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     more = {name: value for name, (value, default) in given.items() if value != default}
+    more |= options.given()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    chosen = text_choice(text, dataset.n_texts)
+    chosen = text_choice(text, dataset.n_texts, ("tags",) if format == "folder" else ())
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
     place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
+    shown = place
+    if format == "folder":
+        place = Destination(f"{place.uri}/{RECORD}")
     more |= {"recipe": whose["recipe"]} if grow else {}
     head = head_of(dataset, format, more)
     check_place(place, lake, whose, head, dataset.amended or grow)
+    folder = open_folder(shown, place, options) if format == "folder" else None
     notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
     with nullcontext() if lake.read_only else lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = listed_files(place, MANIFEST, head)
-        files = files or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
-        place.write_checksums(files)
+        if not files or (folder and not all(map(folder.holds, files))):
+            files = _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen, folder)
+        rows, n_files, n_bytes = sum(file.rows for file in files), len(files), sum(file.bytes for file in files)
+        if folder:
+            n_files, n_bytes = folder.size()
+            notes += folder.notes(rows)
+        else:
+            place.write_checksums(files)
         _describe(lake, dataset, place, head, gaps)
-        rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
-        found = Exported(place.uri, len(files), rows, n_bytes, tuple(filter(None, notes)))
+        found = Exported(shown.uri, n_files, rows, n_bytes, tuple(filter(None, notes)))
         unamended = partial(exports.check_unamended, lake, dataset)
         if lake.read_only:
             unamended()
@@ -143,7 +159,7 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
     format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
     shown = export_forms.shown_columns(format, "captions" in head, dataset)
-    names = f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
+    names = METADATA if format == "folder" else f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
     place.write_card(dataset_card(title, about, format, names, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
     place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps))
@@ -163,10 +179,13 @@ def _write_all(
     whose: dict[str, Any],
     with_captions: str,
     text: TextChoice,
+    folder: PictureFolder | None,
 ) -> list[Written]:
     """Write the files that `.progress.json` does not list yet, or whose rows have changed; return all files."""
     format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
     place.prepare()
+    if folder:
+        folder.begin(head)
     place.write_json(MARK, whose)
     export_forms.gather(lake, dataset, format, text, shuffle, grows, with_captions)
     try:
@@ -175,6 +194,7 @@ def _write_all(
             files, digests = grown_files(lake, place, len(sizes))
         else:
             files = listed_files(place, PROGRESS, head)
+            files = list(takewhile(folder.holds, files)) if folder else files
             digests = [LISTED] * len(files)
         place.remove(MANIFEST)
         place.write_list(PROGRESS, head | {"digests": digests}, files)
@@ -191,13 +211,15 @@ def _write_all(
                 name = f"{_stem_of(dataset, head)}{number:06d}.{SUFFIX[format]}"
                 table = exports.portion(lake, first, last)
                 with place.file(name) as out:
-                    n_rows = export_forms.write(table, format, pictured_in(number), out, text)
+                    n_rows = export_forms.write(table, format, pictured_in(number), out, text, folder)
                 files[number : number + 1] = [out.written(name, n_rows)]
                 digests[number : number + 1] = [exports.digest(lake, first, last) if grows else LISTED]
                 place.write_list(PROGRESS, head | {"digests": digests}, files)
     finally:
         exports.release(lake)
-    ours = re.compile(rf"{re.escape(_stem_of(dataset, head))}\d{{6}}\.(tar|parquet|json)")
+    if folder:
+        folder.finish(files)
+    ours = re.compile(rf"{re.escape(_stem_of(dataset, head))}\d{{6}}\.(tar|parquet|jsonl?)")
     for name in set(place.names()).difference(file.name for file in files):
         if ours.fullmatch(name):  # of an earlier, larger state of this export
             place.remove(name)
@@ -220,7 +242,7 @@ def _picture_source(
 
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     """Divide rows into files by their sizes in bytes; yield each file's rows as (first, end), at least one row."""
-    most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
+    most_rows = TAR_ROWS if format in ("webdataset", "folder") else TABLE_ROWS
     ends = np.cumsum(sizes)
     first = 0
     while first < len(sizes):
@@ -230,6 +252,23 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
             last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
         yield first, last
         first = last
+
+
+def open_folder(shown: Destination, record: Destination, options: FolderOptions) -> PictureFolder:
+    """Return the writer of the folder ``shown``, whose own files are in ``record``.
+
+    Raises PairmillError if the folder has other files although no export has begun in it, or is not local although
+    pictures are to be linked or to stay.
+    """
+    others = [name for name in shown.names() if name != RECORD]
+    if options.pictures != "copy" and shown.uri.startswith("s3://"):
+        raise PairmillError(f"--pictures {options.pictures} needs a folder of this machine. Write --pictures copy.")
+    if others and not record.names() and options.pictures != "stay":
+        raise PairmillError(
+            f"'{shown.uri}' is not empty (there is '{others[0]}'), and an export is written into a folder of its own. "
+            "Give another folder, or --pictures stay with the folder in which the pictures lie."
+        )
+    return PictureFolder(shown, record, options)
 
 
 def mark_of(lake: Lake, of: Dataset | Recipe, format: str, more: dict[str, Any]) -> dict[str, Any]:
@@ -269,10 +308,9 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""
         kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
-        same = all(
-            told.get(name) == whose.get(name)
-            for name in ("dataset", "version", "format", "captions", "text", "shuffle", "recipe")
-        )
+        asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", *FolderOptions.names())
+        kind += "".join(f" with --{name} {told[name]}" for name in FolderOptions.names() if name in told)
+        same = all(told.get(name) == whose.get(name) for name in asked)
         other = " of another lake, or of other content" if same else ""
         if told.get("recipe", "") != whose.get("recipe", ""):
             other = " by another recipe" if "recipe" in told and "recipe" in whose else " of another kind (--grow)"
@@ -280,7 +318,7 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         it = f"holds the export of {told['dataset']}{version} as {told['format']}{kind}{other}"
     else:
         it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
-    raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
+    raise PairmillError(f"'{place.uri.removesuffix(f'/{RECORD}')}' {it}. Give another folder, or empty this one.")
 
 
 def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from pairmill.tasks.release.export.export_forms import PICTURE
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 
 CROISSANT = ".croissant.json"
-_MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json"}
+_MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json",
+          "jsonl": "application/jsonl"}  # fmt: skip
 _KINDS = {**columns("pairs"), "n_tokens": "INTEGER", "occurrences": "BIGINT"}
 _LISTS = ("captions", "conversations", "images", "texts", "image_bytes")
 _TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
@@ -48,6 +49,10 @@ _FORM = {
         "Parquet tables of documents, as OBELICS is released: `images` and `texts` are parallel lists in reading "
         "order, one of them null at each place. `image_bytes` has the pictures' original bytes, `metadata` (JSON text) "
         "what is known of each picture, `general_metadata` (JSON text) of the document."
+    ),
+    "folder": (
+        "Pictures under their own names, unchanged unless `--bucket` resized them. Beside each is a `.txt` of its "
+        "captions (`{text}`), one a line. `metadata.jsonl` lists them."
     ),
     "llava": (
         "JSON lists of conversations, as LLaVA trains on them. `image` is the picture's name in the tars of the "
@@ -116,8 +121,9 @@ def dataset_card(title: str, about: str, format: str, files: str, names: Sequenc
 
     ``files`` is the glob of the data files, ``names`` are their columns, ``text`` is the option for a tar's `.txt`.
     """
-    configs = [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]
-    header = yaml.safe_dump({"configs": configs, "tags": ["image-text"]}, sort_keys=False)
+    configs = {"configs": [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]}
+    # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
+    header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
     form = _FORM[format].format(picture=PICTURE, text=text, image=IMAGE)
     return f"""---
 {header}---

@@ -16,6 +16,7 @@ from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.export.exports import SHARDS_OF_ITEMS, RowOrder, gather_documents, pair_columns
+from pairmill.catalog.queries.export.file_names import name_files
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.destination import HashingFile
@@ -25,19 +26,21 @@ from pairmill.tasks.release.export.parquet_tables import (
     write_texts,
     write_with_pictures,
 )
+from pairmill.tasks.release.export.picture_folder import PictureFolder
 from pairmill.tasks.release.export.pictures import Pictured, Row
 
-Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics"]
+Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics", "folder"]
 SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
-          "obelics": "parquet"}  # fmt: skip
-WITH_PICTURES = ("webdataset", "parquet", "obelics")
+          "obelics": "parquet", "folder": "jsonl"}  # fmt: skip
+WITH_PICTURES = ("webdataset", "parquet", "obelics", "folder")
 OF_DOCUMENTS = ("obelics",)  # forms whose rows are documents, not pairs
 GROWING = ("webdataset", "parquet", "texts")  # forms that a later version may add files to
-ONE_TEXT = ("webdataset", "llava")  # forms in which a sample has one text, which --text chooses
+ONE_TEXT = ("webdataset", "llava", "folder")  # forms in which a sample has one text, which --text chooses
 # One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
 # to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
 PICTURE = "jpg"
 LLAVA_COLUMNS = ("id", "image", "conversations")
+FOLDER_COLUMNS = ("file_name", "text", "caption_source", "image_id")
 QUESTION = "<image>\nDescribe the image."
 _SEVERAL = re.compile(r"(random|each)\((.*)\)", re.DOTALL)
 _ITEM = re.compile(r"(\w+)(?:\.\.(\w+))?(?:\s*\*\s*(\d+(?:\.\d+)?))?")
@@ -67,7 +70,7 @@ class TextChoice:
         """Return the chosen text of a row, '' if it has none in these columns."""
         if self.each:
             return row[row["text_column"]]
-        held = [(row[name], weight) for name, weight in self.weights if row.get(name)]
+        held = [(_words(row[name]), weight) for name, weight in self.weights if row.get(name)]
         if len(held) < 2:
             return held[0][0] if held else ""
         digest = hashlib.sha256(f"{self.spec}\x1f{row['image_id']}".encode()).digest()
@@ -77,6 +80,15 @@ class TextChoice:
             if left < 0:
                 return text
         return held[-1][0]
+
+    def texts_of(self, row: Mapping[str, Any]) -> list[str]:
+        """Return all texts of a row, where a sample has several: one, or with ``each`` one of each column."""
+        return [_words(row[name]) for name in self.each_of if row[name]] if self.each else [self.text_of(row)]
+
+
+def _words(value: str | list[str]) -> str:
+    """Return a text, or the list of tags with commas between them."""
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 def gather(
@@ -90,8 +102,11 @@ def gather(
         gather_documents(lake, dataset)
         return
     is_tar, on_the_web = format == "webdataset", format == "realsyn"
-    order = RowOrder(format in WITH_PICTURES, is_tar, shuffle, grows, text.each_of, on_the_web)
+    each_of = () if format == "folder" else text.each_of
+    order = RowOrder(format in WITH_PICTURES, is_tar, shuffle, grows, each_of, on_the_web)
     exports.gather(lake, dataset, order, with_captions)
+    if format == "folder":
+        name_files(lake)
 
 
 def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
@@ -101,13 +116,20 @@ def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
     return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
 
 
-def check_choices(format: str, text: str, captions: str, shuffle: int | None, grows: bool) -> None:
+def check_choices(
+    format: str, text: str, captions: str, shuffle: int | None, grows: bool, sidecars: Mapping[str, Any]
+) -> None:
     """Raise PairmillError if the format is unknown, or does not support one of the options."""
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     if text != "text1" and format not in ONE_TEXT:
         held = "the document's own texts" if format in OF_DOCUMENTS else "a column for each"
         raise PairmillError(f"--text chooses a sample's one text, and {format} has {held}. Leave it out.")
+    if format == "folder" and (captions != "chosen" or shuffle is not None):
+        option = "--shuffle has no order to change in" if shuffle is not None else "--captions all adds no column to"
+        raise PairmillError(f"{option} a folder of pictures. Leave it out; several captions: --text 'each(…)'.")
+    if sidecars and format != "folder":
+        raise PairmillError(f"--{next(iter(sidecars))} is for --format folder. Leave it out, or write that format.")
     if grows and (format not in GROWING or shuffle is not None):
         raise PairmillError(f"--grow adds files behind the others, for {', '.join(GROWING)} without --shuffle.")
     if format in OF_DOCUMENTS and (captions != "chosen" or shuffle is not None):
@@ -115,8 +137,20 @@ def check_choices(format: str, text: str, captions: str, shuffle: int | None, gr
         raise PairmillError(f"{option} pairs, and {format} has whole documents. Leave it out.")
 
 
-def write(table: pa.Table, format: str, pictured: Pictured, out: HashingFile, text: TextChoice) -> int:
-    """Write rows of ``export_rows`` as one file; return the number written (`llava` leaves out rows without a text)."""
+def write(
+    table: pa.Table,
+    format: str,
+    pictured: Pictured,
+    out: HashingFile,
+    text: TextChoice,
+    folder: PictureFolder | None = None,
+) -> int:
+    """Write rows of ``export_rows`` as one file; return the number written (`llava` leaves out rows without a text).
+
+    The file of a ``folder`` lists the pictures and captions that are written into it.
+    """
+    if folder:
+        return folder.write(table.to_pylist(), text.texts_of, pictured, out)
     if format == "webdataset":
         _write_tar(table.to_pylist(), pictured, out, text)
     elif format == "llava":
@@ -176,8 +210,8 @@ def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) ->
 
 def shown_columns(format: str, with_captions: bool, dataset: Dataset) -> list[str]:
     """Return the columns of a version in a format, for its dataset card."""
-    if format == "llava":
-        return [*LLAVA_COLUMNS]
+    if format in ("llava", "folder"):
+        return [*(LLAVA_COLUMNS if format == "llava" else FOLDER_COLUMNS)]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
@@ -197,14 +231,15 @@ def _table_columns(names: Collection[str]) -> list[str]:
     return [*first, *(name for name in names if name not in left_out)]
 
 
-def text_choice(spec: str, n_texts: int = text_columns.RELEASED) -> TextChoice:
+def text_choice(spec: str, n_texts: int = text_columns.RELEASED, more: tuple[str, ...] = ()) -> TextChoice:
     """Parse ``text1``, ``random(text1..text3, syn_text * 2)`` or ``each(text1..text3)`` for a version.
 
     A column of `random` has the weight 1 unless given. A range gives its weight to each: ``text1..text3 * 2`` is 2 for
-    each of the three. ``each`` has no weights. ``n_texts`` is the version's number of columns of real texts. Raises
-    PairmillError if the words are neither, a column is unknown or stands twice, or no weight is above 0.
+    each of the three. ``each`` has no weights. ``n_texts`` is the version's number of columns of real texts; ``more``
+    are further columns that may be chosen. Raises PairmillError if the words are neither, a column is unknown or stands
+    twice, or no weight is above 0.
     """
-    columns = text_columns.of_every_kind(n_texts)
+    columns = (*text_columns.of_every_kind(n_texts), *more)
 
     def refused(why: str) -> PairmillError:
         return PairmillError(f"--text {spec}: {why}. {_REMEDY.format(columns=', '.join(columns))}")

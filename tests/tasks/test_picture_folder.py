@@ -1,0 +1,188 @@
+"""The folder for small trainers: names, captions, what `datasets` and trainers' layouts read, what stays the user's."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
+from pairmill.tasks.release.export import export as of_dataset
+from pairmill.tasks.release.export.export import export
+from pairmill.tasks.release.export.picture_folder import RECORD, in_bucket
+from tests.tasks.test_loaded_exports import hub
+from tests.worlds.published import picture, published
+
+__all__ = ["hub"]  # a fixture
+
+N = 9
+# The suffixes that kohya's sd-scripts, ai-toolkit and OneTrainer list; each reads `STEM.txt` beside the picture.
+TRAINED = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+ADDRESSES = ("cats/A.jpg", "cats/a.PNG", "cats/a.jpg", "t.tar#x/../.h/1.png", "t.parquet#row=7&path=/own/n.webp",
+             "https://example.org/p/b.jpg?size=2", "p.html#image=3", "dogs/x.jpg/y.jpg", "dogs/x.jpg")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("foldered") / "lake"
+    published(place, pictures=N, cap=N, image_rules=())
+    with create_or_open(place) as lake:
+        lake.execute("UPDATE documents SET uri = 'a page'")
+        images = [image for (image,) in lake.query("SELECT image_id FROM pairs ORDER BY image_id")]
+        for image, address in zip(images, ADDRESSES, strict=True):
+            lake.execute("UPDATE pairs SET raw_image_url = ? WHERE image_id = ?", (address, image))
+    return place
+
+
+@pytest.fixture
+def lake(folder: Path, tmp_path: Path) -> Iterator[Lake]:
+    shutil.copytree(folder, tmp_path / "lake")
+    with create_or_open(tmp_path / "lake") as opened:
+        yield opened
+
+
+def read_by_trainers(place: Path) -> dict[str, list[str]]:
+    """Read pictures and captions as the trainers' documented layouts: recursively, hidden names left out."""
+    pictures = [path for path in place.rglob("*.*") if path.suffix.lower() in TRAINED]
+    seen = [path.relative_to(place) for path in pictures if not any(part[0] == "." for part in path.parts[1:])]
+    return {str(path): (place / path).with_suffix(".txt").read_text().splitlines() for path in sorted(seen)}
+
+
+def test_names_are_the_sources_own_and_none_clash_without_case_or_suffix(lake: Lake, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path / "out"), "folder")
+    found = read_by_trainers(tmp_path / "out")
+    assert len(found) == N and len({name.rsplit(".", 1)[0].lower() for name in found}) == N
+    own = {name for name in found if "-" not in name.rsplit("/", 1)[-1]}
+    assert own == {"cats/A.jpg", "t.tar/x/h/1.png", "own/n.webp", "example.org/p/b.jpg", "dogs/x_jpg/y.jpg",
+                   "dogs/x.jpg", next(name for name in found if name.startswith("p.html/image=3."))}  # fmt: skip
+    held = {(tmp_path / "out" / name).read_bytes() for name in found}
+    assert held == {picture(n) for n in range(N)}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "lines"),
+    [
+        ("caption", {"trigger": "sks"}, ["sks, A coloured field."]),
+        ("caption", {"trigger": "field", "prefix": "A photo: ", "suffix": " 8k"}, ["A photo: A coloured field. 8k"]),
+        ("each(caption, alt_text)", {"trigger": "sks"}, ["sks, A coloured field.", "sks, a picture"]),
+        ("tags", {}, ["field"]),
+    ],
+)
+def test_captions_are_lines_with_trigger_prefix_and_suffix(lake: Lake, tmp_path: Path, text, options, lines):
+    found = export(lake, "small", 1, str(tmp_path / "out"), "folder", text=text, sidecars=options)
+    assert set(map(tuple, read_by_trainers(tmp_path / "out").values())) == {tuple(lines)}
+    assert (found.rows, found.files) == (N, 2 * N)
+
+
+def test_datasets_reads_every_picture_with_its_text(lake: Lake, tmp_path: Path, hub):
+    export(lake, "small", 1, str(tmp_path / "out"), "folder", text="caption")
+    rows = hub.load_dataset("imagefolder", data_dir=str(tmp_path / "out"), split="train")
+    assert {(row["text"], row["caption_source"]) for row in rows} == {("A coloured field.", "main")}
+    assert sorted(row["image"].size for row in rows) == sorted((30 + 10 * n, 60 + n) for n in range(N))
+
+
+def test_a_repeated_export_keeps_what_is_the_users_and_a_takedown_reaches_what_is_not(lake: Lake, tmp_path: Path):
+    place = tmp_path / "out"
+    export(lake, "small", 1, str(place), "folder", text="caption")
+    first, second, third, *_ = sorted(read_by_trainers(place))
+    edited, gone = (place / first).with_suffix(".txt"), place / second
+    edited.write_text("mine")
+    (place / "notes.txt").write_text("notes")
+    (place / third).unlink()
+    found = export(lake, "small", 1, str(place), "folder", text="caption")
+    assert "1 files of the folder are yours" in found.notes[0] and (place / third).exists()
+    image = next(row for row in map(json.loads, (place / "metadata.jsonl").open()) if row["file_name"] == second)
+    lake.execute("DELETE FROM pairs WHERE image_id = ?", (image["image_id"],))
+    lake.execute("UPDATE datasets SET amended = true, content_digest = 'other', n_pairs = n_pairs - 1")
+    export(lake, "small", 1, str(place), "folder", text="caption")
+    assert not gone.exists() and not gone.with_suffix(".txt").exists()
+    assert (
+        second not in (place / "metadata.jsonl").read_text()
+        and second not in (place / RECORD / "SHA256SUMS").read_text()
+    )
+    assert edited.read_text() == "mine" and (place / "notes.txt").read_text() == "notes"
+
+
+def test_a_killed_export_goes_on_behind_what_it_wrote(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(of_dataset, "TAR_ROWS", 4)
+
+    def kill(done: int, total: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(lake, "small", 1, str(tmp_path / "out"), "folder", progress=kill)
+    assert len(read_by_trainers(tmp_path / "out")) == 4 and not (tmp_path / "out/metadata.jsonl").exists()
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.jpg")}
+    export(lake, "small", 1, str(tmp_path / "out"), "folder")
+    assert len(read_by_trainers(tmp_path / "out")) == N
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+
+
+def local(lake: Lake, source: Path) -> None:
+    """Give all pairs files of a local source, one of them changed since."""
+    rows = lake.query("SELECT image_id, document_id, sha256 FROM pairs ORDER BY image_id")
+    data = {content_id(picture(n)): picture(n) for n in range(N)}
+    source.mkdir()
+    lake.execute("DELETE FROM documents")
+    for place, (image, document, sha256) in enumerate(rows):
+        (source / f"{place}.jpg").write_bytes(data[sha256] if place else b"changed")
+        lake.execute("UPDATE pairs SET raw_image_url = ? WHERE image_id = ?", (f"{place}.jpg", image))
+        lake.execute(
+            "INSERT INTO documents BY NAME SELECT ? AS document_id, ? AS uri, ? AS source",
+            (document, f"{source}/{place}.jpg", str(source)),
+        )
+
+
+@pytest.mark.parametrize("way", ["link", "stay"])
+def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Path, way: str, monkeypatch):
+    source = tmp_path / "source"
+    local(lake, source)
+    place = tmp_path / "out" if way == "link" else source
+    (source / "1.txt").write_text("own")
+    found = export(lake, "small", 1, str(place), "folder", text="caption", sidecars={"pictures": way})
+    is_link = way == "link"
+    assert (place / "2.jpg").samefile(source / "2.jpg") and (place / "2.txt").read_text() == "A coloured field."
+    assert (place / "1.txt").read_text() == ("A coloured field." if is_link else "own")
+    assert (found.rows, (source / "0.jpg").read_bytes()) == (N - (not is_link), b"changed")
+    assert ("copied" if is_link else "left out") in " ".join(found.notes)
+    if is_link:
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "link", refuse)
+        with pytest.raises(PairmillError, match=r"different disks\. Give --to a folder on the disk"):
+            export(lake, "small", 1, str(tmp_path / "b"), "folder", sidecars={"pictures": way})
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "why"),
+    [
+        ("webdataset", {"sidecars": {"trigger": "sks"}}, "--trigger is for --format folder"),
+        ("folder", {"sidecars": {"pictures": "link", "bucket": 512}}, "--bucket 512 writes resized copies"),
+        ("folder", {"sidecars": {"bucket": 5}}, "give 64 pixels or more"),
+        ("folder", {"shuffle": 1}, "--shuffle has no order"),
+        ("folder", {"sidecars": {"pictures": "stay"}}, "give the source's folder to --to"),
+    ],
+)
+def test_what_makes_no_folder_is_told_with_the_remedy(lake: Lake, tmp_path: Path, format, options, why: str):
+    with pytest.raises(PairmillError, match=why):
+        export(lake, "small", 1, str(tmp_path / "out"), format, **options)
+
+
+def test_a_bucket_has_sides_in_steps_and_is_not_enlarged():
+    for size in ((1000, 500), (70, 90), (3000, 100)):
+        out = BytesIO()
+        Image.new("RGB", size).save(out, "JPEG")
+        made = Image.open(BytesIO(in_bucket(out.getvalue(), 256)))
+        assert all(side % 64 == 0 for side in made.size) and made.format == "JPEG"
+        assert made.width * made.height <= max(256 * 256, 64 * 64) or 64 in made.size
