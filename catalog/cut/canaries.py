@@ -14,7 +14,7 @@ counted.
 from collections.abc import Mapping, Sequence
 
 from pairmill.catalog.cut.facts_tables import score_tables
-from pairmill.catalog.cut.texts import surviving
+from pairmill.catalog.cut.texts import join_uses, surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
@@ -127,7 +127,7 @@ def _keep_candidates(lake: Lake, plan: Plan) -> None:
     alive = f"SELECT coalesce(duplicates, sentence) AS code FROM {surviving(plan)}"
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE canary_candidates AS FROM canary_candidates "
-        f"ANTI JOIN canary_withheld USING (n, code) WHERE code IN ({alive})"
+        f"ANTI JOIN canary_withheld USING (n, code){join_uses(plan)} WHERE code IN ({alive})"
     )
 
 

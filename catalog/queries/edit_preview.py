@@ -1,10 +1,13 @@
-"""Show what a new edit of texts would change in a dataset version, before it is stored."""
+"""Show which edits changed the texts of a dataset version, and what a new one would change before it is stored."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from pairmill.catalog.cut.edits import read_edits, with_edits
+from pairmill.catalog.cut.edits import changed_text, read_edits, with_edits
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.write.acts import current_acts
 
 SHOWN = 10
 _NEWEST = 2**62  # the commit number of an edit that has none yet
@@ -48,3 +51,48 @@ def _text_of_each(lake: Lake, table: str, made: str, field: str) -> None:
     """Create ``table(image_id, text)`` of the texts after the edits in ``edits_read``."""
     edited, _ = with_edits(lake, made, (field,))
     lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT image_id, {field} AS text FROM ({edited})")
+
+
+def edited_texts(lake: Lake, dataset: Dataset, image_id: str) -> list[dict[str, Any]]:
+    """Return the texts of a version's pair that edits changed: ``field``, ``before`` and ``acts``.
+
+    ``before`` is the text as it was made, None without one. ``acts`` are the rows of `acts` that changed it, oldest
+    first. An act that a takedown removed since is missing.
+    """
+    found = lake.rows(
+        f"SELECT field, before FROM edited_texts WHERE {dataset.where} AND image_id = ? ORDER BY field", (image_id,)
+    )
+    if not found:
+        return []
+    picture = f"SELECT sha256 FROM images WHERE image_id = {quoted(image_id)}"
+    acts = lake.rows(
+        'SELECT act_id, act, field, pattern, value, who, "at" FROM '
+        f"({current_acts(dataset.name, dataset.commit)}) WHERE sha256 IS NULL OR sha256 IN ({picture}) "
+        'ORDER BY "commit"'
+    )
+    for each in found:
+        text, each["acts"] = each["before"], []
+        for act in acts:
+            new = text
+            if act["field"] == each["field"] and act["act"] == "edit":
+                new = act["value"]
+            elif act["field"] == each["field"] and text is not None:
+                new = lake.query(f"SELECT {changed_text(act['act'], act['pattern'], act['value'], quoted(text))}")[0][0]
+            if new != text:
+                each["acts"].append(act)
+            text = new
+    return found
+
+
+def describe_edits(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return lines on the edits in a version, without names of people: numbers of changed texts, and each edit."""
+    counts = f"SELECT field, count(*) FROM edited_texts WHERE {dataset.where} GROUP BY field ORDER BY field"
+    lines = [f"edited {field}: {n} pairs" for field, n in lake.query(counts)]
+    acts = (
+        "SELECT any_value(act), any_value(field), any_value(pattern), min(value), count(sha256) FROM "
+        f'({current_acts(dataset.name, dataset.commit)}) GROUP BY act_id ORDER BY min("commit")'
+    )
+    for act, field, pattern, value, pictures in lake.query(acts) if lines else ():
+        what = f"{pictures} new texts" if act == "edit" else f"{value!r} for {pattern!r}" if pattern else repr(value)
+        lines.append(f"edit of {field}, {act}: {what}")
+    return lines

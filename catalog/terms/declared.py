@@ -28,7 +28,10 @@ SENTENCE_COLUMNS = {
     "repeats": ("BIGINT", "how often it occurs in all documents that count"),
 }
 # Columns of a candidate, a picture with one retrieved sentence, that rules may read before anything is scored.
-PAIR_COLUMNS = {"similarity": ("DOUBLE", "cosine of picture and candidate sentence, -1 to 1")}
+PAIR_COLUMNS = {
+    "similarity": ("DOUBLE", "cosine of picture and candidate sentence, -1 to 1"),
+    "text_uses": ("BIGINT", "pictures that have this sentence among their best candidates (4 x top_k each), >= 1"),
+}
 OWN_COLUMNS = {"image": IMAGE_COLUMNS, "sentence": SENTENCE_COLUMNS, "pair": PAIR_COLUMNS}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Reserved names: columns of every score table, and columns that facts (catalog/cut/facts_tables.py) and the cut put

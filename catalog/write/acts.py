@@ -18,6 +18,7 @@ from pairmill.catalog.write.import_scores import KEYS
 from pairmill.catalog.write.lease import Writer
 
 LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
+_SHOWN = 150  # characters of a text in a message
 MOST_RULES = 100  # of one dataset; each is one more pass over the texts
 _READERS = {
     ".parquet": "read_parquet({})",
@@ -39,6 +40,13 @@ class Act:
     who: str
     at: datetime
     is_undone: bool
+
+    def __str__(self) -> str:
+        value = f"'{self.value[:_SHOWN]}'"
+        if self.act == "edit":
+            return f"{self.field}: {self.pictures:,} new text{'s, one of them' if self.pictures > 1 else ''} {value}"
+        what = f"{self.act} '{(self.pattern or '')[:_SHOWN]}' by" if self.pattern else self.act
+        return f"{self.field}: {what} {value}"
 
 
 def current_acts(dataset: str, upto: int | None = None) -> str:

@@ -44,9 +44,4 @@ def edit(args: Namespace) -> int:
 
 def _line(act: Act) -> str:
     """Describe an act in one line."""
-    value = act.value[:_WIDTH]
-    what = {
-        "edit": f"{act.pictures:,} new texts, such as '{value}'" if act.pictures > 1 else f"new text '{value}'",
-        "prefix": f"prefix '{value}'",
-    }.get(act.act, f"{act.act} '{(act.pattern or '')[:_WIDTH]}' by '{value}'")
-    return f"{act.act_id[:8]}  {act.at:%Y-%m-%d %H:%M}  {act.who}  {act.field}: {what}"
+    return f"{act.act_id[:8]}  {act.at:%Y-%m-%d %H:%M}  {act.who}  {act}"

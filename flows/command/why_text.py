@@ -70,6 +70,12 @@ def _image(facts: Facts) -> Iterator[str]:
         by += {True: ", chosen", False: ", not chosen"}.get(text.get("chosen"), "")
         by += "" if text["current"] else "  (not of this dataset)"
         yield f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}[/]"
+    for each in facts["edits"]:
+        yield f"  edited    {each['field']}, before: {shown(each['before'] or '')}"
+        for act in each["acts"]:
+            what = f"{act['pattern']!r} by {act['value']!r}" if act["pattern"] else repr(act["value"])
+            who = f"{act['act_id'][:8]} of {act['at']:%Y-%m-%d %H:%M} by {act['who']}"
+            yield f"            {act['act']} {shown(what)}  [dim]{shown(who)}[/]"
     yield from _quarantine(facts["quarantine"])
     for row in facts["datasets"]:
         yield f"  dataset   {shown(row['dataset'])}@{row['version']}: {_decision(row)}"

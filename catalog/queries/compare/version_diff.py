@@ -15,6 +15,7 @@ from pairmill.catalog.terms import text_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+EDITED = " (edited)"  # follows a column's name in a `Difference.cause`
 LARGEST = 8  # groups of each kind, those with the most gained and lost pairs
 # Cause of a pair gained or lost: the ``why`` of its `Difference`, for causes that are no rule of the recipe.
 _WHY = {"new": "source", "gone": "source", "duplicate": "duplicate", "exact_duplicate": "duplicate",
@@ -38,10 +39,11 @@ class Difference:
         kind: 'gained', 'lost' or 'changed'.
         cause: For gained pairs, the rule by which the earlier version dropped the image, or 'new' if it lacked the
             image. For lost pairs, the rule by which the later version drops it, or 'gone' if it lacks the image. For
-            changed pairs, the columns with other values, as in 'text1, text2'.
+            changed pairs, the columns with other values, as in 'text1, caption (edited)'; an edit changed the latter in
+            one of the versions.
         why: 'rule' if the predicate of the rule ``cause`` differs between the recipes; 'score' if it is the same, so a
             value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for these
-            steps; 'values' for pairs in both versions.
+            steps; 'edit' for pairs in both versions whose differing columns are all edited, else 'values'.
         n: Number of pairs.
         images: Examples, those with the smallest ids: image_id, sha256 and shard.
     """
@@ -154,7 +156,10 @@ def differences(
     differing = []
     for kind, cause, n, ids in found:
         of_rule = "rule" if was.get(cause) != now.get(cause) else "score"
-        why = "values" if kind == "changed" else _WHY.get(cause, of_rule)
+        if kind == "changed":
+            why = "edit" if all(column.endswith(EDITED) for column in cause.split(", ")) else "values"
+        else:
+            why = _WHY.get(cause, of_rule)
         differing.append(Difference(kind, cause, why, n, tuple(shown[each] for each in ids if each in shown)))
     return tuple(differing)
 
@@ -185,13 +190,21 @@ def _differing_images(before: Dataset, after: Dataset) -> str:
         *text_columns.similarities(n), "best_similarity", "cluster",
         *(name for name in before.divisions if name in after.divisions),
     )  # fmt: skip
-    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in compared)
+    texts = text_columns.of_every_kind(n)
+    said = {name: f"if(list_contains(fields, '{name}'), '{name}{EDITED}', '{name}')" for name in texts}
+    differing = ", ".join(
+        f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN {said.get(name, quoted(name))} END" for name in compared
+    )
+    edits = (
+        f"SELECT image_id, list(DISTINCT field) AS fields FROM edited_texts WHERE {before.where} OR {after.where} "
+        "GROUP BY image_id"
+    )
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'gained',
             if(b.image_id IS NULL, 'lost', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns
         FROM (SELECT * FROM pairs WHERE {before.where}) a
             FULL JOIN (SELECT * FROM pairs WHERE {after.where}) b
-        ON a.image_id = b.image_id)
+        ON a.image_id = b.image_id LEFT JOIN ({edits}) e ON e.image_id = a.image_id)
     SELECT item_id, kind, columns AS cause FROM met WHERE kind = 'changed' AND columns <> ''
     UNION ALL {_with_cause("gained", before, "new")} UNION ALL {_with_cause("lost", after, "gone")}"""
 

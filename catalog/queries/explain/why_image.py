@@ -8,6 +8,7 @@ from pairmill.catalog.pending.chosen_captions import chosen_rows, rows_by_text, 
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.captioned import all_captions
+from pairmill.catalog.queries.edit_preview import edited_texts
 from pairmill.catalog.queries.explain.why import (
     MOST,
     Facts,
@@ -34,8 +35,8 @@ _TEXTS = {
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
     """Return everything that the lake knows of an image occurrence, as a dictionary of its parts.
 
-    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``. A part without rows
-    is empty.
+    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, edits, quarantine, datasets``. A part
+    without rows is empty.
     """
     return lake.retrying(lambda: _explain(lake, image_id, scope))
 
@@ -52,6 +53,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
     decided = decisions(lake, [image_id, *(row["image_id"] for row in others)])
     faults = "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)
     decision = _decision(decided[image_id], scope)
+    edits = edited_texts(lake, scope.dataset, image_id) if scope.dataset else []
     return {
         "origin": origin,
         "scores": measured,
@@ -59,8 +61,9 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
         "decision": decision,
         "group": _group_members(lake, sha256, group, others, decided, scope),
         "cluster": _cluster(lake, sha256, scope, decision),
-        "matches": _matches(lake, image_id, sha256, scope, decision),
+        "matches": _matches(lake, image_id, sha256, scope, decision, edits),
         "texts": _generated_texts(lake, sha256, scope, in_home_shard),
+        "edits": edits,
         "quarantine": quarantine(lake, *faults) if "quarantine" in scope.filled else [],
         "datasets": decided[image_id],
     }
@@ -166,7 +169,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
     return {"cluster": found["cluster"], **cap} if found else {}
 
 
-def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
+def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts, edits: list[Facts]) -> list[Facts]:
     """Return the candidate sentences, most similar first.
 
     ``place``: the text's number in the pair, else None. ``given``: the text of the pair that represents the candidate,
@@ -185,7 +188,7 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
     keys = ", ".join(quoted(content) for content, _ in found)  # constants: a join would read every sentence of the lake
     rows = lake.rows(f"SELECT content, text FROM sentence_content WHERE content IN ({keys or 'NULL'})")
     text: dict[str, str] = {row["content"]: row["text"] for row in rows}
-    place = _text_numbers(lake, image_id, scope, decision)
+    place = _text_numbers(lake, image_id, scope, decision, edits)
     others = [content for content in text if text[content] not in place]
     given = representative_texts(lake, scope, others, place.keys() - set(text.values()))
     shown = [(content, text[content], similarity) for content, similarity in found if content in text]
@@ -196,14 +199,17 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
     ]  # fmt: skip
 
 
-def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """Return text -> rank, 1 to 5, of the sentences in the image's pair; {} if the image was dropped."""
+def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts, edits: list[Facts]) -> dict[str, int]:
+    """Return text as it was made -> rank, 1 to 5, of the sentences in the image's pair; {} if it was dropped."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND {scope.dataset.where}"
     texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
     rows = rows_of_key(lake, scope, "pairs", texts, "image_id", image_id, of_dataset)
-    return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
+    made = {each["field"]: each["before"] for each in edits}
+    return {
+        text: n for row in rows for n, text in enumerate((row | {k: made[k] for k in made if k in row}).values(), 1)
+    }
 
 
 def decisions(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:

@@ -11,6 +11,7 @@ import yaml
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.datasets import Dataset, funnel
+from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export.exports import licences, web_hosts
 from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.tasks.release.export.export_forms import PICTURE
@@ -76,6 +77,7 @@ def croissant(
     """
     came_along = licences(lake, dataset)
     steps = [f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, dataset)]
+    steps += describe_edits(lake, dataset)
     biases = []
     for each in sorted(gaps, key=lambda each: (-each.dropped / max(1, each.pictures + each.dropped), each.name)):
         line = f"{each.name}: {each.pictures} pictures kept, {each.dropped} dropped, {each.texts} texts"
