@@ -22,7 +22,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe
 
 # The host of a picture on the web, without user and port; NULL for a picture of a file.
-_HOST = "lower(nullif(regexp_extract(raw_image_url, '^https?://(?:[^/?#@]*@)?([^/?#:]+)', 1), ''))"
+HOST = "lower(nullif(regexp_extract(raw_image_url, '^https?://(?:[^/?#@]*@)?([^/?#:]+)', 1), ''))"
 
 
 # (number of nodes, two arrays of linked nodes) -> the smallest node of each node's component
@@ -84,7 +84,7 @@ def _assign_splits(lake: Lake, plan: Plan, components: Components) -> list[str]:
     recipe, names = plan.recipe, ranked_splits(plan.recipe)
     shares = np.array([(recipe.splits or {})[name] for name in names])
     ranks = " ".join(f"WHEN {quoted(name)} THEN {rank}" for rank, name in enumerate(names))
-    columns = f"sha256, document_id, {_HOST} AS host"
+    columns = f"sha256, document_id, {HOST} AS host"
     former = (
         f"SELECT sha256, arg_max(document_id, version) AS document_id, arg_max(host, version) AS host, "
         f"CAST(CASE arg_max(split, version) {ranks} ELSE -1 END AS TINYINT) AS former FROM (SELECT {columns}, split, "
@@ -97,8 +97,8 @@ def _assign_splits(lake: Lake, plan: Plan, components: Components) -> list[str]:
         f"former, c.sha256 IS NOT NULL AS current FROM (SELECT {columns} FROM cut_pairs) c "
         f"FULL JOIN ({former}) f USING (sha256))"
     )
-    links = [lake.table(sql) for sql in _links(recipe, plan.scorer("image_groups"), "split_nodes")]
-    node, key = (np.concatenate([each[name].to_numpy() for each in links]) for name in ("node", "key"))
+    tables = [lake.table(sql) for _, sql in links(recipe, plan.scorer("image_groups"), "split_nodes")]
+    node, key = (np.concatenate([each[name].to_numpy() for each in tables]) for name in ("node", "key"))
     draw = f"CAST('0x' || left(sha256(sha256 || '/split/{recipe.seed}'), 16) AS UBIGINT)"
     nodes = lake.table(f"SELECT former, current, {draw} AS draw FROM split_nodes ORDER BY node")
     is_current = nodes["current"].to_numpy()
@@ -178,8 +178,8 @@ def _fill(
     return order[of_group[order] != split], left
 
 
-def _links(recipe: Recipe, groups: str, nodes: str, before: str = "") -> Iterator[str]:
-    """Yield SQL for (node, key) by each kind of link; nodes with one key belong together.
+def links(recipe: Recipe, groups: str, nodes: str, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (kind of link, SQL for node and key); nodes with one key belong together.
 
     ``nodes`` has the columns node, sha256, document_id and host. ``groups`` is the digest of the scorer of duplicate
     groups; ``before`` restricts their commits, as SQL that begins with AND.
@@ -189,19 +189,17 @@ def _links(recipe: Recipe, groups: str, nodes: str, before: str = "") -> Iterato
             of_scorer = f"FROM image_groups WHERE scorer = {quoted(groups)}{before}"
             newest = f'{of_scorer} AND "commit" = (SELECT max("commit") {of_scorer})'
             members = f"SELECT sha256, group_id {newest} UNION ALL SELECT DISTINCT group_id, group_id {newest}"
-            yield f"SELECT node, hash('g', group_id) AS key FROM {nodes} JOIN ({members}) USING (sha256)"
+            yield kind, f"SELECT node, hash('g', group_id) AS key FROM {nodes} JOIN ({members}) USING (sha256)"
             # Of a group over `max_group`, which is divided, several pictures are kept: edges link them still.
             edges = (
                 "SELECT a, b FROM duplicate_edges WHERE a IS NOT NULL AND scorer IN "
                 f"(SELECT unnest(made_from) FROM scorers WHERE digest = {quoted(groups)}){before}"
             )
-            yield (
-                f"SELECT unnest([x.node, y.node]) AS node, hash('e', a, b) AS key FROM ({edges}) "
-                f"JOIN {nodes} x ON x.sha256 = a JOIN {nodes} y ON y.sha256 = b"
-            )
+            ends = f"JOIN {nodes} x ON x.sha256 = a JOIN {nodes} y ON y.sha256 = b"
+            yield kind, f"SELECT unnest([x.node, y.node]) AS node, hash('e', a, b) AS key FROM ({edges}) {ends}"
         else:
             column = {"documents": "document_id", "hosts": "host"}[kind]
-            yield f"SELECT node, hash('{kind}', {column}) AS key FROM {nodes} WHERE {column} IS NOT NULL"
+            yield kind, f"SELECT node, hash('{kind}', {column}) AS key FROM {nodes} WHERE {column} IS NOT NULL"
 
 
 def _refuse_empty(recipe: Recipe, counts: dict[str, int], found: Divided) -> None:
@@ -266,8 +264,8 @@ def _assign_sizes(lake: Lake, plan: Plan) -> None:
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE cut_sizes AS WITH drawn AS (SELECT sha256, cluster, {bits.format(1)} AS h, "
         f"{bits.format(17)} AS u FROM (SELECT sha256, cluster, sha256(sha256 || '/size/{recipe.seed}') AS digest "
-        f"FROM {joined} WHERE {of_split})), spread AS (SELECT sha256, h, {of_cluster} AS at FROM drawn), "
-        "placed AS (SELECT sha256, row_number() OVER (ORDER BY at, h, sha256) AS place FROM spread) "
+        f"FROM {joined} WHERE {of_split})), spread AS (SELECT sha256, h, {of_cluster} AS spot FROM drawn), "
+        "placed AS (SELECT sha256, row_number() OVER (ORDER BY spot, h, sha256) AS place FROM spread) "
         f"SELECT sha256, CASE {cases} END AS size FROM placed"
         + (f" UNION ALL SELECT sha256, {quoted(ordered[0][0])} FROM cut_splits WHERE NOT {of_split}" if recipe.splits
            else "")

@@ -326,7 +326,9 @@ Splits = Annotated[dict[Name, Share], AfterValidator(check_splits)]
 
 def read_sizes(given: object) -> object:
     """Give each name of a plain list of sizes ten times the share of the one before it, and the last one all."""
-    if isinstance(given, list) and len({str(name) for name in given}) == len(given):
+    if isinstance(given, list):
+        if twice := [name for name in given if given.count(name) > 1]:
+            raise ValueError(f"two sizes have the name '{twice[0]}'; a name stands for one")
         return {name: round(0.1 ** (len(given) - place), 12) for place, name in enumerate(given, 1)}
     return given
 

@@ -18,8 +18,8 @@ from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, named_paths,
 
 # 'gone': the file is missing. 'damaged': other bytes than were written, or not readable. 'doubled': rows that count
 # twice. 'counts': fewer or more rows than `partitions` records. 'source': the lake refers to bytes that are gone.
-# 'unfinished': a removal that was killed or hindered.
-Trouble = Literal["gone", "damaged", "doubled", "counts", "source", "unfinished"]
+# 'unfinished': a removal that was killed or hindered. 'leak': a group of pairs crosses the splits of a version.
+Trouble = Literal["gone", "damaged", "doubled", "counts", "source", "unfinished", "leak"]
 # 'source': read the pages again. 'run': the next run finds the rows pending. 'whole': as 'run', for all rows of the
 # scorer and of those made from it. 'home': computed from the images or sentences. 'copy': only a copy has them.
 Redone = Literal["source", "run", "whole", "home", "copy"]
@@ -68,7 +68,7 @@ class Damage:
     def is_repairable(self) -> bool:
         """Whether a repair helps: rows are superfluous, or lost rows can be computed or read again."""
         return self.trouble in ("doubled", "unfinished") or (
-            self.trouble != "source" and redone_by(self.table) != "copy"
+            self.trouble not in ("source", "leak") and redone_by(self.table) != "copy"
         )
 
 
@@ -88,7 +88,7 @@ def redone_by(table: str) -> Redone:
 def describe(lake: Lake, damage: Damage) -> str:
     """Return a damage as one line: the trouble, the table and file, the loss and its cost, the remedy."""
     place = damage.path.removeprefix("main/") or damage.table
-    if damage.trouble == "source":
+    if damage.trouble in ("source", "leak"):
         return f"{damage.trouble:<8}{place}: {damage.detail}"
     if damage.trouble == "unfinished":
         return f"{damage.trouble} {damage.detail}; --repair and `pairmill maintain` finish it"

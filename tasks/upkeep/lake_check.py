@@ -15,6 +15,7 @@ from pairmill.catalog.upkeep import recorded_files
 from pairmill.catalog.upkeep.amended_versions import changed_versions
 from pairmill.catalog.upkeep.damages import MOST, Damage, find_doubled, find_miscounted
 from pairmill.catalog.upkeep.recorded_files import RecordedFile
+from pairmill.catalog.upkeep.split_leaks import find_leaks
 from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError
@@ -25,6 +26,8 @@ from pairmill.tasks.run.items.rows import open_parquet
 _COUNTED_BY = ("partitions", "commits", "inputs", "rereads", "scorers")
 # Tables without which no digest of a version can be computed.
 _DIGESTED = ("pairs", "datasets", "takedowns", "amended_versions", "amended_pairs")
+# Tables without which groups that cross splits cannot be found.
+_LINKING = ("pairs", "datasets", "image_groups", "duplicate_edges", "scorers")
 REQUESTS = 16  # threads on S3, where a file is two requests and the wait for them
 # Pictures in memory at once: 6 MB at 100 KB each, 800 MB if all have the most bytes that a recipe usually allows.
 AT_ONCE = 16
@@ -60,11 +63,12 @@ def check_lake(lake: Lake, deep: bool = False, show: Show = lambda _: None) -> C
     if deep:
         damages += _of_pictures(lake, {damage.path for damage in damages}, show)
     rows = check_rows(lake, damages, deep, show)
-    has_digests = deep and not {damage.table for damage in damages}.intersection(_DIGESTED)
-    changed = changed_versions(lake) if has_digests else ()
+    bad = {damage.table for damage in damages}
+    changed = changed_versions(lake) if deep and not bad.intersection(_DIGESTED) else ()
+    leaks = () if bad.intersection(_LINKING) else find_leaks(lake)
     detail = "removal {} is unfinished: what it deleted is still in the files; `pairmill maintain` erases it"
     unfinished = [Damage("unfinished", "takedowns", detail.format(each), 0) for each in unfinished_removals(lake)]
-    return Checked(files, size, (*unfinished, *damages, *rows, *changed))
+    return Checked(files, size, (*unfinished, *damages, *rows, *changed, *leaks))
 
 
 def check_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) -> list[Damage]:
