@@ -8,6 +8,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.compare.version_diff import Difference, differences, version_before
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import pair_sample
+from pairmill.catalog.queries.figures.association_audit import repeated_texts
 from pairmill.catalog.queries.figures.contamination_hits import SetHits, contamination_hits
 from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
@@ -35,6 +36,7 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
         "distinct": gallery_views.distinct_pictures(gallery),
         "near": _beside_thresholds(plan, gallery),
         "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
+        "repeated": repeated_texts(lake, dataset),
         "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
         "groups": gallery_views.duplicate_groups(gallery),
         "clusters": _named_clusters(gallery),

@@ -13,6 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.compare.version_diff import differences
 from pairmill.catalog.queries.datasets import find
+from pairmill.catalog.queries.figures.association_audit import repeated_texts
 from pairmill.catalog.recipe import recipe
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.error import PairmillError
@@ -183,3 +184,16 @@ def test_a_rule_bounds_the_pictures_that_a_sentence_is_found_for(lake: Lake):
     strict = compile_plan(recipe.validate(content, "small"), by.scorers)
     publish_again(lake, strict)
     assert texts(lake, "text1") == dict.fromkeys(few, SENTENCES[0]) and set(texts(lake, "text2").values()) == {None}
+
+
+def test_the_report_shows_texts_of_many_pictures_with_these(lake: Lake):
+    edit_texts(lake, "small", TextEdit(picture=pictures(lake)[0], text="Its own."))
+    publish_again(lake, plan())
+    found = repeated_texts(lake, find(lake, "small@2"))
+    assert {kind: [(row["text"], row["n"]) for row in rows] for kind, rows in found.items()} == {
+        "sentence": [(text, 12) for text in sorted(SENTENCES)],
+        "caption": [("A coloured field.", 11)],
+        "alt text": [("a picture", 12)],
+    }
+    shown = found["caption"][0]["pictures"]
+    assert len(shown) == 6 and all(each["shard"].startswith("shard-") for each in shown)

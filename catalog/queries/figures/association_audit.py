@@ -18,6 +18,7 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms import text_columns
 
 HUBS = 10
+REPEATED, PICTURES = 5, 6
 SAMPLE = 100_000  # pairs whose sentences are looked for in the picture's own document
 SHARDS = 4  # shards whose vectors are read
 VECTORS = 5_000
@@ -69,6 +70,34 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     finally:
         lake.execute("DROP TABLE temp.given_texts")
     return Reuse(given, distinct, sum(n for _, n in hubs) / given if given else 0.0, tuple(hubs))
+
+
+def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any]]]:
+    """Return, by kind of text, the REPEATED texts that most pairs of the version share, most first.
+
+    Rows of ``text``, ``n`` (pairs), and ``pictures``: rows of image_id, sha256 and shard of PICTURES of them. Kinds
+    without a text of two pairs are left out. Each kind is grouped by hash, as in `reuse`.
+    """
+    found = {}
+    kinds = {"sentence": _texts(dataset), "caption": "caption", "fused text": "syn_text", "alt text": "alt_text"}
+    for kind, columns in kinds.items():
+        texts = f"SELECT unnest([{columns}]) AS text, image_id, sha256 FROM pairs WHERE {dataset.where}"
+        texts = f"SELECT md5_number(text) AS id, * FROM ({texts}) WHERE text <> ''"
+        top = (
+            f"SELECT id, count(*) AS n FROM ({texts}) GROUP BY id HAVING count(*) > 1 ORDER BY n DESC, id "
+            f"LIMIT {REPEATED}"
+        )
+        rows = lake.rows(
+            f"SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n, "
+            f"min({{'image_id': image_id, 'sha256': sha256}}, {PICTURES}) AS pictures "
+            f"FROM ({texts}) JOIN ({top}) USING (id) GROUP BY id ORDER BY n DESC, text"
+        )
+        shas = ", ".join(quoted(each["sha256"]) for row in rows for each in row["pictures"])
+        shards = dict(lake.query(f"SELECT sha256, shard FROM image_content WHERE sha256 IN ({shas or 'NULL'})"))
+        for each in (each for row in rows for each in row["pictures"]):
+            each["shard"] = shards.get(each["sha256"], "")
+        found |= {kind: rows} if rows else {}
+    return found
 
 
 def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
