@@ -3,6 +3,7 @@
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.lake.side_folders import reports_folder
+from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.upkeep.damages import Damage, describe
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 from pairmill.tasks.upkeep.removal import finish_unfinished
@@ -27,15 +28,24 @@ def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_
         if repair:
             from pairmill.tasks.upkeep.repair import repair as repaired
 
-            for line in finish_unfinished(lake, reports_folder(uri)):
-                say(line)
+            _finish_removals(lake, say)
         found = _check_once(lake, deep, say, show)
         if not (repair and found.damages):
             return found
         for line in repaired(lake, found.damages, show, deep, lose_rows):
             say(line)
+        _finish_removals(lake, say)
         say("checked again:")
         return _check_once(lake, deep, say, show)
+
+
+def _finish_removals(lake: Lake, say: Show) -> None:
+    """Finish unfinished removals. A damaged file that hinders one is said: the repair may take it out."""
+    try:
+        for line in finish_unfinished(lake, reports_folder(lake.uri)):
+            say(line)
+    except Damaged as error:
+        say(f"removals are unfinished until the damage is repaired: {error}")
 
 
 def format_repairable(found: Checked) -> str:

@@ -113,7 +113,8 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
 
     Pictures stored by a lost fetch are deleted too, because an address may answer with another picture today. Without
     rows of ``inputs``, nothing shows that a shard was read again: its partitions without rows are deleted too, unless a
-    file of their table is damaged (``unreadable``).
+    file of their table is damaged (``unreadable``). A unit whose last reading is lost gets a row with the etag
+    'forgotten' in its place, because a new reading supersedes only documents of units that were read before.
     """
 
     def body() -> None:
@@ -133,6 +134,13 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
                 lake.execute(
                     f"DELETE FROM partitions WHERE \"table\" = '{pages}' AND {here} "
                     f'AND (shard, "commit") NOT IN ({held})'
+                )
+            if "documents" not in unreadable:
+                recorded = 'coalesce((SELECT max(i."commit") FROM inputs i WHERE i.uri = d.unit), -1)'
+                lake.execute(
+                    'INSERT INTO inputs BY NAME SELECT unit AS uri, arg_max(source, "commit") AS source, 0 AS size, '
+                    '\'forgotten\' AS etag, 0 AS retries, max("commit") AS "commit" FROM documents d GROUP BY unit '
+                    f'HAVING max("commit") > {recorded}'
                 )
         lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{table}' AND {here}")
         lake.execute("DROP TABLE lost_readings")

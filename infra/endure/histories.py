@@ -455,9 +455,12 @@ class History:
         )
         step = self.told[-1]
         mine = {n: values[n] for n in before.indexed}
-        expected = replace(before, imports={**before.imports, found.newest: mine}, newest=found.newest)
+        imports = before.imports | ({found.newest: mine} if mine else {})  # no picture is indexed: an import of no rows
+        expected = replace(before, imports=imports, newest=found.newest)
         self._either(ended, found, before, expected)
-        self.model.expect(ended.status != 0 or found.imports.get(found.newest) == mine, f"{step}: the values differ")
+        self.model.expect(
+            ended.status != 0 or found.imports.get(found.newest, {}) == mine, f"{step}: the values differ"
+        )
         self._not_bad(ended, ended.status == 0)
         self.model.saw(found, step)
 
@@ -572,9 +575,12 @@ class History:
         return ended, self._observed(self.told[-1]) if is_observed else self.model.held
 
     def _full(self, ended: Ended, point: str) -> Ended:
-        """Return how a command ended whose disk was full: if it failed, in one line, the lake is as after a kill."""
+        """Return how a command ended whose disk was full: if it failed, in one line, the lake is as after a kill.
+
+        A repair that leaves damages has status 3 without a write.
+        """
         lines = [line for line in ended.text.splitlines() if line.startswith("pairmill: ")]
-        is_said = ended.status == 0 or (len(lines) == 1 and "disk is full" in lines[0])
+        is_said = ended.status in (0, 3) or (len(lines) == 1 and "disk is full" in lines[0])
         self.model.expect(is_said, f"at {point}: status {ended.status}: {ended.text[-600:]}")
         return replace(ended, status=-9) if ended.status else ended
 
@@ -712,6 +718,8 @@ def main() -> int:
     given = parser.parse_args()
     end, found = time.monotonic() + 60 * given.minutes, []
     with ExitStack() as stack:
+        if given.keep:
+            Path(given.keep).mkdir(parents=True, exist_ok=True)
         folder = Path(given.keep or stack.enter_context(tempfile.TemporaryDirectory()))
         if "FULL_FLAG" not in os.environ and shutil.which("cc"):  # a library is loaded when a process begins
             variables = {"LD_PRELOAD": before_libc(folder, FULL_DISK), "FULL_FLAG": str(folder / "full"),

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.flows.command.cli import main
@@ -118,6 +119,26 @@ def test_after_a_killed_removal_a_command_loses_nothing_else_and_the_removal_is_
     assert held(lake) == expected
     assert main(["maintain", "--lake", str(lake)]) == 0 and main(["check", "--deep", "--lake", str(lake)]) == 0
     assert held(lake) == expected and pictures_in(lake) == set(range(N)) - gone
+
+
+@pytest.mark.parametrize(("table", "whole"), [("image_quality", "made again"), ("pairs", "put back")])
+def test_a_repair_finishes_a_killed_removal_that_a_damaged_file_hinders(
+    tmp_path: Path, table: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    published(lake, pictures=N, cap=N, image_rules=())
+    killed_removal(lake, "deleted")
+    with create_or_open(lake, read_only=True) as opened:
+        file = Path(opened.data_path + snapshot.files(opened.unchecked, (table,))[0].data_file)
+    before = file.read_bytes()
+    file.write_bytes(before[:50] + bytes([before[50] ^ 1]) + before[51:])
+    repair = ["check", "--repair", "--lake", str(lake)]
+    assert main(repair) == (0 if whole == "made again" else 3)
+    assert "removals are unfinished until the damage is repaired" in capsys.readouterr().out
+    if whole == "put back":
+        file.write_bytes(before)
+        assert main(repair) == 0
+    assert pictures_in(lake) == set(range(N)) - {TAKEN}
 
 
 def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_command_says_what_finishes_it(

@@ -13,6 +13,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.queries.explain.why import Scope, superseded_at
 from pairmill.catalog.queries.explain.why_image import explain_image
+from pairmill.flows.command.cli import main
 from pairmill.flows.run.survey import survey
 from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import open_source
@@ -77,6 +78,21 @@ def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(b
                 assert held.lake.query(f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1") == []
     with ingested(tmp_path) as held:
         assert held.counts["ingest"] == 0
+
+
+def test_a_changed_page_supersedes_what_was_read_before_though_the_record_of_that_reading_was_lost(tmp_path: Path):
+    page(tmp_path, "a", "The old words of the page.", 1, at=1)
+    page(tmp_path, "b", "Another page stays as it is.", 2, at=1)
+    with ingested(tmp_path) as held:
+        paths = held.lake.query("SELECT path FROM partitions WHERE \"table\" = 'inputs' AND rows > 0")
+        files = [Path(held.lake.data_path + path) for (path,) in paths]
+    for file in files:
+        file.unlink()
+    assert main(["check", "--repair", "--lake", str(tmp_path / "lake")]) == 0
+    page(tmp_path, "a", "The new words of the page.", 1, at=2)
+    with ingested(tmp_path) as held:
+        assert alive(held)[0] == {"The new words of the page.", "Another page stays as it is."}
+        assert held.lake.query("SELECT count(*) FROM documents") == [(3,)]
 
 
 def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
