@@ -13,8 +13,8 @@ import duckdb
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import is_fit, quoted
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.import_scores import KEYS
+from pairmill.catalog.terms.error import BadQuery, Damaged, PairmillError
+from pairmill.catalog.write.import_scores import KEYS, unreadable
 from pairmill.catalog.write.lease import Writer
 
 LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
@@ -238,6 +238,6 @@ def _read(lake: Lake, file: Path, field: str) -> tuple[str, str]:
             f'CREATE OR REPLACE TEMP TABLE edit_rows AS SELECT {name} AS key, CAST("{column}" AS VARCHAR) AS value '
             f'FROM {table} WHERE "{column}" IS NOT NULL'
         )
-    except duckdb.Error as error:
-        raise PairmillError(f"'{file}' cannot be read: {str(error).splitlines()[0][:200]}") from error
+    except (duckdb.Error, BadQuery, Damaged) as error:
+        raise unreadable(file, error) from error
     return key, column

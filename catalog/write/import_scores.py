@@ -12,7 +12,7 @@ from pairmill.catalog.lake.score_tables import table_shape
 from pairmill.catalog.lake.stored_files import file_digest
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.declared import declared, is_free
-from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms.error import BadRecipe, Damaged, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMPORTED, IMPORTED_NAME, imported_score
 from pairmill.catalog.write.lease import Writer
@@ -114,8 +114,8 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
     table = f"read_parquet({quoted(str(file))})"
     try:
         types = {name: kind for name, kind, *_ in lake.query(f"DESCRIBE SELECT * FROM {table}")}
-    except duckdb.Error as error:
-        raise PairmillError(f"'{file}' cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    except (duckdb.Error, Damaged) as error:
+        raise unreadable(file, error) from error
     for name in (key, column):
         if name not in types:
             raise PairmillError(f"'{file}' has no column '{name}'; it has {', '.join(types)}.")
@@ -125,16 +125,26 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
     # FLOAT 5.1 is 5.0999999 as DOUBLE; by its decimal form it stays the number that the author wrote.
     text = f'CAST("{_escape(column)}" AS VARCHAR)' if kind == "FLOAT" else f'"{_escape(column)}"'
     name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
-    lake.execute(
+    rows = (
         f"CREATE OR REPLACE TEMP TABLE import_rows AS SELECT {name} AS key, CAST({text} AS DOUBLE) AS "
         f'value FROM {table} WHERE "{_escape(column)}" IS NOT NULL AND "{key}" IS NOT NULL'
     )
+    try:
+        lake.execute(rows)
+    except (duckdb.Error, Damaged) as error:
+        raise unreadable(file, error) from error
     odd = lake.query("SELECT count(*), min(key) FROM import_rows WHERE NOT isfinite(value)")[0]
     if odd[0]:
         raise PairmillError(
             f"'{file}': {odd[0]:,} values of '{column}' are no finite numbers, the first of {key} {odd[1]}; leave "
             "these rows out."
         )
+
+
+def unreadable(file: Path, error: Exception) -> PairmillError:
+    """Return the error for a user's file that DuckDB cannot read; its message about it may name the lake instead."""
+    why = str(error.__cause__ or error).splitlines()[0][:200]
+    return PairmillError(f"'{file}' cannot be read, write it anew: {why}")
 
 
 def _match(lake: Lake, key: str, column: str) -> None:

@@ -20,6 +20,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.upkeep.amended_versions import is_as_published
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import acts, lease
+from pairmill.catalog.write.import_scores import import_scores
 from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit, undo_edit
 from pairmill.flows.command.cli import main
 from pairmill.tasks.release.export.export import export
@@ -152,6 +153,21 @@ def test_a_table_gives_each_picture_its_text_and_a_faulty_one_stores_nothing(lak
     assert {row for row in lake.query("SELECT count(*), min(before), max(who <> '') FROM acts")} == {
         (12, "A coloured field.", True)
     }
+
+
+def test_a_damaged_file_of_a_user_is_named_and_the_lake_is_not(lake: Lake, tmp_path: Path):
+    whole, file = tmp_path / "whole.parquet", tmp_path / "damaged.parquet"
+    lake.execute(f"COPY (SELECT sha256, sha256 AS caption, 1.5 AS mark FROM images) TO '{whole}' (COMPRESSION zstd)")
+    data = whole.read_bytes()
+    for damaged in (data[:5], data[:4] + bytes(100) + data[104:]):
+        file.write_bytes(damaged)
+        with pytest.raises(PairmillError, match=f"'{file}' cannot be read, write it anew"):
+            edit_texts(lake, "small", TextEdit(table=str(file)))
+        with (
+            pytest.raises(PairmillError, match=f"'{file}' cannot be read, write it anew"),
+            lease.writing(lake, "run-import", "test") as writer,
+        ):
+            import_scores(writer, file, "mark", "sha256", "mark")
 
 
 @pytest.mark.parametrize(
