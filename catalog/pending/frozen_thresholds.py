@@ -1,5 +1,7 @@
 """Compute the thresholds of calibrated rules from the share that each must drop, and freeze them in the lake.
 
+Those from the share of wrong texts that a rule may accept are computed by `catalog.cut.pair_fit`.
+
 A threshold is keyed by the rule's text, its share and the digests of the scorers that the rule reads; it is recomputed
 if one of these changes. It stays the same when the lake grows or when earlier rules change.
 
@@ -42,7 +44,10 @@ def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
 def digest(plan: Plan, kind: str, check: Check) -> str:
     """Return the key under which the threshold of a calibrated rule is stored, 32 hex digits."""
     chosen = plan.recipe.captions_chosen_by() if check.stage >= Stage.CAPTION else ()
-    return text_id(kind, *_rule_and_share(check), *_scorers(plan, check), *chosen)
+    asked = check.rule.calibrate
+    assert asked is not None
+    share = repr(asked.drop) if asked.drop is not None else f"wrong {asked.wrong!r}"
+    return text_id(kind, _unset_rule(check), share, *_scorers(plan, check), *chosen)
 
 
 def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
@@ -54,8 +59,7 @@ def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
     """Return the newest stored threshold of the same rule and share, measured by any scorers; None without one."""
     sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
-    asked, share = _rule_and_share(check)
-    return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
+    return next((row[0] for row in lake.query(sql, (kind, _unset_rule(check), _stored_share(check)))), None)
 
 
 def measure_threshold(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> FrozenThreshold | None:
@@ -64,7 +68,7 @@ def measure_threshold(lake: Lake, plan: Plan, kind: str, check: Check, among: st
     Only items with a finite value count; None if there are none. Equal values and the rounding to 9 digits may make the
     threshold drop less. ``among`` as in `catalog.pending.eligible.items_before_rule`.
     """
-    assert check.rule.calibrate is not None
+    assert check.rule.calibrate is not None and check.rule.calibrate.drop is not None
     asked = compared_score(check.name, check.rule.keep)
     value = f"try_cast(({asked.expression}) AS DOUBLE)"
     lake.execute(
@@ -93,10 +97,9 @@ def round_threshold(value: float, keeps_high: bool) -> float:
 
 def freeze(lake: Lake, plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> None:
     """Insert the row of ``thresholds`` for the measured threshold ``found``."""
-    asked, share = _rule_and_share(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)
-    row = (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
+    row = (digest(plan, kind, check), kind, _unset_rule(check), _stored_share(check), scorers, *numbers, run_id, commit)
     lake.retrying(lambda: lake.execute(f"INSERT INTO thresholds VALUES ({', '.join('?' * len(row))})", row))
 
 
@@ -105,8 +108,15 @@ def _scorers(plan: Plan, check: Check) -> list[str]:
     return [scorer for table in check.tables for scorer in plan.made_by(table)]
 
 
-def _rule_and_share(check: Check) -> tuple[str, str]:
-    """Return the rule's text in normal form, and its share."""
+def _unset_rule(check: Check) -> str:
+    """Return the rule's text without its threshold, in normal form."""
     assert check.rule.calibrate is not None
     unset = check.rule.model_copy(update={"calibrate": check.rule.calibrate.model_copy(update={"threshold": None})})
-    return normal_form(check.name, unset.predicate), repr(check.rule.calibrate.drop)
+    return normal_form(check.name, unset.predicate)
+
+
+def _stored_share(check: Check) -> float:
+    """Return the requested share as the column ``drop`` has it: negative if it is of wrong texts to accept."""
+    asked = check.rule.calibrate
+    assert asked is not None
+    return asked.drop if asked.drop is not None else -(asked.wrong or 0)

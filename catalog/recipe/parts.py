@@ -36,6 +36,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 T = TypeVar("T")
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
 Advanced = Annotated[T, Field(json_schema_extra={"advanced": True})]
+# The similarities of an image that a canary has too, because a retrieved sentence makes them.
+RETRIEVED = frozenset({"match_similarity", "best_similarity"})
 NONE = "none"  # a section or setting that is turned off, as users write it
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 ScoreName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -82,17 +84,38 @@ class Settings(BaseModel):
 
 
 class Calibrate(Settings):
-    """Set a rule's threshold by the share of items to drop.
+    """Set a rule's threshold by the share of items to drop, or by the share of wrong texts to accept.
 
     The threshold is computed once, over the items that reach the rule, and then frozen in the lake.
     """
 
-    drop: Advanced[float] = Field(gt=0, lt=1, description="Largest share to drop; less only if values are equal.")
+    drop: Advanced[float | None] = Field(
+        None, gt=0, lt=1, description="Largest share to drop; less only if values are equal."
+    )
+    wrong: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="In the place of drop: the share of deliberately wrong texts (canaries) that the rule may accept. "
+        "With too few canaries the rule passes all.",
+    )
     threshold: Advanced[float | None] = Field(
         None,
         allow_inf_nan=False,
-        description="The calibrated number, which a version's recipe records. If set, `drop` is ignored.",
+        description="The calibrated number, which a version's recipe records. If set, `drop` and `wrong` are ignored.",
     )
+
+    @property
+    def asked(self) -> str:
+        """The requested share as a recipe has it: ``drop: 0.15``."""
+        return f"drop: {self.drop:g}" if self.drop is not None else f"wrong: {self.wrong:g}"
+
+    @model_validator(mode="after")
+    def _asks_for_one_share(self) -> Self:
+        """Refuse a calibration by both shares or by none."""
+        if (self.drop is None) == (self.wrong is None):
+            raise ValueError("write one of `drop` and `wrong`: a share of items to drop, or of wrong texts to accept")
+        return self
 
 
 class Rule(Settings):
@@ -111,13 +134,18 @@ class Rule(Settings):
 
     @property
     def predicate(self) -> str:
-        """The predicate ``keep`` with the rule's threshold inserted; NULL for a calibrated threshold not yet known."""
-        return self.keep if self.calibrate is None else insert_threshold(self.keep, self.calibrate.threshold)
+        """The predicate ``keep`` with the rule's threshold inserted.
+
+        A calibrated threshold not yet known is NULL, which no item passes, or infinite if canaries are to set it.
+        """
+        if self.calibrate is None:
+            return self.keep
+        return insert_threshold(self.keep, self.calibrate.threshold, passes_all=self.calibrate.wrong is not None)
 
     @property
     def remark(self) -> str:
         """The requested share of a calibrated rule as an SQL comment, shown beside the threshold; else ''."""
-        return "" if self.calibrate is None else f" -- calibrate: {{drop: {self.calibrate.drop:g}}}"
+        return "" if self.calibrate is None else f" -- calibrate: {{{self.calibrate.asked}}}"
 
     def at(self, threshold: float) -> Self:
         """Return a copy of the calibrated rule with ``threshold`` set."""
@@ -140,7 +168,10 @@ class Rule(Settings):
         try:
             columns_of(self.name, self.predicate)
             if self.calibrate is not None:
-                compared_score(self.name, self.keep)
+                score = columns_of(self.name, compared_score(self.name, self.keep).expression)
+                if self.calibrate.wrong is not None and not score <= RETRIEVED:
+                    raise ValueError(f"canaries have no {', '.join(sorted(score - RETRIEVED))}; `calibrate: {{wrong: "
+                                     f"…}}` sets a rule on {' or '.join(sorted(RETRIEVED))}")  # fmt: skip
         except BadPredicate as error:
             raise ValueError(str(error)) from error
         return self

@@ -10,6 +10,7 @@ drops more than the requested share, however many items have that value.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
 from pairmill.catalog.recipe.predicate import columns_of, constant, parse, to_sql
@@ -138,8 +139,9 @@ def _columns(node: Any) -> tuple[str, ...]:
 
 
 def _number(node: dict[str, Any]) -> float | None:
-    """Evaluate an expression without columns; None if it has columns or is not a number."""
-    return None if _columns(node) else constant(node)
+    """Evaluate an expression without columns; None if it has columns, is not a number, or is infinite."""
+    value = None if _columns(node) else constant(node)
+    return None if value is None or isinf(value) else value
 
 
 THRESHOLD = "{threshold}"
@@ -159,11 +161,15 @@ class Compared:
     keeps_high: bool
 
 
-def insert_threshold(keep: str, threshold: float | None) -> str:
-    """Return predicate ``keep`` with the threshold for ``{threshold}``; None becomes NULL, which no item passes.
+def insert_threshold(keep: str, threshold: float | None, passes_all: bool = False) -> str:
+    """Return predicate ``keep`` with the threshold for ``{threshold}``.
 
-    A calibrated rule lacks a threshold only if no item has a value to calibrate on.
+    None becomes NULL, which no item passes, or with ``passes_all`` the infinite number that every value passes. A
+    calibrated rule lacks a threshold only if no item has a value to calibrate on, or canaries are too few.
     """
+    if threshold is None and passes_all:
+        keeps_high = compared_score("", keep).keeps_high
+        return keep.replace(THRESHOLD, f"CAST('{'-' if keeps_high else ''}infinity' AS DOUBLE)")
     number = "CAST(NULL AS DOUBLE)" if threshold is None else f"({threshold!r})" if threshold < 0 else repr(threshold)
     return keep.replace(THRESHOLD, number)
 
