@@ -18,14 +18,13 @@ from pairmill.catalog.cut.texts import join_uses, surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
+from pairmill.catalog.recipe.parts import RETRIEVED
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Stage
 
-CANARIES = 200
+CANARIES = 1_000
 # Pictures considered for each canary, because several may be of one duplicate group.
 _ALIKE = 10
-# The similarities of an image that a retrieved sentence changes.
-_RETRIEVED = ("match_similarity", "best_similarity")
 _GENERATED = ("caption_", "synthetic_")
 
 
@@ -43,12 +42,27 @@ def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     rules = [check for check in plan.image_checks if _is_tried(plan, check, places)]
     if not rules and not plan.candidate_checks:
         return []
-    _draw(lake, plan)
-    _withhold(lake)
-    _keep_candidates(lake, plan)
+    _prepare(lake, plan)
     n, *accepted = lake.query(_counts(plan, rules, places))[0]
     names = [check.name for check in (*plan.candidate_checks, *rules)]
     return [(name, n, n - found) for name, found in zip(names, accepted, strict=True) if n]
+
+
+def best_texts(lake: Lake, plan: Plan, expression: str) -> str:
+    """Return SQL for ``v``: ``expression`` over the similarities RETRIEVED, of each canary with its best text.
+
+    Reads the facts of this connection.
+    """
+    _prepare(lake, plan)
+    best = ", ".join(f"max(similarity) AS {name}" for name in sorted(RETRIEVED))
+    return f"SELECT {expression} AS v FROM (SELECT {best} FROM canary_candidates GROUP BY n)"
+
+
+def _prepare(lake: Lake, plan: Plan) -> None:
+    """Create ``canary_candidates``."""
+    _draw(lake, plan)
+    _withhold(lake)
+    _keep_candidates(lake, plan)
 
 
 def _in_place(plan: Plan) -> dict[str, str]:
@@ -58,7 +72,7 @@ def _in_place(plan: Plan) -> dict[str, str]:
     scores = ("similarity", *(name for name, _ in plan.candidate_columns))
     generated = {f"{prefix}{name}": f"first({name} {order})" for prefix in _GENERATED for name in scores}
     own = {"alt_similarity": "CAST(NULL AS DOUBLE)"}  # the alt text is withheld too
-    return own | dict.fromkeys(_RETRIEVED, "max(similarity)") | generated
+    return own | dict.fromkeys(RETRIEVED, "max(similarity)") | generated
 
 
 def _is_tried(plan: Plan, check: Check, places: Mapping[str, str]) -> bool:

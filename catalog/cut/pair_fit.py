@@ -1,17 +1,17 @@
 """Estimate how many pairs are wrong, and the threshold at which a rule accepts few wrong texts, by canaries.
 
 Of the pairs that a threshold keeps, at most accept rate x pi0 x tried / kept are wrong. The accept rate is the share of
-canaries at or above it. pi0, the share of wrong texts among all pictures', is Storey's estimate (2002): as many of their
-similarities as of the canaries' would lie in the canaries' lowest quarter if all were wrong.
+canaries at or above it. pi0 is the share of wrong texts among those of all pictures. By Storey's estimate (2002) it is
+the share of their similarities that lie in the canaries' lowest quarter, over the canaries' own share there.
 
 A canary's text is not always wrong: where many texts describe one thing, the best text of another page may fit too.
-Then both factors are too high: the share stays an upper limit, but a threshold would drop most right texts. So own texts
-and canaries are also taken as mixtures of the same two normal distributions, of wrong and of right texts, in different
-shares, which expectation maximisation finds (Dempster, Laird and Rubin, 1977). By it, each canary is wrong with a known
-chance, and the interval of the share reaches down to the mixture's own estimate.
+Then both factors are too high: the share stays an upper limit, but a threshold would drop most right texts. So own
+texts and canaries are also taken as mixtures of the same two normal distributions, of wrong and of right texts, in
+different shares, which expectation maximisation finds (Dempster, Laird and Rubin, 1977). By it, each canary is wrong
+with a known chance, and the interval of the share reaches down to the mixture's own estimate.
 
-A wrong text whose similarity is that of right ones is not seen. In made worlds with skew wrong texts of which half fit, a
-threshold for 10 % accepts 24 %.
+A wrong text whose similarity is that of right ones is not seen. In made worlds where half of the canaries fit and wrong
+texts have skew similarities, a threshold for 10 % accepts 24 %.
 """
 
 from dataclasses import dataclass, replace
@@ -42,15 +42,18 @@ _ITERATIONS = 200
 
 @dataclass(frozen=True)
 class WrongShare:
-    """Estimated share of wrong pairs, [0, 1], with its interval; ``wrong_before``: of the pictures ``tried`` (pi0)."""
+    """Largest share of wrong pairs, [0, 1], with its interval; ``wrong_before``: of the pictures ``tried`` (pi0).
+
+    The four are None for fewer than FEWEST canaries.
+    """
 
     tried: int
     kept: int
     canaries: int
-    wrong_before: float
-    share: float
-    low: float
-    high: float
+    wrong_before: float | None = None
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def threshold_by_canaries(lake: Lake, plan: Plan, check: Check) -> FrozenThresho
 
 
 def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
-    """Estimate the share of wrong real texts among the pairs that the last cut keeps; None if it cannot be told."""
+    """Estimate the share of wrong real texts among the pairs that the last cut keeps; None without real texts."""
     if not plan.recipe.association.is_on or not any("match_similarity" in each.columns for each in plan.image_tables):
         return None
     early = [each.name for each in plan.image_checks if each.stage < Stage.ASSOCIATE]
@@ -110,7 +113,7 @@ def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
     counts = "count(*), count(*) FILTER (dropped_by = ''), min(v) FILTER (dropped_by = '')"
     n, kept, least = lake.query(f"SELECT {counts} FROM ({tried})")[0]
     if not kept or len(other) < FEWEST:
-        return None
+        return WrongShare(n, kept, len(other))
     return WrongShare(n, kept, len(other), *share_of_kept(own, least, other))
 
 
@@ -120,9 +123,7 @@ def share_of_kept(own: np.ndarray, least: float, other: np.ndarray) -> tuple[flo
     ``own`` (n,) are similarities of the pictures' own texts, ``other`` (m,) those of canaries.
     """
     draw = np.random.default_rng(0)
-    resampled = [
-        _share(draw.choice(own, len(own)), least, draw.choice(other, len(other)))[1] for _ in range(RESAMPLED)
-    ]
+    resampled = [_share(draw.choice(own, len(own)), least, draw.choice(other, len(other)))[1] for _ in range(RESAMPLED)]
     (wrong, share), spread = _share(own, least, other), WIDTH * float(np.std(resampled))
     fitted = fit(own, other)
     mixed = 0.0 if fitted is None else float(fitted.own[own >= least].mean())

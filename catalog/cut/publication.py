@@ -7,13 +7,14 @@ placement), scorers, pairs, decisions and funnel.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from pairmill.catalog.cut import canaries
 from pairmill.catalog.cut.edits import apply_edits
+from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
@@ -77,6 +78,7 @@ def publish(
         if same and _has_same_decisions(lake, name, version, funnel):
             return Published(name, version, n_pairs, digest, False, notes)
     version = highest_version(lake, name) + 1
+    wrong = wrong_pairs(lake, plan)
     funnel += [(CANARY, *row) for row in canaries.try_rules(lake, plan)]
     commit = begin()
 
@@ -92,6 +94,8 @@ def publish(
         columns = ("dataset", "version", "kind", "position", "rule", "n_in", "n_dropped")
         steps = [(name, version, kind, place, *step) for place, (kind, *step) in enumerate(funnel)]
         lake.insert("funnel", pa.table(dict(zip(columns, map(list, zip(*steps, strict=True)), strict=True))))
+        if wrong is not None:
+            lake.execute("INSERT INTO wrong_pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (name, version, *astuple(wrong)))
         for place, captioner in enumerate(plan.recipe.captioners):
             by = [plan.scorer(plan.of_captioner(table, place)) for table in CAPTION_TABLES]
             row = (name, version, place, captioner.name, *by)

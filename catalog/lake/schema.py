@@ -139,6 +139,8 @@ MIGRATIONS: tuple[str, ...] = (
     'value VARCHAR, before VARCHAR, who VARCHAR, "at" TIMESTAMPTZ, "commit" BIGINT); '
     "CREATE TABLE edited_texts (dataset VARCHAR, version INTEGER, image_id VARCHAR, sha256 VARCHAR, field VARCHAR, "
     "before VARCHAR)",
+    "CREATE TABLE wrong_pairs (dataset VARCHAR, version INTEGER, tried BIGINT, kept BIGINT, canaries BIGINT, "
+    "wrong_before DOUBLE, share DOUBLE, low DOUBLE, high DOUBLE)",
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
@@ -150,7 +152,7 @@ _CREATED = re.compile(r"CREATE TABLE (\w+)")
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
                "file_digests", "unbelieved_usage", "dropped_versions", "judgement_samples", "judgements",
-               "takedowns", "taken_bans", "amended_versions", "amended_pairs", "acts", "edited_texts",
+               "takedowns", "taken_bans", "amended_versions", "amended_pairs", "acts", "edited_texts", "wrong_pairs",
                "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With

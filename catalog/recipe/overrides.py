@@ -31,6 +31,8 @@ _BOUNDS = {
 def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key such as ``balance.cap`` in the content of a recipe before validation; ``text`` is YAML.
 
+    null takes a rule or captioner out.
+
     Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """
     try:
@@ -43,6 +45,9 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
         at = _step(at, part, key)
     if isinstance(at, list):
         index = _index(at, last, key)
+        if value is None:
+            del at[index]
+            return
         if isinstance(at[index], dict) and not isinstance(value, dict):
             first = next((name for name in at[index] if name != "name"), "name")
             raise BadRecipe(f"--set {key}: '{last}' has several settings; name one, such as {key}.{first}.")

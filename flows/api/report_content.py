@@ -10,7 +10,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import association_audit, pair_sample, report
-from pairmill.catalog.queries.figures.canary_rates import canary_rates
+from pairmill.catalog.queries.figures.canary_rates import canary_rates, wrong_pairs_line
 from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
 from pairmill.catalog.queries.figures.lake_status import by_step
 from pairmill.catalog.queries.gallery import gallery_views
@@ -82,6 +82,7 @@ def _query_audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
         "given": given,
         "own": own,
         "canaries": canary_rates(lake, dataset),
+        "wrong_pairs": wrong_pairs_line(lake, dataset),
     }
 
 

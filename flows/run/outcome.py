@@ -9,7 +9,7 @@ from pairmill.catalog.lake.opening import create_or_open, mark
 from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
-from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates
+from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates, wrong_pairs_line
 from pairmill.catalog.recipe.recipe import Recipe
 
 
@@ -18,7 +18,7 @@ class Outcome:
     """A published dataset version with its funnel and sample pairs.
 
     ``report`` is the path of its HTML report, '' without one. ``demo_weights``: the small shipped models that made it.
-    ``canaries``: how many wrong texts each rule on pairs accepts.
+    ``canaries``: how many wrong texts each rule on pairs accepts. ``wrong_pairs``: the line on wrong real texts, or ''.
     """
 
     lake: str
@@ -28,6 +28,7 @@ class Outcome:
     report: str
     demo_weights: tuple[str, ...] = ()
     canaries: tuple[CanaryRate, ...] = ()
+    wrong_pairs: str = ""
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
@@ -56,7 +57,8 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
     report, rates = ensure_report(lake, dataset), tuple(canary_rates(lake, dataset))
-    return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates)
+    return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates,
+                   wrong_pairs_line(lake, dataset))  # fmt: skip
 
 
 def ensure_report(lake: Lake, dataset: Dataset) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pairmill.catalog.cut import pair_fit
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
 from pairmill.catalog.recipe.plan import Check
@@ -30,12 +31,27 @@ def _set(session: Session, kind: str, check: Check, among: str) -> None:
     """Set one rule's threshold: the frozen one, else one measured now, among the items of the query ``among``."""
     found = frozen_thresholds.frozen(session.lake, frozen_thresholds.digest(session.plan, kind, check))
     if found is None:
-        found = frozen_thresholds.measure_threshold(session.lake, session.plan, kind, check, among)
+        found = _measure(session, kind, check, among)
         if found is None:
             return
         new = found
         session.compute(f"calibrate {check.name}", new.n, lambda: _freeze(session, kind, check, new))
     session.plan = session.plan.with_threshold(kind, check.name, found.threshold)
+
+
+def _measure(session: Session, kind: str, check: Check, among: str) -> FrozenThreshold | None:
+    """Measure a rule's threshold: by the share that it is to drop, or by canaries; None if it cannot be measured."""
+    asked = check.rule.calibrate
+    if asked is None or asked.wrong is None:
+        return frozen_thresholds.measure_threshold(session.lake, session.plan, kind, check, among)
+    found = pair_fit.threshold_by_canaries(session.lake, session.plan, check)
+    if found is None:
+        session.note(
+            f"the rule '{check.name}' drops nothing yet: fewer than {pair_fit.FEWEST} canaries have a text, or their "
+            "similarities are too much like those of the pictures' own texts.",
+            once=True,
+        )
+    return found
 
 
 def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -> None:
@@ -47,7 +63,13 @@ def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -
     anew = f" anew, because its score is another (it was {before:.9g})" if before is not None else ""
     session.note(
         f"the rule '{check.name}' was set{anew}: `{check.at(found.threshold).keep}` drops {found.n_dropped:,} of "
-        f"{found.n:,} {kind}s, {found.n_dropped / found.n:.1%} where {check.rule.calibrate.drop:.1%} was asked for. It "
-        "stays so as the lake grows.",
+        f"{found.n:,} {kind}s, {found.n_dropped / max(found.n, 1):.1%}{_asked(check)}. It stays so as the lake grows.",
         once=True,
     )
+
+
+def _asked(check: Check) -> str:
+    """Return what set a calibrated rule's threshold, as a note says it."""
+    assert check.rule.calibrate is not None
+    drop, wrong = check.rule.calibrate.drop, check.rule.calibrate.wrong
+    return f" where {drop:.1%} was asked for" if drop is not None else f", to accept {wrong:.0%} of wrong texts"

@@ -60,6 +60,19 @@ def canary_rates(lake: Lake, dataset: Dataset) -> list[CanaryRate]:
     return [canary_rate(*row) for row in lake.query(sql, (dataset.name, dataset.version, CANARY))]
 
 
+def wrong_pairs_line(lake: Lake, dataset: Dataset) -> str:
+    """Return the line on a version's share of wrong real texts; '' for a version without real texts or estimate."""
+    if "wrong_pairs" not in lake.tables:  # a reader's lake of an older Pairmill
+        return ""
+    sql = "SELECT canaries, share, low, high FROM wrong_pairs WHERE dataset = ? AND version = ?"
+    for canaries, share, low, high in lake.query(sql, (dataset.name, dataset.version)):
+        if share is None:
+            return f"wrong pairs: cannot be told, by {canaries} deliberately wrong texts"
+        digits = 1 if share < 0.02 else 0
+        return f"wrong pairs: at most {100 * share:.{digits}f} % ({100 * low:.{digits}f}–{100 * high:.{digits}f} %)"
+    return ""
+
+
 MOST_LABELS = 100_000
 _STEPS = 60  # of the bisection: 2**-60 is below the resolution of a double near 1
 

@@ -23,6 +23,7 @@ from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export import exports
+from pairmill.catalog.queries.figures.canary_rates import wrong_pairs_line
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.recipe.recipe import Recipe
@@ -160,6 +161,8 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
     format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
     about += f" People edited some of its texts; {CROISSANT} lists the edits." if describe_edits(lake, dataset) else ""
+    wrong = "" if "recipe" in head else wrong_pairs_line(lake, dataset)
+    about += f" {wrong[0].upper()}{wrong[1:]}." if wrong else ""
     shown = export_forms.shown_columns(format, "captions" in head, dataset)
     names = METADATA if format == "folder" else f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
     place.write_card(dataset_card(title, about, format, names, shown, head.get("text", "text1")))
