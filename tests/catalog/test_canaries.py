@@ -4,15 +4,16 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from pairmill.catalog.cut import canaries, facts
+from pairmill.catalog.cut import canaries, facts, pair_fit
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries.datasets import find
-from pairmill.catalog.queries.figures.canary_rates import canary_rate, canary_rates
+from pairmill.catalog.queries.figures.canary_rates import canary_rate, canary_rates, wrong_pairs_line
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from tests.worlds.shared import opened_new
@@ -84,6 +85,12 @@ def fill(lake: Lake) -> int:
     return sum(passing)
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw 200 of the 1,000 pictures: of all of them, a share has no error."""
+    monkeypatch.setattr(canaries, "CANARIES", 200)
+
+
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, float]]:
     place: Path = tmp_path_factory.mktemp("canaries")
@@ -138,6 +145,44 @@ def test_canaries_are_published_beside_the_funnel_and_change_nothing(planted: tu
     assert (rate.rule, rate.canaries) == ("fits", canaries.CANARIES)
     decided = lake.query("SELECT count(*) FROM decisions WHERE dropped_by = ''")[0][0]
     assert decided == published.n_pairs == PICTURES
+
+
+def test_a_threshold_by_canaries_rejects_wrong_texts_and_passes_all_with_few_canaries(
+    planted: tuple[Lake, float], monkeypatch: pytest.MonkeyPatch
+):
+    lake, truth = planted
+    asked = plan(images=[FITS | {"keep": "match_similarity >= {threshold}", "calibrate": {"wrong": 0.1}}])
+    (check,) = (each for each in asked.image_checks if each.name == "fits")
+    found = pair_fit.threshold_by_canaries(lake, asked, check)
+    assert found is not None and WRONG < found.threshold <= GOOD and (found.n, found.n_dropped) == (2 * PICTURES, 0)
+    monkeypatch.setattr(canaries, "CANARIES", pair_fit.FEWEST - 1)
+    assert pair_fit.threshold_by_canaries(lake, asked, check) is None
+    cut(lake, asked)
+    assert lake.query("SELECT count(*) FROM cut_fates WHERE dropped_by = 'fits'") == [(0,)]
+    estimate = pair_fit.wrong_pairs(lake, asked)
+    assert estimate is not None and estimate.share is None and estimate.canaries == pair_fit.FEWEST - 1
+    published = publish(lake, asked, "run", None, lambda: 2)
+    line = wrong_pairs_line(lake, find(lake, f"tried@{published.version}"))
+    assert line == "wrong pairs: cannot be told, by 49 deliberately wrong texts"
+
+
+def test_the_interval_of_wrong_pairs_covers_the_truth_in_made_worlds():
+    """Normal and skew wrong texts; canaries of which none, a fifth or half describe their picture after all."""
+    covered = []
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        n, m, apart = int(draw.choice([400, 1500])), int(draw.choice([150, 1000])), draw.uniform(1.8, 3.2)
+        is_wrong, fits = draw.random(n) < draw.uniform(0.05, 0.5), draw.random(m) < draw.choice([0, 0.2, 0.5])
+        wrong = draw.normal if seed % 2 else lambda low, high, k, draw=draw: draw.gumbel(low - 0.45, 0.78, k)
+        own = np.where(is_wrong, wrong(0, 1, n), draw.normal(apart, 1, n))
+        other = np.where(fits, draw.normal(apart, 1, m), wrong(0, 1, m))
+        fitted = pair_fit.fit(own, other)
+        assert fitted is not None
+        for least in (own.min(), pair_fit.accepting(other, fitted.other, 0.1)):
+            _, share, low, high = pair_fit.share_of_kept(own, least, other)
+            assert low <= share <= high
+            covered.append(low <= is_wrong[own >= least].mean() <= high)
+    assert sum(covered) >= 36  # of 40
 
 
 def test_the_exact_interval_is_that_of_the_tables():
