@@ -150,7 +150,7 @@ def test_canaries_are_published_beside_the_funnel_and_change_nothing(planted: tu
 def test_a_threshold_by_canaries_rejects_wrong_texts_and_passes_all_with_few_canaries(
     planted: tuple[Lake, float], monkeypatch: pytest.MonkeyPatch
 ):
-    lake, truth = planted
+    lake, _ = planted
     asked = plan(images=[FITS | {"keep": "match_similarity >= {threshold}", "calibrate": {"wrong": 0.1}}])
     (check,) = (each for each in asked.image_checks if each.name == "fits")
     found = pair_fit.threshold_by_canaries(lake, asked, check)

@@ -7,7 +7,8 @@ NOT_REMOVED: dict[str, tuple[str, ...]] = {
     "they keep items out, or prove what was removed": ("bans", "taken_bans", "takedowns", "amended_versions",
                                                        "amended_pairs"),
     "computed over all items, of which none can be read from it": (
-        "centroids", "word_counts", "word_probabilities", "noun_counts", "tag_words", "thresholds", "funnel", "wrong_pairs",
+        "centroids", "word_counts", "word_probabilities", "noun_counts", "tag_words", "thresholds", "funnel",
+        "wrong_pairs",
     ),
     "about work and versions, not items": (
         "partitions", "scorers", "runs", "run_recipes", "commits", "waves", "usage", "unbelieved_usage", "probes",
