@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import pairmill as pm
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.compare.trial_cut import cut_plan
+from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.terms.error import LeaseHeld, PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.text_columns import RELEASED, of_version
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
+from pairmill.ops.whole.components import components
 from pairmill.tasks.release.export.destination import Destination, HashingFile
 from pairmill.tasks.release.export.export import TAR_BYTES, UNRECORDED, export, spans
 from pairmill.tasks.release.export.export_forms import Format
@@ -394,3 +401,29 @@ def test_a_lake_and_its_export_inside_a_source_are_no_part_of_it(tmp_path: Path)
     assert [(fault.item, fault.reason) for fault in source.ignored()] == [
         (str(tmp_path / "deep" / "lake"), "left_out"), (str(tmp_path / "out"), "left_out"),
     ]  # fmt: skip
+
+
+def test_a_version_with_splits_has_files_by_split_which_card_and_croissant_name(tmp_path: Path):
+    published(tmp_path / "lake", pictures=12, cap=12)
+    with create_or_open(tmp_path / "lake") as lake:
+        plan = cut_plan(lake, find(lake, "small"))
+        recipe = plan.recipe.with_({"splits": {"train": 0.5, "test": 0.5}, "split_by": ["documents"]})
+        cut(lake, plan)
+        publish(lake, replace(plan, recipe=recipe), "run-2", 0.9, lambda: 20, components)
+    with pm.open(tmp_path / "lake") as opened:
+        made = opened.dataset("small@2")
+        of = dict(zip(*(made.arrow()[name].to_pylist() for name in ("image_id", "split")), strict=True))
+        for format in ("parquet", "webdataset"):
+            made.export(str(tmp_path / format), format)
+    for split in ("train", "test"):
+        (table,) = (tmp_path / "parquet").glob(f"small-v2-{split}-*.parquet")
+        assert set(pq.read_table(table)["image_id"].to_pylist()) == {key for key in of if of[key] == split}
+        assert f"path: small-v2-{split}-*.parquet" in (tmp_path / "parquet" / "README.md").read_text()
+    assert sorted(each.name for each in (tmp_path / "webdataset").glob("*.tar")) == [
+        "small-v2-test-000000.tar", "small-v2-train-000001.tar"]  # fmt: skip
+    told = json.loads((tmp_path / "parquet" / ".croissant.json").read_text())["recordSet"]
+    assert told[0]["data"] == [{"splits/name": "test"}, {"splits/name": "train"}]
+    field = next(each for each in told[1]["field"] if each["name"] == "split")
+    assert field["references"] == {"field": {"@id": "splits/name"}}
+    with pm.open(tmp_path / "lake") as opened, pytest.raises(PairmillError, match="has splits, and --format obelics"):
+        opened.export("small", str(tmp_path / "documents"), "obelics")

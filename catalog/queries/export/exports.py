@@ -1,6 +1,6 @@
 """Read a version's pairs in the order of an export, with their sizes, hosts and licences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -64,8 +64,8 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     """Copy the version's pairs into the temporary table ``export_rows``, numbered from 0 in ``order``.
 
     The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The
-    copy spills to disk, about 1.5 KB per pair. Column ``sample_bytes`` is an upper bound of the size of a pair's tar
-    sample: bytes, texts, three headers with padding.
+    copy spills to disk, about 1.5 KB per pair. Pairs of one split stand together. Column ``sample_bytes`` is an upper
+    bound of the size of a pair's tar sample: bytes, texts, three headers with padding.
 
     ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none.
     """
@@ -89,9 +89,12 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         by = shuffle_order(order.seed, f"p.{key}")
     elif order.by_shard:
         by = f"c.shard, {by}"
-    if order.typical_first and (first := _typical_pairs(lake, oldest, dataset, bool(with_captions), key)):
-        by = f"p.{key} NOT IN ({', '.join(map(quoted, first))}), {by}"  # false sorts first
-    by = f"p.version, {by}" if order.grows else by
+    splits = splits_of(lake, dataset)
+    of_splits = [f"(SELECT * FROM {oldest} WHERE split = {quoted(name)})" for name in splits] or [oldest]
+    first = [_typical_pairs(lake, each, dataset, bool(with_captions), key) for each in of_splits if order.typical_first]
+    if typical := [row_id for found in first for row_id in found]:
+        by = f"p.{key} NOT IN ({', '.join(map(quoted, typical))}), {by}"  # false sorts first
+    by = f"p.version, {by}" if order.grows else f"p.split, {by}" if splits else by
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
         SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {by}) - 1 AS n,
@@ -122,6 +125,19 @@ def _typical_pairs(lake: Lake, pairs: str, dataset: Dataset, with_captions: bool
         left &= ~bits_of_set
         found.append(row_id)
     return found
+
+
+def splits_of(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return the names of a version's splits in the order of its export; [] without splits."""
+    if "split" not in dataset.divisions:
+        return []
+    return [name for (name,) in lake.query(f"SELECT DISTINCT split FROM pairs WHERE {dataset.where} ORDER BY split")]
+
+
+def rows_of(lake: Lake, splits: Sequence[str]) -> list[int]:
+    """Return the number of rows of `gather` by split, in the order of ``splits``."""
+    found = dict(lake.query("SELECT split, count(*) FROM export_rows GROUP BY split"))
+    return [found.get(name, 0) for name in splits]
 
 
 def sizes(lake: Lake) -> np.ndarray:

@@ -99,6 +99,8 @@ def export(
     ``shuffle`` is the seed of a shuffle of all rows over all files, by `ShuffledPictures`: the same on every machine.
     The up to 5 samples from which `datasets` learns a tar's types stay first.
 
+    A version with splits has files by split, `NAME-vV-train-000000.tar`, numbered through.
+
     ``gaps`` are concepts that `concepts` counted, for the Croissant description.
 
     ``grow``: the folder is for all versions that the version's recipe makes, and gets the files `NAME-000000.tar`. Rows
@@ -121,6 +123,12 @@ def export(
     more = {name: value for name, (value, default) in given.items() if value != default}
     more |= options.given()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
+    if "split" in dataset.divisions and (grow or format in (*export_forms.OF_DOCUMENTS, "folder")):
+        choice = "--grow" if grow else f"--format {format}"
+        raise PairmillError(
+            f"{dataset} has splits, and {choice} has no files by split. Leave it out, or publish a version without: "
+            f"pairmill recut {dataset} --set splits=null --set split_by=null"
+        )
     chosen = text_choice(text, dataset.n_texts, ("tags",) if format == "folder" else ())
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
     place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
@@ -164,10 +172,12 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
     wrong = "" if "recipe" in head else wrong_pairs_line(lake, dataset)
     about += f" {wrong[0].upper()}{wrong[1:]}." if wrong else ""
     shown = export_forms.shown_columns(format, "captions" in head, dataset)
-    names = METADATA if format == "folder" else f"{_stem_of(dataset, head)}*.{SUFFIX[format]}"
-    place.write_card(dataset_card(title, about, format, names, shown, head.get("text", "text1")))
+    stem, splits = _stem_of(dataset, head), exports.splits_of(lake, dataset)
+    names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
+    files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits} or {"train": names}
+    place.write_card(dataset_card(title, about, format, files, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps))
+    place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps, splits))
 
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
@@ -208,12 +218,19 @@ def _write_all(
             ends = np.cumsum([0, *(file.rows for file in files)]).tolist()
             new = spans(sizes[ends[-1] :], format)
             cuts = [*pairwise(ends), *((ends[-1] + first, ends[-1] + last) for first, last in new)]
+        parts = [""] * len(cuts)
+        if splits := exports.splits_of(lake, dataset):
+            ends = np.cumsum([0, *exports.rows_of(lake, splits)]).tolist()
+            spans_of = [(name, start, list(spans(sizes[start:end], format))) for name, (start, end)
+                        in zip(splits, pairwise(ends), strict=True)]  # fmt: skip
+            cuts = [(start + first, start + last) for _, start, found in spans_of for first, last in found]
+            parts = [f"{name}-" for name, _, found in spans_of for _ in found]
         with _picture_source(lake, cuts, sizes, format, shuffle) as pictured_in:
             for number, (first, last) in enumerate(cuts):
                 progress(first, len(sizes))
                 if number < len(files) and digests[number]:
                     continue
-                name = f"{_stem_of(dataset, head)}{number:06d}.{SUFFIX[format]}"
+                name = f"{_stem_of(dataset, head)}{parts[number]}{number:06d}.{SUFFIX[format]}"
                 table = exports.portion(lake, first, last)
                 with place.file(name) as out:
                     n_rows = export_forms.write(table, format, pictured_in(number), out, text, folder)
@@ -224,7 +241,7 @@ def _write_all(
         exports.release(lake)
     if folder:
         folder.finish(files)
-    ours = re.compile(rf"{re.escape(_stem_of(dataset, head))}\d{{6}}\.(tar|parquet|jsonl?)")
+    ours = re.compile(rf"{re.escape(_stem_of(dataset, head))}(?:[a-z0-9_-]+-)?\d{{6}}\.(tar|parquet|jsonl?)")
     for name in set(place.names()).difference(file.name for file in files):
         if ours.fullmatch(name):  # of an earlier, larger state of this export
             place.remove(name)

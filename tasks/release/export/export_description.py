@@ -3,7 +3,7 @@
 Croissant (MLCommons, version 1.0) is JSON-LD of the files, the columns, the recipe, the funnel and the sources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -63,7 +63,13 @@ _FORM = {
 
 
 def croissant(
-    lake: Lake, dataset: Dataset, about: str, files: str, names: Sequence[str], gaps: Sequence[Concept]
+    lake: Lake,
+    dataset: Dataset,
+    about: str,
+    files: str,
+    names: Sequence[str],
+    gaps: Sequence[Concept],
+    splits: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the Croissant JSON-LD of an export, without a licence of the whole, which its publisher adds.
 
@@ -73,6 +79,7 @@ def croissant(
         about: A sentence that describes the export.
         files: The glob of the data files, which form one FileSet.
         names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
+        splits: Names of the splits, for a RecordSet of them, to which the column `split` refers.
         gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
     """
     came_along = licences(lake, dataset)
@@ -99,10 +106,18 @@ def croissant(
              "includes": files},
         ],
     }  # fmt: skip
+    sets = []
+    if splits:
+        key = {"@type": "cr:Field", "@id": "splits/name", "name": "name", "dataType": "sc:Text"}
+        sets.append({"@type": "cr:RecordSet", "@id": "splits", "name": "splits", "dataType": "cr:Split",
+                     "key": {"@id": "splits/name"}, "field": [key],
+                     "data": [{"splits/name": name} for name in splits]})  # fmt: skip
     if names:
-        record_set = {"@type": "cr:RecordSet", "@id": "rows", "name": "rows"}
-        found["recordSet"] = [record_set | {"field": [_field(name) for name in names]}]
-    return found
+        fields = [_field(name) for name in names]
+        for each in fields:
+            each |= {"references": {"field": {"@id": "splits/name"}}} if each["name"] == "split" else {}
+        sets.append({"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields})
+    return found | ({"recordSet": sets} if sets else {})
 
 
 def _field(name: str) -> dict[str, Any]:
@@ -118,12 +133,17 @@ def _field(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def dataset_card(title: str, about: str, format: str, files: str, names: Sequence[str], text: str) -> str:
+def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], names: Sequence[str], text: str) -> str:
     """Return the Markdown of a dataset card with its YAML header, without counts: the card stays valid as exports grow.
 
-    ``files`` is the glob of the data files, ``names`` are their columns, ``text`` is the option for a tar's `.txt`.
+    ``files`` has the glob of the data files of each split, ``names`` are their columns, ``text`` is the option for a
+    tar's `.txt`.
     """
-    configs = {"configs": [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]}
+    configs = {
+        "configs": [
+            {"config_name": "default", "data_files": [{"split": name, "path": path} for name, path in files.items()]}
+        ]
+    }
     # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
     header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
     form = _FORM[format].format(picture=PICTURE, text=text, image=IMAGE)
@@ -139,7 +159,7 @@ def dataset_card(title: str, about: str, format: str, files: str, names: Sequenc
 ```python
 from datasets import load_dataset
 
-rows = load_dataset("path/of/this/folder", split="train", streaming=True)
+rows = load_dataset("path/of/this/folder", split="{"train" if "train" in files else next(iter(files))}", streaming=True)
 ```
 
 Columns: {", ".join(f"`{name}`" for name in names)}.
