@@ -7,7 +7,7 @@ from pairmill.catalog.cut.edits import changed_text, read_edits, with_edits
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.write.acts import current_acts
+from pairmill.catalog.write.acts import acts_of, current_acts
 
 SHOWN = 10
 _NEWEST = 2**62  # the commit number of an edit that has none yet
@@ -88,11 +88,5 @@ def describe_edits(lake: Lake, dataset: Dataset) -> list[str]:
     """Return lines on the edits in a version, without names of people: numbers of changed texts, and each edit."""
     counts = f"SELECT field, count(*) FROM edited_texts WHERE {dataset.where} GROUP BY field ORDER BY field"
     lines = [f"edited {field}: {n} pairs" for field, n in lake.query(counts)]
-    acts = (
-        "SELECT any_value(act), any_value(field), any_value(pattern), min(value), count(sha256) FROM "
-        f'({current_acts(dataset.name, dataset.commit)}) GROUP BY act_id ORDER BY min("commit")'
-    )
-    for act, field, pattern, value, pictures in lake.query(acts) if lines else ():
-        what = f"{pictures} new texts" if act == "edit" else f"{value!r} for {pattern!r}" if pattern else repr(value)
-        lines.append(f"edit of {field}, {act}: {what}")
-    return lines
+    acts = acts_of(lake, dataset.name, dataset.commit) if lines else []
+    return lines + [f"edit of {act}" for act in acts if not act.is_undone]

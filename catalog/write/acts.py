@@ -58,14 +58,14 @@ def current_acts(dataset: str, upto: int | None = None) -> str:
     )
 
 
-def acts_of(lake: Lake, dataset: str) -> list[Act]:
-    """Return all acts on a dataset, oldest first, undone ones too."""
-    undone = "act_id IN (SELECT act_id FROM acts WHERE act = 'undo')"
+def acts_of(lake: Lake, dataset: str, upto: int = 2**62) -> list[Act]:
+    """Return the acts on a dataset up to commit ``upto``, oldest first, undone ones too."""
+    undone = f"act_id IN (SELECT act_id FROM acts WHERE act = 'undo' AND \"commit\" <= {upto})"
     rows = lake.query(
         "SELECT act_id, any_value(act), any_value(field), any_value(pattern), min(value), count(sha256), "
-        f"any_value(who), any_value(\"at\"), {undone} FROM acts WHERE dataset = ? AND act <> 'undo' GROUP BY act_id "
-        'ORDER BY min("commit")',
-        (dataset,),
+        f'any_value(who), any_value("at"), {undone} FROM acts WHERE dataset = ? AND act <> \'undo\' AND "commit" <= ? '
+        'GROUP BY act_id ORDER BY min("commit")',
+        (dataset, upto),
     )
     return [Act(*row) for row in rows]
 
@@ -74,10 +74,8 @@ def prepare_rule(lake: Lake, dataset: str, act: str, field: str, pattern: str | 
     """Create the table ``new_acts`` of one rule for all pictures. Raise PairmillError if it is not valid."""
     for text, most in ((pattern, 4_000), (value, LONGEST)):
         _check_text(text or "", most)
-    if act != "prefix" and not pattern:
-        raise PairmillError("an empty text stands everywhere; say what is to be replaced.")
-    if act == "prefix" and not value:
-        raise PairmillError("an empty prefix changes nothing; say what comes before each text.")
+    if not (value if act == "prefix" else pattern):
+        raise PairmillError("an empty text stands everywhere; say what is to be replaced, or put before each text.")
     if act == "regex":
         _check_regex(lake, pattern or "", value)
     rules = [each for each in acts_of(lake, dataset) if not each.is_undone and each.act != "edit"]
@@ -102,9 +100,8 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     PairmillError if the file cannot be read or lacks a column, if a key names no picture of the lake, or has two texts.
     """
     key, column = _read(lake, file, field)
-    unknown, example = lake.query(f"SELECT count(*), min(key) FROM temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)")[
-        0
-    ]
+    others = f"temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)"
+    unknown, example = lake.query(f"SELECT count(*), coalesce(min(key), '') FROM {others}")[0]
     if unknown:
         raise PairmillError(
             f"'{file}': {unknown:,} rows name no picture of the lake by {key}, one of them '{example[:80]}'; leave "
@@ -135,8 +132,7 @@ def store(writer: Writer, dataset: str, who: str) -> str:
 
     Raises LeaseLost.
     """
-    commit = writer.begin("edit")
-    act_id = writer.run_id
+    act_id, commit = writer.run_id, writer.begin("edit")
     made = (
         f"SELECT {quoted(act_id)} AS act_id, {quoted(dataset)} AS dataset, n.*, b.before, {quoted(who)} AS who, "
         f'now() AS "at", {commit} AS "commit" FROM temp.new_acts n LEFT JOIN temp.edit_before b USING (sha256)'
@@ -159,12 +155,8 @@ def undo(writer: Writer, dataset: str, act_id: str, who: str) -> Act:
         raise PairmillError(f"{len(found)} edits of '{dataset}' begin with {act_id!r}; {remedy}")
     if found[-1].is_undone:
         raise PairmillError(f"the edit {found[-1].act_id[:8]} of '{dataset}' is undone already; {remedy}")
-    commit = writer.begin("edit")
-    row = (found[-1].act_id, dataset, who, commit)
-    sql = (
-        "INSERT INTO acts BY NAME SELECT ? AS act_id, 'undo' AS act, ? AS dataset, ? AS who, now() AS \"at\", "
-        '? AS "commit"'
-    )
+    sql = 'INSERT INTO acts (act_id, act, dataset, who, "at", "commit") VALUES (?, \'undo\', ?, ?, now(), ?)'
+    row = (found[-1].act_id, dataset, who, writer.begin("edit"))
     writer.lake.retrying(lambda: writer.lake.execute(sql, row))
     return found[-1]
 

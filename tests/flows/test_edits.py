@@ -86,7 +86,7 @@ def test_edits_stay_through_re_runs_and_a_new_captioner_and_go_by_undo(lake: Lak
     export(lake, "small", 2, str(tmp_path / "out"), "texts")
     assert "People edited some of its texts" in (tmp_path / "out" / "README.md").read_text()
     told = json.loads((tmp_path / "out" / ".croissant.json").read_text())["rai:dataPreprocessingProtocol"]
-    assert "edited caption: 12 pairs" in told and "edit of caption, replace: 'red' for 'coloured'" in told
+    assert "edited caption: 12 pairs" in told and "edit of caption: replace 'coloured' by 'red'" in told
 
     for act in reversed(acts.acts_of(lake, "small")):
         assert undo_edit(lake, "small", "").act_id == act.act_id
@@ -140,6 +140,7 @@ def test_a_table_gives_each_picture_its_text_and_a_faulty_one_stores_nothing(lak
     for rows, fault in (
         ([(shas[0], "One."), ("0" * 32, "Two.")], "1 rows name no picture of the lake by sha256, one of them '0000"),
         ([(shas[0], "One."), (shas[0], "Two.")], f"the picture {shas[0]} has two texts in column 'caption', 'One.'"),
+        ([(shas[0], "One."), (shas[1], "Two" * 40_000)], f"the text of {shas[1]} has more than 100,000 characters"),
         ([(shas[0], "A coloured field.")], "--table changes no caption of small@1"),
     ):
         with pytest.raises(PairmillError, match=fault):
