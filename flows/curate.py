@@ -7,7 +7,7 @@ from typing import Any
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import retry_quarantined
-from pairmill.tasks.generate.caption import caption
+from pairmill.tasks.generate.caption import caption, own_captions
 from pairmill.tasks.generate.fusion import fuse
 from pairmill.tasks.generate.tag import tag
 from pairmill.tasks.generate.waves import next_wave
@@ -49,6 +49,7 @@ def measure_steps(session: Session, run_step: RunStep, retry: str = "") -> None:
     run_step(associate, session)
     run_step(score_pairs, session)
     run_step(cluster_survivors, session)
+    run_step(own_captions, session)
 
 
 def text_steps(session: Session, run_step: RunStep) -> Published:

@@ -96,7 +96,7 @@ def publish(
         lake.insert("funnel", pa.table(dict(zip(columns, map(list, zip(*steps, strict=True)), strict=True))))
         if wrong is not None:
             lake.execute("INSERT INTO wrong_pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (name, version, *astuple(wrong)))
-        for place, captioner in enumerate(plan.recipe.captioners):
+        for place, captioner in enumerate(plan.recipe.captioned_by):
             by = [plan.scorer(plan.of_captioner(table, place)) for table in CAPTION_TABLES]
             row = (name, version, place, captioner.name, *by)
             lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", row)

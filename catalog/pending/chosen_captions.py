@@ -6,11 +6,13 @@ An image's caption is that of the captioner that the recipe's `captions.choose` 
 - best: of the texts with status ok, the most similar to the image by CLIP, or by the recipe's `captions.by`, on a tie
   the earlier captioner's; if no text is ok, the first captioner's. There is no row until every captioner's text and its
   scores exist;
+- fill (`captions.own: fill`): the caption that came along with the image, else the captioner's;
 - mixture: a captioner drawn for each image with equal chances: the one with the largest hash of image, seed and
   captioner's name. So adding or removing a captioner changes only the images that it gains or had (rendezvous hashing).
   The hash differs from the cap's, or every kept image would have the same captioner.
 """
 
+from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 
 
@@ -20,7 +22,11 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
     At most one row per image; its column ``captioner`` has the recipe's name of the captioner. ``upto`` and ``only`` as
     in `scored_rows`.
     """
-    choose = plan.recipe.captions.choose
+    choose = plan.recipe.captions.way
+    if choose == "fill":
+        own, made = (captioner_rows(plan, place, table, upto, only) for place in plan.compared_captioners)
+        has_own = _with_own(plan)
+        return f"(SELECT * FROM {own} WHERE {has_own} UNION ALL SELECT * FROM {made} WHERE NOT {has_own})"
     if choose == "best":
         return _best(plan, table, upto, only)
     if choose == "mixture":
@@ -35,7 +41,7 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
 
 def chosen_tables(plan: Plan) -> tuple[str, ...]:
     """Return the tables with rows per captioner: CAPTION_TABLES, and the score by which `best` compares captions."""
-    compared = [plan.compared_by.table] if plan.recipe.captions.choose == "best" else []
+    compared = [plan.compared_by.table] if plan.recipe.captions.way == "best" else []
     return tuple(dict.fromkeys((*CAPTION_TABLES, *compared)))
 
 
@@ -53,12 +59,16 @@ def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, 
     rows = scored_rows(plan.alone(place), table, "sha256", upto, only)
     if table != "captions":
         return rows
+    if plan.recipe.captioned_by[place].name == OWN:  # has a further row where the caption has changed
+        return f"(SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY commit DESC) = 1)"
     # The same model and prompt may have written the row under another name.
-    return f"(SELECT * REPLACE ('{plan.recipe.captioners[place].name}' AS captioner) FROM {rows})"
+    return f"(SELECT * REPLACE ('{plan.recipe.captioned_by[place].name}' AS captioner) FROM {rows})"
 
 
 def wave_of_captioner(plan: Plan, place: int) -> str:
     """Return SQL for the images of the current wave that the captioner at index ``place`` (from 0) must describe."""
+    if plan.recipe.captions.way == "fill":
+        return f"(SELECT * FROM wave_asked WHERE NOT {_with_own(plan)})"
     if plan.recipe.captions.choose != "mixture":
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_draw_captioner(plan)} = {place})"
@@ -67,6 +77,11 @@ def wave_of_captioner(plan: Plan, place: int) -> str:
 def asked_share(plan: Plan) -> float:
     """Return the share (0 to 1] of a wave's images that each captioner describes."""
     return 1 / len(plan.recipe.captioners) if plan.recipe.captions.choose == "mixture" else 1.0
+
+
+def _with_own(plan: Plan) -> str:
+    """Return the SQL condition that the image ``sha256`` has a caption that came along with it."""
+    return f"sha256 IN (SELECT sha256 FROM {captioner_rows(plan, 0, 'captions')} WHERE status = 'ok')"
 
 
 def _draw_captioner(plan: Plan) -> str:

@@ -134,7 +134,7 @@ def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, on
     Captions and their similarities are those of the captioner that the recipe selects for the image. ``only`` is a
     condition on all rows, '' for none.
     """
-    if plan.recipe.captioners and table in chosen_captions.chosen_tables(plan):
+    if plan.recipe.captioned_by and table in chosen_captions.chosen_tables(plan):
         return chosen_captions.chosen_rows(plan, table, upto, only)
     return scored_rows(plan, table, key, upto, only)
 

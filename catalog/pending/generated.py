@@ -38,7 +38,7 @@ def with_first_text(plan: Plan) -> str:
 
     '' if the recipe generates no texts.
     """
-    table = "captions" if plan.recipe.captioners else "tags" if plan.recipe.tags else ""
+    table = "captions" if plan.recipe.captioned_by else "tags" if plan.recipe.tags else ""
     by = ", ".join(f"'{digest}'" for digest in plan.made_by(table))
     return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
 
@@ -86,10 +86,10 @@ def _generated_rows(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
     input digest with the current inputs, which are earlier rows.
     """
     recipe = plan.recipe
-    if recipe.captioners:
+    if recipe.captioned_by:
         yield _current(plan, "captions", "")
         # For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
-        others = () if plan.chooses_captions else range(1, len(recipe.captioners))
+        others = () if plan.chooses_captions else range(1, len(recipe.captioned_by))
         for place in others:
             yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
         similarity = ("caption_similarity",) if plan.computes("caption_similarity") else ()

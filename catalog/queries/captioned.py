@@ -96,7 +96,8 @@ def all_captions(plan: Plan, upto: int, only: str) -> str:
 
     Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners.
     """
-    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.of_captioner("captions", place))]
+    places = range(len(plan.recipe.captioned_by))
+    known = [place for place in places if plan.scorer(plan.of_captioner("captions", place))]
     return " UNION ALL ".join(
         f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
         f"caption_similarity AS similarity FROM {captioner_rows(plan, place, 'captions', upto, only)} c "

@@ -69,6 +69,9 @@ class Captioner(Settings):
     )
 
 
+OWN = "own"  # the captioner's name of captions that came along with the pictures
+
+
 class Captions(Settings):
     """Settings for choosing an image's caption among the texts of several captioners.
 
@@ -86,10 +89,26 @@ class Captions(Settings):
         description="For best: the score of a picture with its caption that is the highest, such as caption_itm_score.",
     )
 
+    own: Advanced[Literal["keep", "fill", "compare"] | None] = Field(
+        None,
+        description="Captions that came along with pictures (`.txt`, `.json`, a column) are captions, not sentences. "
+        "keep: they alone. fill: the captioner describes the pictures without one. compare: the better of both, by "
+        "CLIP or `by`. Left out: they are sentences for all pictures.",
+    )
+
+    @property
+    def way(self) -> Literal["first", "best", "mixture", "fill"]:
+        """How an image's caption is chosen: as ``choose`` says, unless ``own`` decides."""
+        if self.own is None:
+            return self.choose
+        return "fill" if self.own == "fill" else "best" if self.own == "compare" else "first"
+
     @model_validator(mode="after")
     def _compares_for_the_best(self) -> Self:
-        """Refuse `by` unless `choose` is best: otherwise no captions are compared."""
-        if self.by != CHOSEN_BY and self.choose != "best":
+        """Refuse `by` unless captions are compared, and `choose` beside `own`."""
+        if self.own and self.choose != "first":
+            raise ValueError(f"`own: {self.own}` chooses the caption; leave `choose` out, or `own`")
+        if self.by != CHOSEN_BY and self.way != "best":
             raise ValueError(f"`choose: {self.choose}` compares no captions by `{self.by}`; write `choose: best`")
         return self
 

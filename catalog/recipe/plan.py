@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.recipe.recipe import Recipe, Rule
 from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compared_score
 from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
@@ -90,12 +91,12 @@ class Plan:
 
     def of_captioner(self, table: str, place: int) -> str:
         """Return the key in the plan's ``scorers`` of a CAPTION_TABLES table for the captioner at index ``place``."""
-        return table if place == 0 else f"{table} {self.recipe.captioners[place].name}"
+        return table if place == 0 else f"{table} {self.recipe.captioned_by[place].name}"
 
     @property
     def chooses_captions(self) -> bool:
         """Whether an image's caption is chosen among several captioners."""
-        return self.recipe.captions.choose != "first"
+        return self.recipe.captions.way != "first"
 
     @property
     def compared_by(self) -> ScoreColumns:
@@ -106,7 +107,7 @@ class Plan:
     @property
     def compared_captioners(self) -> range:
         """The indexes of the captioners of which one is chosen for each image; the first alone if nothing is chosen."""
-        n = len(self.recipe.captioners)
+        n = len(self.recipe.captioned_by)
         return range(n if self.chooses_captions else min(n, 1))
 
     def made_by(self, table: str) -> tuple[str, ...]:
@@ -121,7 +122,11 @@ class Plan:
     def alone(self, place: int) -> "Plan":
         """Return the plan as if the captioner at index ``place`` were the recipe's only one."""
         first = Recipe.model_fields["captions"].default
-        recipe = self.recipe.model_copy(update={"captioners": [self.recipe.captioners[place]], "captions": first})
+        captioner = self.recipe.captioned_by[place]
+        only = {"captioners": [captioner], "captions": first}
+        if captioner.name == OWN:
+            only = {"captioners": [], "captions": first.model_copy(update={"own": "keep"})}
+        recipe = self.recipe.model_copy(update=only)
         own = {table: self.scorer(self.of_captioner(table, place)) for table in CAPTION_TABLES}
         return replace(self, recipe=recipe, scorers={**self.scorers, **own})
 
@@ -226,7 +231,7 @@ def _add_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]
 
 def lacking(recipe: Recipe, score: Score) -> str:
     """Return the setting that ``score`` needs and ``recipe`` lacks, such as 'association'; '' if it lacks none."""
-    if score.needs and not getattr(recipe, score.needs):
+    if score.needs and not getattr(recipe, "captioned_by" if score.needs == "captioners" else score.needs):
         return score.needs
     if score.of != "image" and not recipe.association.is_on:
         return "association"
@@ -237,7 +242,7 @@ def _ranking_tables(recipe: Recipe, known: Sequence[Score]) -> Iterator[str]:
     """Yield the tables of the scores that rank candidates and compare captions. Raise BadRecipe for unknown ones."""
     if wanted := recipe.association.rank_by:
         yield _table_of(recipe, "association.rank_by", wanted, "pairs", scores_of("pair", known))
-    if recipe.captions.choose == "best":
+    if recipe.captions.way == "best":
         of_captions = [each for each in known if each.by_input and each.stage == Stage.CAPTION]
         able = [score for score in of_captions if not lacking(recipe, score)]
         yield _table_of(recipe, "captions.by", recipe.captions.by, "captions", able)

@@ -33,7 +33,7 @@ from pairmill.catalog.recipe.parts import (
     Splits,
     Words,
 )
-from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
+from pairmill.catalog.recipe.parts_of_texts import OWN, Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.secrets import without_secrets
@@ -96,7 +96,7 @@ class Recipe(Settings):
     def _hangs_together(self) -> Self:
         """Refuse repeated names, `fuse` without a captioner, and models that `models` lacks."""
         made = () if self.contamination is None else (self.contamination.rule,)
-        for group in ((*self.images, *made), self.sentences, self.candidates, self.captioners):
+        for group in ((*self.images, *made), self.sentences, self.candidates, self.captioned_by):
             names = [part.name for part in group]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two have the name '{min(twice)}'; a name stands for one")
@@ -104,7 +104,7 @@ class Recipe(Settings):
             self.embedding_sections, "clip"
         )
         if self.fuse is not None:
-            if not self.captioners:
+            if not self.captioned_by:
                 raise ValueError("`fuse` needs a captioner; add one to `captioners` or take `fuse` out")
             users["`fuse`"] = self.fuse.model
         for user, model in users.items():
@@ -132,9 +132,16 @@ class Recipe(Settings):
         return LINKS if self.split_by is None else tuple(self.split_by)
 
     @property
+    def captioned_by(self) -> list[Captioner]:
+        """The captioners, first OWN for the captions that came along with the pictures, if they are captions."""
+        if self.captions.own is None:
+            return self.captioners
+        return [Captioner.model_construct(name=OWN), *self.captioners]
+
+    @property
     def only_captions(self) -> bool:
         """Whether the run computes captions only: the recipe has a captioner, and compares no vectors."""
-        return bool(self.captioners) and not self.embedding_sections
+        return bool(self.captioned_by) and not self.embedding_sections
 
     @model_validator(mode="after")
     def _can_be_applied(self) -> Self:
@@ -148,7 +155,12 @@ class Recipe(Settings):
                 "`splits` keep near copies together, and `duplicates: none` finds none; let `duplicates` find them, or "
                 "leave copies out: `split_by: [documents, hosts]`"
             )
-        choose = self.captions.choose
+        choose, own = self.captions.choose, self.captions.own
+        if own == "keep" and self.captioners:
+            raise ValueError("`captions.own: keep` asks no captioner; write `captioners: []`, or `own: fill`")
+        if (own == "fill" and len(self.captioners) != 1) or (own == "compare" and not self.captioners):
+            n = "one captioner" if own == "fill" else "a captioner"
+            raise ValueError(f"`captions.own: {own}` needs {n}, and `captioners` has {len(self.captioners)}")
         if choose != "first" and len(self.captioners) < 2:
             raise ValueError(
                 f"`captions.choose: {choose}` chooses among captioners, and `captioners` has {len(self.captioners)}; "
@@ -169,7 +181,8 @@ class Recipe(Settings):
         () if the caption is always the first captioner's.
         """
         drawn = [str(self.seed), *(each.name for each in self.captioners)]
-        return {"first": (), "best": ("best", self.captions.by), "mixture": ("mixture", *drawn)}[self.captions.choose]
+        ways = {"first": (), "best": ("best", self.captions.by), "mixture": ("mixture", *drawn), "fill": ("fill",)}
+        return ways[self.captions.way]
 
     def record(self) -> dict[str, Any]:
         """Return the settings as tables store them, as plain JSON values; source addresses have no secrets."""

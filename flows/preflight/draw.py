@@ -127,7 +127,8 @@ def draw(
     """
     recipe = checked[0].recipe
     seed = str(recipe.seed)
-    readers = reader_names(recipe.ingest), first_readers(recipe.ingest.language)
+    names = reader_names(recipe.ingest, recipe.captions.own is not None)
+    readers = names, first_readers(recipe.ingest.language)
     drawn = []
     for uri in uris:
         source = open_source(uri)

@@ -20,6 +20,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import contents, quarantine
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json
@@ -64,9 +65,8 @@ def ingest(session: Session) -> int:
     for uri in session.sources:
         source = session.sampled(open_source(uri))
         reading = session.recipe.ingest
-        contents.list_units(
-            session.lake, map(row_of, listed(source)), reader_names(reading), first_readers(reading.language)
-        )
+        readers = reader_names(reading, session.recipe.captions.own is not None)
+        contents.list_units(session.lake, map(row_of, listed(source)), readers, first_readers(reading.language))
         for was, now, n in contents.changed_readers(session.lake):
             session.note(
                 f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
@@ -170,11 +170,15 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
         first = end
 
 
-def reader_names(settings: Ingest) -> dict[str, str]:
-    """Return the name of each format's reader: the code that converts a unit to rows, with its version and settings."""
+def reader_names(settings: Ingest, own_captions: bool = False) -> dict[str, str]:
+    """Return the name of each format's reader: the code that converts a unit to rows, with its version and settings.
+
+    With ``own_captions`` the formats of CAPTIONED read captions as captions.
+    """
     case = ", lower case" if settings.case == "lower" else ""
     sentences = f"{settings.language} sentences {SentenceSplitter.version}{case}"
-    return {name: f"{name} {format.version}, {sentences}" for name, format in formats().items()}
+    own = {name: AS_CAPTIONS if own_captions and name in CAPTIONED else "" for name in formats()}
+    return {name: f"{name} {format.version}, {sentences}{own[name]}" for name, format in formats().items()}
 
 
 def first_readers(language: str) -> dict[str, str]:
@@ -192,7 +196,7 @@ def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
     """Return the settings of an ingest from the recipe and the lake's ban list."""
     settings = recipe.ingest
     splitter = SentenceSplitter(settings.language, settings.case == "lower")
-    readers, banned = reader_names(settings), BanList.of_entries(bans(lake))
+    readers, banned = reader_names(settings, recipe.captions.own is not None), BanList.of_entries(bans(lake))
     return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, banned, readers)
 
 
@@ -279,6 +283,9 @@ def _size(row: dict[str, Any]) -> int:
     return ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
 
 
+# Formats whose texts are captions of their pictures, and the end of their readers' names where they are read as such.
+CAPTIONED = ("image_folder", "webdataset", "url_list", "image_table")
+AS_CAPTIONS = ", own captions"
 _FIRST = frozenset(first_readers("en").values())
 
 
@@ -330,6 +337,9 @@ class _ShardRows:
         pictures = {place: each for place, each in enumerate(document.items) if isinstance(each, Picture)}
         digests = [_digest(picture) for picture in pictures.values()]
         paragraphs = {place: each.text for place, each in enumerate(document.items) if isinstance(each, Text)}
+        is_captioned = reader.endswith(AS_CAPTIONS) and len(pictures) == 1 and bool(paragraphs)
+        if is_captioned:  # the first of its lines, as of several captions in kohya's `.txt`
+            document.metadata[OWN_CAPTION] = next(iter(paragraphs.values()))
         metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
         read_by = [] if reader in _FIRST else [reader]
         document_id = text_id(self.source, document.uri, *read_by, *digests, *paragraphs.values())
@@ -349,7 +359,8 @@ class _ShardRows:
         splitter = self.settings.splitter
         # The text of a content id is stored once, whatever the case of its first occurrence.
         case = ["lower case"] if splitter.is_lower else []
-        sentences = ((place, sentence) for place, text in paragraphs.items() for sentence in splitter(text))
+        texts = {} if is_captioned else paragraphs
+        sentences = ((place, sentence) for place, text in texts.items() for sentence in splitter(text))
         for position, (place, sentence) in enumerate(sentences):
             sentence_id, content = text_id(document_id, str(position), sentence), text_id(normalise(sentence), *case)
             where = {"document_id": document_id, "position": position, "reading_order": place}

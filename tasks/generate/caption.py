@@ -10,14 +10,17 @@ import pyarrow as pa
 from pairmill.catalog.pending.answer_cache import captions_by_other_pictures, same_request_scorers, with_cached_captions
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.own_captions import pending_own_captions
 from pairmill.catalog.pending.worklist import pending_in_wave
 from pairmill.catalog.queries.captioned import by_status
+from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.endpoints import generate_in_rounds
 from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob, Queries, decoder_of_side, generated_columns
 from pairmill.tasks.measure.score_pairs import score_generated, score_texts, text_similarity_scorer
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.place.identity import caption_scorer, captioning
 from pairmill.tasks.run.session import Session
 
@@ -30,9 +33,11 @@ def select_captions(session: Session) -> None:
 
     Adds a note on captions that do not count because the model saw their pictures by other settings.
     """
-    for place, captioner in enumerate(session.recipe.captioners):
+    for place, captioner in enumerate(session.recipe.captioned_by):
         scorer = caption_scorer(session.recipe, captioner)
         session.use(session.plan.of_captioner("captions", place), scorer)
+        if captioner.name == OWN:
+            continue
         if found := captions_by_other_pictures(session.lake, scorer):
             processor = json.dumps(found.processor).replace('"', "")
             session.note(
@@ -54,18 +59,30 @@ def first_lacking(session: Session) -> int:
     return max(0, FIRST - sum(made.values()))
 
 
+def own_captions(session: Session) -> None:
+    """Store the captions that came along with the pictures, if the recipe takes them for captions."""
+    if session.recipe.captions.own is None:
+        return
+    scorer = caption_scorer(session.recipe, session.recipe.captioned_by[0])
+    session.use(session.plan.of_captioner("captions", 0), scorer)
+    items = pending_own_captions(session.lake, scorer.digest)
+    session.work_rounds(StoreOwnCaptions.stage, items, StoreOwnCaptions(scorer.digest))
+
+
 def caption(session: Session) -> None:
     """Caption the wave's images by each captioner that the recipe assigns to them, and score the captions by CLIP.
 
     Scores only the captions of captioners that the recipe compares.
     """
     plan, most = session.plan, FIRST_ITEM if first_lacking(session) else ITEM_ROWS
-    for place, captioner in enumerate(session.recipe.captioners):
+    for place, captioner in enumerate(session.recipe.captioned_by):
+        if captioner.name == OWN:
+            continue
         digest, asked = plan.scorer(plan.of_captioner("captions", place)), wave_of_captioner(plan, place)
         items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=asked)
         _run_captioner(session, f"caption {captioner.name}", items, place, most)
     for place in _compared(plan):
-        step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
+        step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioned_by[place].name}" if place else ""
         score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
     score_generated(session, CAPTIONS.table)
 
@@ -77,7 +94,7 @@ def _compared(plan: Plan) -> range:
 
 def _run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int, most: int) -> None:
     """Caption the images of these rounds, in items of ``most``, by the recipe's captioner at index ``place``."""
-    captioner = session.recipe.captioners[place]
+    captioner = session.recipe.captioned_by[place]
     scorer = caption_scorer(session.recipe, captioner)
 
     def job(model: Answering) -> CaptionPictures:
@@ -86,6 +103,26 @@ def _run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkIte
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
     generate_in_rounds(session, step, items, captioning(session.recipe, captioner), job, most)
+
+
+@dataclass(frozen=True)
+class StoreOwnCaptions:
+    """Job: store the input ``texts``, captions that came along, as rows of ``captions``; 'empty' for ''."""
+
+    stage: ClassVar[str] = "own captions"
+    unit: ClassVar[str] = "pictures"
+    is_light: ClassVar[bool] = True
+
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        """Return the rows of one shard's pictures."""
+        texts = [Generation(text, 0, "stop", 0.0) for text in item.inputs["texts"]]
+        same = {"captioner": OWN, "prompt": ""}
+        rows = {name: pa.array([value] * len(texts), pa.string()) for name, value in same.items()}
+        statuses = pa.array(["ok" if each.text else "empty" for each in texts], pa.string())
+        rows |= {"sha256": pa.array(item.keys, pa.string()), **generated_columns(texts, "text", "status")}
+        return [Part(CAPTIONS.table, pa.table(rows | {"status": statuses}), self.scorer)]
 
 
 @dataclass(frozen=True)

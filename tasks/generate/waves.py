@@ -51,7 +51,7 @@ def describe_cost(session: Session) -> str:
     asked = late_cut.count_requested(session.lake)
     said = f"the next wave asks for texts of {asked:,} pictures"
     each = asked_share(session.plan)
-    shares = {session.plan.of_captioner("captions", place): each for place in range(len(session.recipe.captioners))}
+    shares = {session.plan.of_captioner("captions", place): each for place in range(len(session.recipe.captioned_by))}
     shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
     spent = []
     for key, share in shares.items():  # the first word of a key is the table

@@ -59,7 +59,7 @@ def score_generated(session: Session, texts: str) -> None:
     compared = chosen_tables(plan) if texts == "captions" else ()
     for each in (each for each in scorers if each.score.table in compared):
         for place in plan.compared_captioners:
-            step = f"{each.score.step} {plan.recipe.captioners[place].name}" if place else each.score.step
+            step = f"{each.score.step} {plan.recipe.captioned_by[place].name}" if place else each.score.step
             of_it = pending_texts_of_wave(session.lake, plan.alone(place), each.score, texts, _COLUMNS[texts], True)
             session.work_rounds(step, of_it, job((each,)))
     for each in (each for each in scorers if each.score.table not in compared):

@@ -94,7 +94,7 @@ def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
 def missing_texts(lake: Lake, plan: Plan) -> list[MissingScore]:
     """Count the images that the last cut may keep and that lack generated texts, as one element; [] if none does."""
     n = late_cut.count_unknown(lake)
-    tables = ["captions"] * bool(plan.recipe.captioners) + ["synthetic"] * (plan.recipe.fuse is not None)
+    tables = ["captions"] * bool(plan.recipe.captioned_by) + ["synthetic"] * (plan.recipe.fuse is not None)
     seconds = [_seconds(lake, table, n) for table in tables]
     known = [each for each in seconds if each is not None]
     return [MissingScore("image", "generated text", n, sum(known) if known else None)] if n else []

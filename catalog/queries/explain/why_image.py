@@ -249,15 +249,15 @@ def _generated_texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) 
 def _captioners_of(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
     """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
     plan = scope.plan
-    if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
+    if plan is None or not plan.recipe.captioned_by or "captions" not in scope.filled:
         return {}
     only = f"sha256 = {quoted(sha256)}{in_home_shard}"
     rows = lake.rows(f"SELECT place, similarity FROM ({all_captions(plan, scope.upto, only)})")
     chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
     found = {}
     for row in rows:
-        name = plan.recipe.captioners[row["place"]].name
-        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
+        name = plan.recipe.captioned_by[row["place"]].name
+        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioned_by) > 1 else {}
         scorer = plan.scorer(plan.of_captioner("captions", row["place"]))
         found[scorer] = {"by": name, "similarity": row["similarity"], **several}
     return found
@@ -266,7 +266,7 @@ def _captioners_of(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) ->
 def _comparing_score(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> tuple[str, dict[str, float]]:
     """Return the score that compares captions, and its value for each text; ('', {}) for the CLIP's similarity."""
     plan = scope.plan
-    if plan is None or len(plan.recipe.captioners) < 2 or plan.recipe.captions.choose != "best":
+    if plan is None or len(plan.recipe.captioned_by) < 2 or plan.recipe.captions.way != "best":
         return "", {}
     by = plan.compared_by
     if by.table in CAPTION_TABLES or by.table not in scope.filled:

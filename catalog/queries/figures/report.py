@@ -109,7 +109,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
         if not status or score.stage < Stage.CAPTION:
             continue
-        table, has_several = score.table, score.table == "captions" and len(plan.recipe.captioners) > 1
+        table, has_several = score.table, score.table == "captions" and len(plan.recipe.captioned_by) > 1
         kind = f"'{table} by ' || captioner" if has_several else f"'{table}'"
         found += lake.rows(
             f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
-from pairmill.catalog.recipe.parts_of_texts import Captioner
+from pairmill.catalog.recipe.parts_of_texts import OWN, Captioner
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import demo_weights as demo_terms
@@ -160,7 +160,12 @@ def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
-    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name."""
+    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name.
+
+    OWN has a scorer without settings.
+    """
+    if captioner.name == OWN:
+        return Scorer("own captions", "captions", 1, {}, "")
     model = captioning(recipe, captioner)
     own = captioner.model_dump(include={"prompt", "max_tokens", "side", *model.answer_settings})
     settings = {**own, "decode": Decode().version, "status": generation_status.VERSION}
