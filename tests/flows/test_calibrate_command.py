@@ -63,6 +63,18 @@ def test_a_drawn_file_with_verdicts_becomes_a_threshold(wide: Path, tmp_path: Pa
     assert json.loads(tell(*place, *asked)) == found, "verdicts are in the log, and one of each pair counts"
 
 
+def test_a_score_that_no_rule_reads_is_judged_from_its_lowest_value(wide: Path, tmp_path: Path, tell: Tell):
+    lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
+    place = ("calibrate", "small", "sharpness", "--lake", str(lake))
+    assert "pairs with sharpness >= " in tell(*place, "--draw", "80", "--to", str(file))
+    verdicts(file)
+    with pm.open(lake) as opened, pytest.raises(PairmillError, match="and no such score"):
+        opened.calibrate("small", "sharpnes", 0.2, 0.8)
+    asked = ("--wrong", "at most 60%", "--confidence", "80%", "--format", "json")
+    found = json.loads(tell(*place, "--labels", str(file), *asked))
+    assert found["judged"] == 80 and found["quantity"] == "sharpness"
+
+
 def test_what_stands_beyond_a_gap_or_at_another_place_is_no_label(wide: Path, tmp_path: Path, tell: Tell, capsys):
     lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
     place = ("calibrate", "small", "wide", "--lake", str(lake))

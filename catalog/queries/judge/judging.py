@@ -26,6 +26,7 @@ from pairmill.catalog.queries.judge.judged_samples import (
     pair_texts,
     sample_of,
 )
+from pairmill.catalog.recipe.parts import Rule
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import Quantity
 from pairmill.catalog.terms.error import PairmillError
@@ -59,8 +60,13 @@ class VersionJudging:
     gallery: Gallery
 
     def rules(self) -> list[tuple[str, Quantity]]:
-        """Return (rule, compared quantity) of the rules with a lower threshold; rules on similarities come first."""
-        bounds = [(check.name, lower_bound(check, self.gallery)) for check in self._checks()]
+        """Return (name, compared quantity) of the rules with a lower threshold and of all numeric scores.
+
+        Similarities come first. The threshold of a score that no rule reads is its lowest value of a kept picture.
+        """
+        scores = map(self._on_score, self.gallery.numbers)
+        checks = (*self._checks(), *(check for check in scores if check))
+        bounds = [(check.name, lower_bound(check, self.gallery)) for check in checks]
         rules = [(name, bound) for name, bound in bounds if bound]
         return sorted(rules, key=lambda rule: not any("similarity" in column for column in rule[1].columns))
 
@@ -149,8 +155,22 @@ class VersionJudging:
     def _rule(self, rule: str) -> Check:
         checks = {check.name: check for check in self._checks()}
         if rule not in checks:
-            raise PairmillError(f"{self.dataset} has no rule '{rule}' on images; there are {', '.join(checks)}.")
+            if found := self._on_score(rule) if rule in self.gallery.numbers else None:
+                return found
+            known = ", ".join([*checks, *self.gallery.numbers])
+            raise PairmillError(f"{self.dataset} has no rule '{rule}' on images, and no such score; there are {known}.")
         return checks[rule]
+
+    def _on_score(self, column: str) -> Check | None:
+        """Return a rule that keeps every kept image with a value of a score; None if there is none."""
+        tables = self.scope.plan.image_tables if self.scope.plan else ()
+        table = next((each for each in tables if column in each.columns), None)
+        low = self.gallery.rows(f"SELECT min({column})::DOUBLE AS low FROM images WHERE dropped_by = ''")[0]["low"]
+        if table is None or low is None:
+            return None
+        keep = f"({column} >= {low!r})"
+        rule = Rule.model_construct(name=column, keep=keep)
+        return Check(column, keep, (column,), (table.table,), table.stage, rule)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, JudgedLine]]:
