@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import is_fit, quoted
 from pairmill.catalog.terms.error import BadQuery, Damaged, PairmillError
-from pairmill.catalog.write.import_scores import KEYS, unreadable
-from pairmill.catalog.write.lease import Writer
+
+if TYPE_CHECKING:
+    from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which `why` does not need
 
 LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
 _SHOWN = 150  # characters of a text in a message
@@ -99,6 +101,8 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     The file has a column ``sha256``, ``image_id`` or ``url``, and a column named as ``field``, or ``text``. Raises
     PairmillError if the file cannot be read or lacks a column, if a key names no picture of the lake, or has two texts.
     """
+    from pairmill.catalog.write.import_scores import KEYS
+
     key, column = _read(lake, file, field)
     others = f"temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)"
     unknown, example = lake.query(f"SELECT count(*), coalesce(min(key), '') FROM {others}")[0]
@@ -127,7 +131,7 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     lake.execute("DROP TABLE temp.edit_rows")
 
 
-def store(writer: Writer, dataset: str, who: str) -> str:
+def store(writer: "Writer", dataset: str, who: str) -> str:
     """Insert the rows of ``new_acts`` as one act, each with its ``before`` of the table ``edit_before``; return its id.
 
     Raises LeaseLost.
@@ -141,7 +145,7 @@ def store(writer: Writer, dataset: str, who: str) -> str:
     return act_id
 
 
-def undo(writer: Writer, dataset: str, act_id: str, who: str) -> Act:
+def undo(writer: "Writer", dataset: str, act_id: str, who: str) -> Act:
     """Undo an act, named by how its id begins, '' for the newest that is not undone; return it.
 
     Raises LeaseLost, and PairmillError if there is no such act, several begin so, or it is undone already.
@@ -212,6 +216,8 @@ def _read(lake: Lake, file: Path, field: str) -> tuple[str, str]:
 
     Rows without a text are left out; an empty text removes the pair's.
     """
+    from pairmill.catalog.write.import_scores import KEYS, unreadable
+
     reader = _READERS.get(file.suffix.lower())
     if reader is None or not file.is_file():
         raise PairmillError(f"'{file}' is no file of new texts; name a .parquet, .csv or .jsonl file.")
