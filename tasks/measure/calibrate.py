@@ -47,8 +47,9 @@ def _measure(session: Session, kind: str, check: Check, among: str) -> FrozenThr
     found = pair_fit.threshold_by_canaries(session.lake, session.plan, check)
     if found is None:
         session.note(
-            f"the rule '{check.name}' drops nothing yet: fewer than {pair_fit.FEWEST} canaries have a text, or their "
-            "similarities are too much like those of the pictures' own texts.",
+            f"the rule '{check.name}' drops nothing yet: fewer than {pair_fit.FEWEST} deliberately wrong texts were "
+            "found, or they are as near to the pictures as their own texts. A number does without them: "
+            f"--set images.{check.name}.keep=… and images.{check.name}.calibrate=null",
             once=True,
         )
     return found
