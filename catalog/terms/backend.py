@@ -69,6 +69,12 @@ OWN = (
         endpoints=True,
         form="http:NAME@https://host:8000/v1",
     ),
+    Backend(
+        "timm:",
+        captioner="pairmill.ops.models.vision_language.class_captioner:class_captioner",
+        digest="pairmill.ops.models.vision_language.class_captioner:class_digest",
+        form="timm:FOLDER",
+    ),
 )
 
 

