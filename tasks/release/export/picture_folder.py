@@ -138,7 +138,8 @@ class PictureFolder:
                 beside = f"{PurePosixPath(name).with_suffix('.txt')}"
                 written[beside] = self._put(beside, caption.encode())
             about = {"file_name": name, "text": caption, "caption_source": row["captioner"] or ""}
-            about |= {"image_id": row["image_id"], "written": written}
+            about |= {"image_id": row["image_id"]} | ({"split": row["split"]} if row.get("split") else {})
+            about["written"] = written
             out.write(json.dumps(about, ensure_ascii=False).encode() + b"\n")
             n += 1
         return n
