@@ -269,10 +269,24 @@ ITM = Score(
     default_model="hf:Salesforce/blip-itm-base-coco",
     step="match texts",
 )
+CLIPLOSS = Score(
+    "cliploss",
+    "pair",
+    (
+        Column(
+            "s_cliploss",
+            "DOUBLE",
+            "cosine less how well picture and sentence fit the pairs of a frozen batch (s-CLIPLoss, arXiv 2405.19547)",
+        ),
+    ),
+    stage=Stage.ASSOCIATE,
+    made_from=("image_embedding", "matches"),
+    step="score s-CLIPLoss",
+)
 
 OWN = (IMAGE_QUALITY, IMAGE_HASH, BENCHMARK_HASH, IMAGE_EMBEDDING, BENCHMARK_VECTOR, IMAGE_SIMILARITY, CAPTIONS,
        CAPTION_SIMILARITY, TAGS, SYNTHETIC, SYNTHETIC_SIMILARITY, SENTENCE_QUALITY, SENTENCE_SIGNATURE, CORPUS_ENTROPY,
-       SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, *of_generated_texts(ITM))  # fmt: skip
+       SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, CLIPLOSS, *of_generated_texts(ITM))  # fmt: skip
 
 
 IMPORTED = "imported_"
