@@ -195,6 +195,9 @@ class Duplicates(Settings):
     phash: int | None = Field(
         4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes; null: none are compared."
     )
+    mirrored: Advanced[bool] = Field(
+        False, description="Also compare the hash with those of mirrored pictures, drawings and signs left out."
+    )
     cosine: Share | None = Field(0.96, description="Smallest cosine of two image embeddings; null: none are compared.")
     max_group: MaxGroup = 1000
     probes: Advanced[Count] = Field(2, description="Nearest image clusters searched for near copies of a picture.")

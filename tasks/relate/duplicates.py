@@ -13,6 +13,7 @@ largest size that fits such a machine.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,10 +92,9 @@ def group_duplicates(session: Session) -> None:
     """
     settings = session.recipe.duplicates
     if settings.phash is not None:
-        bits = settings.phash
-        find_perceptual(
-            session, PICTURES, hamming.VERSION, {"phash": bits}, lambda *found: _compare_hashes(session, bits, *found)
-        )
+        compared = {"phash": settings.phash} | ({"mirrored": True} if settings.mirrored else {})
+        compare = partial(_compare_hashes, session, settings.phash, settings.mirrored)
+        find_perceptual(session, PICTURES, hamming.VERSION, compared, compare)
     if settings.cosine is not None:
         find_semantic(session, PICTURES, settings.cosine, settings.max_group)
     if settings.is_on:
@@ -140,10 +140,18 @@ def find_perceptual(
         session.compute(step, 1, lambda: session.store(step, item, compare(signed, done, scorer.digest)))
 
 
-def _compare_hashes(session: Session, bits: int, signed: str, done: int, digest: str) -> list[Part]:
-    """Return the edges between the image hashes of commits after ``done`` and all hashes."""
+def _compare_hashes(session: Session, bits: int, mirrored: bool, signed: str, done: int, digest: str) -> list[Part]:
+    """Return the edges between the image hashes of commits after ``done`` and all hashes.
+
+    With ``mirrored`` also to the hashes of mirrored pictures, but of flat ones: an arrow to the left is another sign.
+    """
     keys, hashes, commits, flat, colours = duplicate_edges.hashes(session.lake, signed)
     left, right, distance = hamming.coloured_edges(hashes, commits > done, bits, flat, colours)
+    if mirrored:
+        rows = np.delete(np.arange(len(hashes)), flat)
+        i, j, of_mirrored = hamming.mirrored_edges(hashes[rows], commits[rows] > done, bits)
+        left, right = np.concatenate([left, rows[i]]), np.concatenate([right, rows[j]])
+        distance = np.concatenate([distance, of_mirrored])
     return [edges(PICTURES.edges, names(keys, left), names(keys, right), np.asarray(distance), "perceptual", digest)]
 
 

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.phash import PerceptualHash
-from pairmill.ops.whole.hamming import coloured_edges
+from pairmill.ops.whole.hamming import ODD_COLUMNS, coloured_edges, hamming_edges, mirrored_edges
 from tests.examples import examples
 from tests.reference.phash import slow_phash
 from tests.worlds.golden import check_golden
@@ -131,3 +131,34 @@ def test_photographs_have_no_flat_colours():
     batch = PerceptualHash()({"pixels": [np.asarray(picture(seed)) for seed in range(8)]})
     assert batch["flat_colours"] == [None] * 8
     assert PerceptualHash()({"luma": [np.zeros((30, 30), np.uint8)]})["flat_colours"] == [None]
+
+
+def test_a_mirrored_or_recoloured_photograph_is_found_by_its_hash_alone():
+    originals = [picture(seed, (480, 360)) for seed in range(12)]
+    mirrored = [ImageOps.mirror(image) for image in originals]
+    tinted = [ImageEnhance.Color(image).enhance(0.1) for image in originals]
+    found = hashes(*map(small, [*originals, *mirrored, *tinted]))
+    i, j, _ = mirrored_edges(found, np.ones(len(found), bool), 10)
+    assert set(zip((i % 12).tolist(), (j % 12).tolist(), strict=True)) == {(n, n) for n in range(12)}
+    assert all(distance(found[n], found[n + 24]) <= 8 for n in range(12))
+
+
+@given(st.lists(st.integers(0, 255), max_size=12), st.integers(0, 2**12 - 1), st.integers(0, 3))
+@examples(60)
+def test_mirrored_and_plain_edges_connect_what_is_near_its_mirror_image(values, new, radius):
+    found = np.array([value * 0x0101_0101_0101_0101 for value in values], np.uint64)
+    is_new = np.array([bool(new >> n & 1) for n in range(len(values))], bool)
+    everything = np.ones(len(values), bool)
+    i, j, apart = mirrored_edges(found, is_new, radius)
+    turned = found ^ np.uint64(ODD_COLUMNS)
+    assert all(a < b and distance(found[a], turned[b]) == d and (is_new[a] or is_new[b])
+               for a, b, d in zip(i, j, apart, strict=True))  # fmt: skip
+    everything_of = [hamming_edges(found, everything, radius), mirrored_edges(found, everything, radius)]
+    label = np.arange(len(values))
+    for _ in values:
+        for a, b, _ in everything_of:
+            for one, other in zip(a, b, strict=True):
+                label[[one, other]] = min(label[one], label[other])
+    for a in range(len(values)):
+        assert all(label[a] == label[b] for b in range(len(values))
+                   if a != b and distance(found[a], turned[b]) <= radius)  # fmt: skip
