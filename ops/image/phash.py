@@ -36,7 +36,7 @@ class PerceptualHash:
     Each bit tells whether one of the 8 x 8 lowest DCT-II coefficients of the luma on a 32 x 32 grid is above their
     median, row by row from the highest bit. This is the algorithm of imagehash.phash, applied to the shared small image
     instead of the original (mean difference below 1 bit). Compare hashes by Hamming distance. A flat image has one bit
-    set, whatever its colour (black none), so all flat images look alike. A mirrored image has another hash.
+    set, whatever its colour (black none), so all flat images look alike. `mirrored_edges` compares mirrored images.
 
     ``flat_colours``: the mean RGB of 8 x 8 cells of a flat image (FLAT_BITS), 384 hex digits; None for another image
     and without ``pixels``.
