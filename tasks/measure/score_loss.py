@@ -1,12 +1,9 @@
 """Score candidate sentences by s-CLIPLoss, from the stored vectors of the ranges of sentence clusters.
 
 The batch is drawn once and frozen: BATCH pictures, those with the smallest sha256(sha256 || seed), each with its best
-candidate. So a score depends on the pair's own vectors alone, not on the order of rows or on what else a run brings,
-and a new pair changes no old score. When the sentence clusters are trained anew, all candidates are searched again, and
-another batch is drawn. A removal takes its items out of the batch; stored scores stay.
-
-Each picture and sentence of a range costs 2 x BATCH x dimensions operations: at 1,024 dimensions and 100 GFLOP/s, 42
-CPU s a million.
+candidate. So neither order nor what else a run brings changes a score, and a new pair changes no old one. When the
+sentence clusters are trained anew, so is the batch. A removal takes its items out of the batch; stored scores stay.
+At 1,024 dimensions and 100 GFLOP/s, a million pictures or sentences take 42 CPU s.
 """
 
 from dataclasses import dataclass
@@ -91,10 +88,7 @@ class ScoreLoss:
 
 
 def _sums(keys: pa.ChunkedArray, files: IndexFiles, span: tuple[int, int], others: np.ndarray) -> np.ndarray:
-    """Return `exp_sums` over ``others`` of the vector of each of ``keys``: (n,) float64; NaN for a removed vector.
-
-    ``files`` hold the vectors of the clusters ``span``, a picture's once a probe.
-    """
+    """Return `exp_sums` over ``others`` of the vector of each key, by the clusters ``span``; NaN for a removed one."""
     wanted, at = np.unique(keys.to_numpy().astype(str), return_inverse=True)
     rows = read_range(files.paths, ["key", "index_vector", "cluster"], span, files.is_small)
     stored, first = np.unique(rows["key"].to_numpy().astype(str), return_index=True)
