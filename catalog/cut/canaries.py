@@ -114,7 +114,8 @@ def _withhold(lake: Lake) -> None:
         f"(SELECT image_id, document_id, shard FROM images) JOIN ({alike}) USING (image_id)"
     )
     # As literals, shards select the files to read.
-    shards = [shard for (shard,) in lake.query("SELECT DISTINCT shard FROM canary_documents ORDER BY shard")]
+    named = "SELECT DISTINCT shard FROM canary_documents WHERE shard IS NOT NULL ORDER BY shard"
+    shards = [shard for (shard,) in lake.query(named)]
     there = f"WHERE shard IN ({', '.join(map(quoted, shards))})" if shards else "WHERE false"
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE canary_withheld AS SELECT DISTINCT n, coalesce(duplicates, sentence) AS code "
