@@ -23,7 +23,6 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair.similarity import VERSION, similarity
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.measure.score_loss import score_loss
 from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, prepare_scores
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.partition import Part
@@ -39,7 +38,6 @@ _COLUMNS = {"captions": "text", "synthetic": "synthetic_text"}
 
 def score_pairs(session: Session) -> None:
     """Score images with the candidate sentences that retrieval found, by each score of pairs that the recipe reads."""
-    score_loss(session)
     scorers = bound(session.plan, "pair")
     if not scorers:
         return

@@ -34,6 +34,7 @@ from pairmill.ops.pair import similarity
 from pairmill.ops.whole.search import VERSION, top_k_apart
 from pairmill.tasks.relate.cluster import pending_ranges
 from pairmill.tasks.relate.recall import route
+from pairmill.tasks.relate.score_loss import score_loss
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
 from pairmill.tasks.run.place.identity import clip
@@ -51,6 +52,7 @@ def associate(session: Session) -> None:
     if session.recipe.association.is_on:
         route(session)
         search(session)
+        score_loss(session)
     if session.plan.computes(IMAGE_SIMILARITY.table):
         score_similarity(session)
 

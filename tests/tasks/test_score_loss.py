@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pairmill.tasks.measure.score_loss import score_loss
 from pairmill.tasks.relate.associate import associate
+from pairmill.tasks.relate.score_loss import score_loss
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curated_lake, rows, run_part
 
@@ -36,6 +36,6 @@ def test_a_candidate_has_the_loss_of_the_paper_within_the_frozen_batch_and_no_ru
         above = [pictures[each] @ texts[content] for each in batch_pictures + [sha] * (sha not in batch_pictures)]
         both = [np.log(np.mean(np.exp((np.array(cosines) - 1) / 0.01))) for cosines in (beside, above)]
         assert abs(value - (cosine - 0.01 / 2 * sum(both))) < 2e-3
-    _, again = run_part(lake, lambda session: (associate(session), score_loss(session)), scored)
+    _, again = run_part(lake, associate, scored)
     assert not again.get("score s-CLIPLoss") and not again.get("draw a batch of pairs")
     assert rows(lake, f"SELECT sha256, content, s_cliploss FROM cliploss WHERE NOT {BATCH} ORDER BY ALL") == found

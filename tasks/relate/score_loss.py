@@ -19,13 +19,14 @@ from pairmill.catalog.pending.training import SENTENCES
 from pairmill.catalog.terms.scores import CLIPLOSS
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.pair.cliploss import VERSION, exp_sums, s_cliploss
-from pairmill.tasks.relate.associate import MATCHES
 from pairmill.tasks.relate.cluster import pending_ranges
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_range, read_table, scalars, to_halves, to_vectors
 from pairmill.tasks.run.session import Session
 
 BATCH = 2_048
+# The columns of a candidate that are read.
+CANDIDATE = pa.schema([("sha256", pa.string()), ("content", pa.string()), ("similarity", pa.float64())])
 TABLE, VALUE = CLIPLOSS.table, CLIPLOSS.columns[0].name
 DRAW = "draw a batch of pairs"
 
@@ -77,7 +78,9 @@ class ScoreLoss:
     def __call__(self, item: WorkItem) -> list[Part]:
         """Score the candidates of one range; return rows of ``cliploss``."""
         of_range = [("shard", "==", item.shard), ("scorer", "==", self.matches), ("commit", ">", item.inputs["done"])]
-        rows = pa.concat_tables([MATCHES.empty_table(), *(read_table(p, MATCHES.names, of_range) for p in item.paths)])
+        rows = pa.concat_tables(
+            [CANDIDATE.empty_table(), *(read_table(p, CANDIDATE.names, of_range) for p in item.paths)]
+        )
         span, files = item.inputs["range"], item.inputs["files"]
         pictures = _sums(rows["sha256"], files[0], span, self.vectors[1])
         texts = _sums(rows["content"], files[1], span, self.vectors[0])
