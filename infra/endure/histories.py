@@ -78,6 +78,7 @@ ENDS = {"run": 200, "retry": 200, "takedown": 200, "forget": 100, "drop": 40, "r
 SAYS = "Page {page} in version {version} tells of foxes, bridges and boats."
 _SAID = re.compile(r"Page (\d+) in version (\d+) tells")
 IMPORTED = "imported_beauty"
+READ_BY_CHECKS = ("partitions", "takedowns", "file_digests")
 
 
 # What workers of these recipes import.
@@ -502,7 +503,9 @@ class History:
         ended, _ = self._command("repair", False, "check", "--repair", is_observed=False)
         step = f"{self.told[-1]} of {self.told[-3 if is_killed else -2]}"
         if ended.status:
-            self.model.expect(ended.status == 3, f"{step}: {ended.text[-600:]}")
+            # A check reads these tables itself; without one of their files it only says which file to put back.
+            is_named = ended.status == 1 and file.parent.name in READ_BY_CHECKS and "Put it back" in ended.text
+            self.model.expect(ended.status == 3 or is_named, f"{step}: {ended.text[-600:]}")
             if file.parent.exists():
                 file.write_bytes(whole)
             ended, _ = self._command("repair", False, "check", "--repair", is_observed=False)
