@@ -84,10 +84,12 @@ fuzz: setup
 powerloss: setup
 	$(BIN)/python -m infra.endure.power_loss --prefixes 510
 
-# 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes. Then
+# 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes; a full
+# disk in each step of a run, 30 minutes. Then
 # 300 histories of commands that are killed anywhere, on lakes that must equal a model: 55 CPU minutes.
 chaos: setup
 	$(BIN)/python -m infra.endure.chaos $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m infra.endure.chaos --full --minutes 90
 	$(BIN)/python -m infra.endure.histories --times 200 $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m infra.endure.histories --times 100 $(if $(SEED),--seed $(SEED)) --postgres
 

@@ -12,8 +12,7 @@ The result is in temporary views of this connection:
   those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``), for kept
   images too, so that explaining one image needs no ranking of a whole cluster. ``failed`` has a bit for each early rule
   that is false, bit 0 for the first rule;
-- ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1;
-  `measure_keepers` sets a similarity that is NULL.
+- ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1.
 
 The cut reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row number. Each step
 lists the numbers that it drops; no row is rewritten, and readers of the views look up the ids. Joins and windows spill

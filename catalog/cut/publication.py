@@ -17,7 +17,7 @@ from pairmill.catalog.cut.edits import apply_edits
 from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
-from pairmill.catalog.cut.texts import measure_keepers, surviving
+from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.table_meanings import CANARY
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
@@ -61,7 +61,6 @@ def publish(
     number; it is called only if there is something to write. ``components`` is for recipes with `splits`. Raises
     BadRecipe if a split would get no pair.
     """
-    measure_keepers(lake, plan)
     _pairs(lake, plan)
     apply_edits(lake, plan)
     notes = add_divisions(lake, plan, components)

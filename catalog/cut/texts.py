@@ -6,9 +6,8 @@ smaller sha256, then the image's order), while both have room. This is also the 
 pair: a sentence wanted by at most ``max_uses`` images is free.
 
 A candidate represents its group of duplicates. The assigned sentence is the group's keeper: the smallest content among
-the members that pass the rules and occur in a current document. It is ranked by the candidate's similarity; its own is
-measured for the published pairs. The candidate itself may fail a rule or be gone. A group without a keeper assigns
-nothing.
+the members that pass the rules and occur in a current document. Its similarity is the candidate's. The candidate itself
+may fail a rule or be gone. A group without a keeper assigns nothing.
 
 DuckDB sorts and joins, spilling to disk. Lookups of single sentences use arrays: 12 bytes per sentence of the lake, 10
 GB for 800M.
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.eligible import current_scores, passed
+from pairmill.catalog.pending.eligible import passed
 from pairmill.catalog.recipe.plan import Plan
 
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
@@ -61,9 +60,8 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     """Assign up to `top_k` sentences to each kept image, no sentence to more than `max_uses` images.
 
     Reads the table ``cut_kept(n, picture)``: one image ``n`` a picture. Creates ``cut_given(n, s, similarity, place)``:
-    image ``n`` has sentence number ``s`` at ``place``, from 1; ``similarity`` is NULL if the sentence is a keeper of
-    the candidate's group. Creates ``cut_textless(n)``: images to which `max_uses` leaves fewer sentences than
-    `at_least`. These get none, and other images do not get theirs instead.
+    image ``n`` has sentence number ``s`` at ``place``, from 1. Creates ``cut_textless(n)``: images to which `max_uses`
+    leaves fewer sentences than `at_least`. These get none, and other images do not get theirs instead.
     """
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"
@@ -108,37 +106,6 @@ def assigned_texts() -> str:
         "SELECT i.image_id, g.place, s.content, s.text, g.similarity "
         "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
         "JOIN sentence_content s ON facts.key_of(s.content) = c.key"
-    )
-
-
-def measure_keepers(lake: Lake, plan: Plan) -> None:
-    """Set the NULL similarities of ``cut_given`` to the cosine of image and keeper; they stay NULL without vectors.
-
-    Reads the vectors of all sentences once, if there is any such row.
-    """
-    if not lake.query("SELECT 1 FROM cut_given WHERE similarity IS NULL LIMIT 1"):
-        return
-    images = current_scores(plan, "image_embedding", "sha256", only="image_vector IS NOT NULL")
-    sentences = current_scores(plan, "sentence_embedding", "content", only="sentence_vector IS NOT NULL")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_unmeasured AS SELECT n, s, image_vector, sentence_vector FROM cut_given "
-        "JOIN (SELECT rowid AS n, sha256 FROM facts.images) USING (n) "
-        f"JOIN (SELECT rowid AS s, key FROM facts.contents) USING (s) JOIN {images} USING (sha256) "
-        f"JOIN (SELECT facts.key_of(content) AS key, sentence_vector FROM {sentences}) USING (key) "
-        "WHERE similarity IS NULL"
-    )
-    measured = []
-    for batch in lake.blocks("FROM cut_unmeasured", rows=IMAGES_AT_ONCE // 10):
-        blobs = (b"".join(batch[name].to_pylist()) for name in ("image_vector", "sentence_vector"))
-        left, right = (np.frombuffer(blob, "<f2").reshape(len(batch), -1).astype(np.float32) for blob in blobs)
-        cosines = np.round(np.einsum("ij,ij->i", left, right).astype(np.float64), 4)
-        measured.append(pa.table({"n": batch["n"], "s": batch["s"], "similarity": np.clip(cosines, -1, 1)}))
-    lake.execute("CREATE OR REPLACE TEMP TABLE cut_measured (n UINTEGER, s UINTEGER, similarity DOUBLE)")
-    for table in measured:
-        lake.insert("cut_measured", table)
-    lake.execute(
-        "UPDATE cut_given SET similarity = m.similarity FROM cut_measured m WHERE cut_given.n = m.n "
-        "AND cut_given.s = m.s; DROP TABLE cut_unmeasured; DROP TABLE cut_measured"
     )
 
 
@@ -212,19 +179,16 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
     An image may get a candidate if a sentence of its group passes.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
-    keeper); ``similarity``, NULL if that is another sentence; ``place``, from 1 within the image; ``score``, by which
-    pairs are ranked.
+    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, by which pairs are ranked.
     """
-    offered, lengths = _flat(offers["sentences"]), offers["sentences"].combine_chunks().value_lengths().to_numpy()
-    s = keepers[offered]
+    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
     at = np.flatnonzero(s != NOBODY)
-    stands_in = s[at] != offered[at]
     s, image = s[at], np.repeat(np.arange(len(lengths)), lengths)[at]
     first = np.searchsorted(image, np.arange(offers.num_rows))
     columns = {
         "n": offers["n"].to_numpy()[image],
         "s": s,
-        "similarity": pa.array(_flat(offers["similarities"])[at], mask=stands_in),
+        "similarity": _flat(offers["similarities"])[at],
         "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
         "score": _flat(offers["ranks"])[at],
     }

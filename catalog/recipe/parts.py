@@ -123,7 +123,7 @@ class Rule(Settings):
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
-    calibrate: Advanced[Calibrate | None] = Field(
+    calibrate: Calibrate | None = Field(
         None, description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`."
     )
     scorers: Advanced[dict[str, ScorerDigest] | None] = Field(

@@ -1,7 +1,8 @@
 """Interrupt a curation again and again; after each fault the next run must end in the undisturbed run's dataset.
 
-From the repository's root: ``python -m infra.endure.chaos [--minutes 45] [--seed N] [--times 44]``. It prints the seed,
-a line a fault, and stores the table: fault, times, survived, rows lost, files done again.
+From the repository's root: ``python -m infra.endure.chaos [--minutes 45] [--seed N] [--times 44] [--full]``. It prints
+the seed, a line a fault, and stores the table: fault, times, survived, rows lost, files done again. With ``--full`` the
+faults are a full disk at the beginning of each of the 31 steps of a run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.endure.elsewhere_faults import ELSEWHERE
-from infra.endure.fault_kinds import FAULTS, Victim, environment
+from infra.endure.fault_kinds import FAULTS, FULL, Victim, environment
 from infra.endure.prefect_faults import PREFECT
 from infra.endure.ray_faults import RAY
 from infra.endure.readers_and_writers import beside_each_other
@@ -64,7 +65,7 @@ class Chaos:
             with ELSEWHERE[kind](place, self.chance) as (lake, strike, variables):
                 self._note(kind, lake, strike, environment() | variables, place)
         else:
-            self._note(kind, str(place / "lake"), (FAULTS | PREFECT | RAY)[kind], environment(), place)
+            self._note(kind, str(place / "lake"), (FAULTS | FULL | PREFECT | RAY)[kind], environment(), place)
 
     def _note(self, kind: str, lake: str, strike, variables: dict[str, str], place: Path) -> None:
         line = self.table.setdefault(kind, Line())
@@ -128,6 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=45)
     parser.add_argument("--times", type=int, default=44)
+    parser.add_argument("--full", action="store_true", help="a full disk in each step")
     parser.add_argument("--documents", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--beside-seconds", type=float, default=120, help="for readers beside writers, each database")
@@ -135,10 +137,10 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as folder:
-        beside = beside_each_other(Path(folder), options.beside_seconds)
+        beside = [] if options.full else beside_each_other(Path(folder), options.beside_seconds)
         chaos = Chaos(Path(folder), options.documents, options.seed)
         try:
-            for kind in kinds_of(options.times, chaos.chance):
+            for kind in FULL if options.full else kinds_of(options.times, chaos.chance):
                 if time.monotonic() > end - 3 * chaos.seconds:
                     print("the time is up", flush=True)
                     break
@@ -149,7 +151,7 @@ def main() -> int:
 
 
 def report(seed: int, table: dict[str, Line], beside: list[dict]) -> int:
-    """Print the table and store it; return 1 if a fault was not survived."""
+    """Print the table and store it beside the other kinds of fault; return 1 if a fault was not survived."""
     print(f"\n{'fault':48} times survived rows lost files again")
     for kind, line in sorted(table.items()):
         print(f"{kind:48} {line.times:5} {line.survived:8} {line.rows_lost:9} {line.files_again:11}")
@@ -158,7 +160,9 @@ def report(seed: int, table: dict[str, Line], beside: list[dict]) -> int:
     times, survived = (sum(getattr(line, name) for line in table.values()) for name in ("times", "survived"))
     print(f"{times} interruptions, {survived} survived")
     RESULT.parent.mkdir(exist_ok=True)
-    content = {"seed": seed, "faults": {kind: vars(line) for kind, line in sorted(table.items())}, "beside": beside}
+    stored = json.loads(RESULT.read_text()) if RESULT.exists() else {"faults": {}, "beside": []}
+    faults = stored["faults"] | {kind: vars(line) for kind, line in table.items()}
+    content = {"seed": seed, "faults": dict(sorted(faults.items())), "beside": beside or stored["beside"]}
     RESULT.write_text(json.dumps(content, indent=1) + "\n")
     return 0 if survived == times and all(row["errors"] == row["lost"] == 0 for row in beside) else 1
 

@@ -20,6 +20,10 @@ from infra.endure.trial_world import ROOT
 ALL_TO_ALL = ("train sentence centroids", "train image centroids", "assign image clusters", "perceptual duplicates",
               "semantic duplicates", "group duplicates", "perceptual sentence duplicates", "associate",
               "train balance centroids", "assign balance clusters", "publish")  # fmt: skip
+OTHERS = ("ingest", "index contents", "score images", "count words", "train word probabilities", "score entropy",
+          "score sentences", "parse sentences", "score perplexity", "embed sentences", "assign sentence clusters",
+          "assign image routes", "group sentence duplicates", "score similarity", "caption main", "score captions",
+          "tag", "fuse", "score fused texts", "next wave")  # fmt: skip
 COMMITS = 60
 # Longer than a lease lives without a heartbeat (90 s).
 STOPPED_SECONDS = 110
@@ -162,6 +166,26 @@ def disk_full(victim: Victim) -> None:
     flag.unlink()
 
 
+def full_in(name: str) -> Callable[[Victim], None]:
+    """Return a fault: every write below the lake fails from the beginning of a step on. The run must say so."""
+
+    def strike(victim: Victim) -> None:
+        lake, flag = victim.command[victim.command.index("--lake") + 1], victim.folder / "full"
+        process = victim.start(
+            victim.at(f"full in {name}"),
+            LD_PRELOAD=before_libc(victim.folder, FULL_DISK),
+            FULL_FLAG=str(flag),
+            FULL_FOLDER=lake,
+        )
+        status = process.wait(timeout=600)
+        flag.unlink()
+        said = (victim.folder / "run.log").read_text(errors="replace")
+        if status != 1 or "disk is full" not in said or "Traceback" in said:
+            raise RuntimeError(f"on a full disk in '{name}' the run ended with {status}: {said[-2000:]}")
+
+    return strike
+
+
 def before_libc(folder: Path, code: str) -> str:
     """Compile C to a library that is loaded before libc; return its path."""
     library = str(folder / "before_libc.so")
@@ -179,6 +203,9 @@ FAULTS: dict[str, Callable[[Victim], None]] = {
     "the disk is full": disk_full,
     "stopped for longer than the lease": stopped,
     **{f"kill -9 in '{name}'": in_step(name) for name in ALL_TO_ALL},
+}
+FULL: dict[str, Callable[[Victim], None]] = {
+    f"the disk is full in '{name}'": full_in(name) for name in (*OTHERS, *ALL_TO_ALL)
 }
 
 

@@ -456,7 +456,9 @@ class History:
         )
         step = self.told[-1]
         mine = {n: values[n] for n in before.indexed}
-        imports = before.imports | ({found.newest: mine} if mine else {})  # no picture is indexed: an import of no rows
+        imports = dict(before.imports) | (
+            {found.newest: mine} if mine else {}
+        )  # no picture is indexed: an import of no rows
         expected = replace(before, imports=imports, newest=found.newest)
         self._either(ended, found, before, expected)
         self.model.expect(

@@ -2,8 +2,9 @@
 
 ``before COMMIT N`` and ``after COMMIT N`` are the two ends of the N-th COMMIT. ``step NAME SECONDS`` is some time after
 that step has taken its commit number. ``write N`` is the N-th end of a write of this process: a change of the catalog,
-or a file that is closed, renamed or removed; ``write 0`` only counts them. At ``full N`` the disk is full instead, by
-the library of `fault_kinds.FULL_DISK`. ``SECONDS s`` is a moment after the start.
+or a file that is closed, renamed or removed; ``write 0`` only counts them. At ``full N`` and ``full in NAME`` (as that
+step begins) the disk is full instead, by the library of `fault_kinds.FULL_DISK`. ``SECONDS s`` is a moment after the
+start.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def arm(point: str) -> None:
     """Patch this process so that it is killed at ``point``."""
     words = point.split()
     if words[0] == "step":
-        _arm_step(" ".join(words[1:-1]), float(words[-1]))
+        _arm_step(" ".join(words[1:-1]), lambda: _kill_after(float(words[-1])))
+    elif words[:2] == ["full", "in"]:
+        _arm_step(" ".join(words[2:]), Path(os.environ["FULL_FLAG"]).touch)
     elif words[0] in ("write", "full"):
         _arm_writes(int(words[-1]), _kill if words[0] == "write" else Path(os.environ["FULL_FLAG"]).touch)
     elif words[-1] == "s":
@@ -50,12 +53,12 @@ def _kill_after(seconds: float) -> None:
     timer.start()
 
 
-def _arm_step(name: str, seconds: float) -> None:
+def _arm_step(name: str, strike: Callable[[], None]) -> None:
     begin = Writer.begin
 
     def begun(self: Writer, step: str, scorers: Sequence[Scorer] = ()) -> int:
         if step == name:
-            _kill_after(seconds)
+            strike()
         return begin(self, step, scorers)
 
     Writer.begin = begun

@@ -44,8 +44,7 @@ class CutImage:
         occurrence: Its rank among occurrences of the same content.
         quality: Its rank in its duplicate group.
         offers: Its candidates as (sentence that would be given, similarity, rank), best first; those without one left
-            out. The similarity is None if the sentence stands in for the candidate. The rank is the candidate's
-            similarity, or what the recipe ranks by.
+            out. The rank is the similarity, or what the recipe ranks by.
         texts: The sentences it gets, with their similarities.
     """
 
@@ -55,8 +54,8 @@ class CutImage:
     late: str
     occurrence: tuple[str, str, str]
     quality: tuple[int, int, str]
-    offers: list[tuple[str, float | None, float]] = field(default_factory=list)
-    texts: list[tuple[str, float | None]] = field(default_factory=list)
+    offers: list[tuple[str, float, float]] = field(default_factory=list)
+    texts: list[tuple[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,7 @@ def differences(lake: Lake, dataset: Dataset) -> dict[str, tuple[str, str]]:
             found[image_id] = (was, is_now)
         elif was == is_now == "" and not dataset.amended:
             chosen = [(texts[sentence], similarity) for sentence, similarity in now[image_id].texts]
-            known = [(text, None if chosen[n : n + 1] == [(text, None)] else value) for n, (text, value) in
-                     enumerate(given.get(image_id, []))]  # fmt: skip
-            if chosen != known:
+            if chosen != given.get(image_id):
                 found[image_id] = (f"texts {given.get(image_id)}", f"texts {chosen}")
     return found
 
@@ -262,12 +259,7 @@ def _offer(pictures: list[CutImage], evidence: Evidence, most: int, at_least: in
         ):
             best.setdefault(evidence.sentence_group.get(content, content), (similarity, content))
         offers = [
-            # The similarity of a keeper that stands in is none of the candidates'.
-            (
-                keeper[group],
-                similarity if keeper[group] == content else None,
-                _rank(evidence, each.sha256, content, similarity),
-            )
+            (keeper[group], similarity, _rank(evidence, each.sha256, content, similarity))
             for group, (similarity, content) in [*best.items()][:most]
             if group in keeper and (each.sha256, content) not in evidence.refused
         ]
