@@ -1,7 +1,5 @@
 """Read the directives with which owners exclude their pages and pictures from datasets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

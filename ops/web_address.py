@@ -4,8 +4,6 @@ Of 40 spellings resolved or requested as the standard says: ada-url 4.0 40, can-
 writes %3A as ':' and %2C as ',', which breaks signatures), urllib 17.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Declare the backends of generative models, each by the prefix of its model specs: Pairmill's and other packages'."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Compute ids: 32 hex digits, the first 128 bits of a sha256. Ids depend on content alone, never on place or order."""
 
-from __future__ import annotations
-
 import hashlib
 
 # ASCII unit separator: it does not occur in real text, so ("a", "bc") and ("ab", "c") get different ids.

@@ -1,7 +1,5 @@
 """Write a file so that it appears whole under its name, or not at all; cache values on this machine."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

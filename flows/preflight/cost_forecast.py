@@ -1,7 +1,5 @@
 """Measure a sample's steps on this machine, and forecast hours, disk, memory and money of the whole run."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Run a sample by a recipe in a temporary lake, and forecast yield and cost of the whole run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -18,8 +18,6 @@ The forecast is wrong, and its interval too narrow, where
 - a cap drops and the sample has but one or two clusters, which do not show how much sizes vary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

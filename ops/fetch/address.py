@@ -4,8 +4,6 @@ Lists of links are untrusted. Without this check a link could make the fetcher r
 (server-side request forgery). The check reads the numeric address, never the host name or the way it is written.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network

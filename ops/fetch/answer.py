@@ -1,7 +1,5 @@
 """Define the outcome of fetching one URL: the image's bytes, or a fault."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from pairmill.ops.fault import Fault

@@ -1,7 +1,5 @@
 """Read the body of a response, up to a limit and only while it may be an image."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import AsyncIterator, Callable
 

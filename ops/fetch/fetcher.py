@@ -3,8 +3,6 @@
 aiohttp does not retry requests. tenacity would save no line: responses, not exceptions, decide about a retry.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """Resolve host names to addresses that may be contacted, and cache the results."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

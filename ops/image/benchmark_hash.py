@@ -5,8 +5,6 @@ benchmarks are read by the first process that needs them: 5 ms each for hashes, 
 Later processes map the cached arrays: 8 bytes a picture, and 3 kB for a vector of 768 dimensions.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Decode an image once into the small RGB array that all image scorers share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

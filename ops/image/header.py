@@ -3,8 +3,6 @@
 `inspect` takes 3 to 35 microseconds. The orientation is EXIF 2.32's, 1 (upright) to 8, tag 0x0112 of the TIFF block.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import struct

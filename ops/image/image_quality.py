@@ -1,7 +1,5 @@
 """Score images by sharpness, brightness, colourfulness and entropy; compute the luma that scorers share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -12,8 +12,6 @@ It follows the rules of an image viewer, so that scores, captions and people see
   or damaged pixels are one: a lenient decoder would fill them with gray.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Choose the backend of a generative model by the prefix of its spec, as catalog/terms/backend.py declares it."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from functools import cache

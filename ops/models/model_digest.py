@@ -4,8 +4,6 @@ The digest is part of a scorer's identity. Two specs with the same bytes are the
 replacing a hub name by a local copy, recomputes nothing.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

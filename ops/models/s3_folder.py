@@ -4,8 +4,6 @@ A copy is complete or absent. Its folder name is a hash of the names, sizes and 
 model is copied again, beside the former one. Copies stay until a user deletes them, as the hub's do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

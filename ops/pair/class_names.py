@@ -1,7 +1,5 @@
 """Read ImageNet's class names from open_clip: a vocabulary that every installation has."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path

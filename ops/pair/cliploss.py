@@ -3,8 +3,6 @@
 A cosine is high, too, where a text or a picture fits everything. The score takes off how well each fits a batch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 VERSION = 1  # increase when the same vectors and batch give another score, rare ones aside

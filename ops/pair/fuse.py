@@ -1,7 +1,5 @@
 """Fill the prompt that asks a model to fuse a caption, tags and a real sentence into one text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from string import Formatter

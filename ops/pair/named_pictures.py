@@ -1,7 +1,5 @@
 """Find the pictures that show a name against a background of other words: a name that is not there counts near none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

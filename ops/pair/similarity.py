@@ -1,7 +1,5 @@
 """Compute the cosine similarity of images and texts from their CLIP vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 VERSION = 1  # increase when the same vectors give another similarity, rare ones aside

@@ -1,7 +1,5 @@
 """Tag images zero-shot with the words of a vocabulary that are nearest in CLIP's embedding space."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -13,8 +13,6 @@ the same:
 | w3lib 2.5 with uchardet; chardetng; charset-normalizer | 64; 62; 51 | 52; 51; 42 |
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from functools import lru_cache

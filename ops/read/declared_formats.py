@@ -4,8 +4,6 @@ To add a format to Pairmill, add a file to ``formats`` with a class that impleme
 ``FORMATS``. Another package names such an instance as an entry point of the group ``pairmill.formats``.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Define what formats yield (documents, images, texts, metadata, units) and the protocol of a format."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

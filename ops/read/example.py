@@ -1,7 +1,5 @@
 """Define Example, a small source that a format declares of itself, and build the files that examples consist of."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import zipfile

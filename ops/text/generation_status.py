@@ -1,7 +1,5 @@
 """Classify a generated text as empty, a refusal, a loop, a copy of its prompt, cut off or ok."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

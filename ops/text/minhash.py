@@ -16,8 +16,6 @@ computes 140,000 signatures. For 40 minima instead of 128, numpy took 4.2 us a s
 identity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

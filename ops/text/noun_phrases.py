@@ -1,7 +1,5 @@
 """Extract noun phrases from sentences, as candidates for tags, and find the names of a list in texts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

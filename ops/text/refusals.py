@@ -1,7 +1,5 @@
 """Recognise texts in which a model refuses, in eighteen languages, by the phrases of refusals.txt beside this file."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

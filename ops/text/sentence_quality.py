@@ -1,7 +1,5 @@
 """Score sentences by words, entropy, URL, emoji, boilerplate and language."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

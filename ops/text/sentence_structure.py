@@ -24,8 +24,6 @@ or the root ("Cheers, and enjoy the lake!", "There are photos of it"), 1 where a
 all readings are in infra/REALSYN.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Split text into sentences, and normalise sentences to find equal ones."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

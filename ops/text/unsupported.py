@@ -1,7 +1,5 @@
 """Count the claims of a fused text that none of its sources supports: numbers in digits, and quoted words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

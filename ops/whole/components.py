@@ -3,8 +3,6 @@
 scipy.sparse.csgraph takes 1.5 to 3 times the CPU for groups of copies at random positions (0.6 to 0.9 for neighbours).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@ bits), which keeps the work near linear.
 that is given, such as that of the bands of sentences' signatures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Train spherical k-means (unit centroids for unit vectors), and assign vectors to their nearest centroids."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

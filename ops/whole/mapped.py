@@ -1,7 +1,5 @@
 """Read a memory-mapped array without keeping its pages in resident memory."""
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Other vectors are placed beside their nearest neighbours of the sample, which never moves again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 Optionally only the most similar vector of each group is returned.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Find pairs of vectors inside clusters whose cosine similarity reaches a threshold."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pairmill.ops.whole.ranking import ROUNDING, blocks, products

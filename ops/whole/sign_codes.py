@@ -5,8 +5,6 @@ which passes fewer rows on: Hamming distance to the query's code, dot product of
 dot product of the full vectors. At 1M vectors of 512 numbers the first reads 64 MB instead of 1 GB.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Measure how CLIP sees the words of a vocabulary: how well images ground them, and their thresholds as tags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Load the weights of a CLIP model and run them; the part of clip.py that imports torch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Find the batch size at which a model is fastest on its device, once, and cache it in a file."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Choose the device and number format of a model, load it once per process, and run it reproducibly."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Iterator

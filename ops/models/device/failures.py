@@ -4,8 +4,6 @@ Torch, cuBLAS, cuDNN and ROCm each report full memory in their own words. Torch 
 since 2.9 (AcceleratorError), before that only a text.
 """
 
-from __future__ import annotations
-
 import re
 
 # "NOT_INITIALIZED" of cuBLAS or cuDNN: its handle found no memory. CUDA's own text covers pinned memory and graphs.

@@ -3,8 +3,6 @@
 Nobody reads a worker's log. `tasks.run.pool.worker` sends the notes with an item's results.
 """
 
-from __future__ import annotations
-
 import threading
 
 _LOCK = threading.Lock()

@@ -5,8 +5,6 @@ weight is 2 bytes to read and 2 operations a token, and an H100 does 200 such op
 reads 2 bytes. The number depends on the card alone, not on the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

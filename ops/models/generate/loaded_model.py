@@ -1,7 +1,5 @@
 """Prepare and answer batches with a generative transformers model that this process has loaded."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Speed up a loaded model's forward pass on a GPU; results change by rounding only."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

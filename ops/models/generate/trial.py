@@ -1,7 +1,5 @@
 """Test on a few prompts whether decoding over fixed buffers gives the answers of transformers' ``generate``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

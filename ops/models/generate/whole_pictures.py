@@ -4,8 +4,6 @@ Transformers looks for pictures that are padding, for padded pixels, and counts 
 that the device was given before, and between looks the device waits for Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature

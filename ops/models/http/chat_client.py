@@ -3,8 +3,6 @@
 All requests run in one event loop on its own thread, so any thread may call the client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import threading

@@ -1,7 +1,5 @@
 """Send single requests to endpoints, each with a timeout, and read the endpoints' descriptions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

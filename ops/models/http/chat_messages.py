@@ -1,7 +1,5 @@
 """Encode requests to an OpenAI-compatible server, and parse its responses: answers, refusals, reasons to retry."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

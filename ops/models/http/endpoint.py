@@ -1,7 +1,5 @@
 """Track the state of one endpoint: its concurrent requests, whether it answers, when to retry it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

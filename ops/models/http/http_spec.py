@@ -1,7 +1,5 @@
 """Parse the spec of a model behind OpenAI-compatible endpoints: http:NAME@https://host:8000/v1,https://host2/v1."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from urllib.parse import urlsplit

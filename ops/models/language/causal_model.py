@@ -1,7 +1,5 @@
 """Load a causal language model of transformers with its tokenizer, and reject models of other kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

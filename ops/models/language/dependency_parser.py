@@ -1,7 +1,5 @@
 """Parse English sentences into words with part of speech, tag and dependency label, by a spaCy pipeline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

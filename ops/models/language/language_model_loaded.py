@@ -1,7 +1,5 @@
 """Load a causal language model's weights and generate; the part of language_model.py that imports torch."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

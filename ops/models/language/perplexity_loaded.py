@@ -1,7 +1,5 @@
 """Load the weights of a causal language model and run them; the part of perplexity.py that imports torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

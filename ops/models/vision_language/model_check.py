@@ -1,7 +1,5 @@
 """Check a vision-language model before a run: does it load, what does a picture cost, is its decoding captured?"""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

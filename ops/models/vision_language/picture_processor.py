@@ -1,7 +1,5 @@
 """Set how an image processor tiles and resizes pictures, and move its last step, normalisation, to the device."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Load the weights of a vision-language model and generate; the part of vlm.py that imports torch."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Read HTML pages with the images beside or in them: a page of a folder is a unit, a zip or tar is a unit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 

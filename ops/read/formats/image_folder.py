@@ -5,8 +5,6 @@ an image. A file without an image's suffix (``a1b2c3d4e5``, ``photo.jpg.1``) is 
 caption and metadata are then ``a1b2c3d4e5.txt`` and ``photo.jpg.1.json``.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Collection, Iterator
 

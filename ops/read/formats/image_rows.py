@@ -4,8 +4,6 @@ Columns are recognised by the names that published datasets use. Nothing is fetc
 Fault ``missing`` that keeps its address and the row's metadata.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -4,8 +4,6 @@ Image files are beside the table under their ``image_name``; other images are at
 the text with its ``matched_text_index``. Files are named ``docs_….jsonl.zip``, as released (arXiv 2304.06939).
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ bytes. ``metadata`` (JSON text of a parallel list, or a list of JSON texts or st
 text) are optional. The shape follows OBELICS (arXiv 2306.16527, section 3.4).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers wr
 finds every response, a second reads the pages. An image that is not in the file becomes a link to fetch.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field

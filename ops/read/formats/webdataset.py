@@ -7,8 +7,6 @@ releases PDFs. An image is a member of the sample or of the archive, a page of t
 name in ``images`` is the n-th page, as ``image_metadata`` counts), or a web address.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import posixpath

@@ -1,7 +1,5 @@
 """Resolve a document's image reference to a file of the same source, to embedded bytes, or to a fault."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

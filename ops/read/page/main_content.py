@@ -15,8 +15,6 @@ Recall R of content words (4-grams; 2-grams for the manuals), and precision P of
 | CPU ms a news page of 174 KB | 3.7 | 5.5 | 2.1 | 8.8 |
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

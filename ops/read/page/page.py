@@ -1,7 +1,5 @@
 """Parse one HTML page, however broken its bytes; read its title, metadata and base address; build its document."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

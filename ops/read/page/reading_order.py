@@ -1,7 +1,5 @@
 """Extract a page's text blocks and images in reading order, without scripts, menus and other clutter."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any

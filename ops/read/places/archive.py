@@ -1,7 +1,5 @@
 """Open a tar or zip as a tree of files, so that formats for folders can read archives."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterator

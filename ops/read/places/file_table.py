@@ -4,8 +4,6 @@ The table is a private SQLite database in the folder of temporary files. 64 MB o
 never reaches the disk. A file takes some 150 bytes, and 10 microseconds to insert and to read.
 """
 
-from __future__ import annotations
-
 import posixpath
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator

@@ -4,8 +4,6 @@ A folder is recognised by its mark file, a lake's folder also by the names of it
 never opens a lake's catalog, because closing a SQLite file releases the locks that this process holds on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable
 
 from pairmill.catalog.terms.mark import LAKE_CATALOG, LAKE_DATA, MARK

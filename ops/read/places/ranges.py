@@ -3,8 +3,6 @@
 64 MB over HTTP on loopback take 0.9 of the time of a buffer of our own (13 requests instead of 16).
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import IO

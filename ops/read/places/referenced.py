@@ -1,7 +1,5 @@
 """Read images that a lake stores by reference from their source."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import NamedTuple

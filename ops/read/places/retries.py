@@ -1,7 +1,5 @@
 """Count the requests to S3 and the web that this process has retried; a run reports the count at its end."""
 
-from __future__ import annotations
-
 from threading import Lock
 
 _lock = Lock()

@@ -4,8 +4,6 @@ Transient failures are retried and counted; a failure is never taken for the end
 requests. s3fs's own retries are disabled: they count nothing, and multiply botocore's by five.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -3,8 +3,6 @@
 Supports POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webdataset write them.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator
 from typing import IO, NamedTuple

@@ -1,7 +1,5 @@
 """List and read a source's files by relative path: the base of all trees, a document's view, and a local folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 from abc import ABC, abstractmethod

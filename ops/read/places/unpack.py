@@ -4,8 +4,6 @@ The limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON
 1,030 times.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 import zlib

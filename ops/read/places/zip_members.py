@@ -1,7 +1,5 @@
 """Find and decompress the members of a zip, within a size that a worker's memory can hold."""
 
-from __future__ import annotations
-
 import stat
 import struct
 import zipfile

@@ -5,8 +5,6 @@ hold line ends, so no byte position marks the start of a row. A row's URI ends i
 ``#byte=N``, the position in the decompressed file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache

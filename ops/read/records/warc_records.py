@@ -4,8 +4,6 @@ FastWARC accepts a cut header or block as complete, fails on bodies that are dec
 times the CPU (warcio 5.6 times).
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Iterator
