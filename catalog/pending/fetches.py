@@ -1,4 +1,4 @@
-"""List linked addresses to fetch, count outcomes, and create image rows from fetched files."""
+"""List linked addresses to fetch, count those never requested, and create image rows from fetched files."""
 
 from collections.abc import Callable
 
@@ -48,18 +48,6 @@ def count_unfetched(lake: Lake) -> int:
         "ANTI JOIN fetches USING (url)"
     )
     return lake.query(sql)[0][0]
-
-
-def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
-    """Count addresses by the outcome of their newest request: (outcome, an example, addresses, worth a retry).
-
-    Most frequent first. The outcome is 'fetched', or a reason with the HTTP status.
-    """
-    return lake.query(
-        "SELECT CASE WHEN reason = '' THEN 'fetched' WHEN http_status IS NULL THEN reason "
-        "ELSE concat(reason, ' ', http_status) END AS outcome, min(url), count(*) AS n, count(*) FILTER (passing) "
-        "FROM fetched GROUP BY outcome ORDER BY n DESC, outcome"
-    )
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
