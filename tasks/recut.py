@@ -21,15 +21,18 @@ from pairmill.catalog.queries.compare.trial_cut import (
 )
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
-from pairmill.catalog.recipe.plan import Plan, compile_plan
-from pairmill.catalog.recipe.recipe import refuse_other_scorers
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.plan import Plan, compile_plan, tables_of
+from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe, NoPairs
+from pairmill.catalog.terms.scores import imported_in
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.lease import writing
 from pairmill.ops.whole.components import components
 
+TRIED = "try"  # name of the rule of `recut --try`
 # Settings that only the cut reads. Any other setting may change a score.
 OF_THE_CUT = (
     "images",
@@ -104,8 +107,12 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
         return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"), components)
 
 
-def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> CutTrial:
+def try_recut(
+    lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "", shown: Mapping[str, int] | None = None
+) -> CutTrial:
     """Cut as `recut` does, but publish nothing; the lake may be open for reading only.
+
+    ``shown`` has the number of marginal images on each side by rule; by default each rule has a few.
 
     Raises:
         BadRecipe: A key is none of OF_THE_CUT, or the threshold of a calibrated rule was never measured.
@@ -128,8 +135,46 @@ def try_recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "")
         [each for each in fates if each[0] != each[1]],
         funnel,
         before,
-        marginal_items(lake, plan),
+        marginal_items(lake, plan, frozenset(shown), max(shown.values())) if shown else marginal_items(lake, plan),
     )
+
+
+def kind_of_rule(lake: Lake, keep: str) -> str:
+    """Return the setting ('images', 'sentences', 'candidates') whose rules may read all columns of a predicate.
+
+    Raises BadPredicate for an unknown column, with the nearest name, or a predicate that is none.
+    """
+    scores = (*declared(), *imported_in(lake.tables))
+    kinds = {"images": "image", "sentences": "sentence", "candidates": "pair"}
+    known = {kind: {c: t for table in tables_of(of, scores) for c, t in table.columns.items()}
+             for kind, of in kinds.items()}  # fmt: skip
+    columns = predicate.columns_of(TRIED, keep)
+    found = next((kind for kind in kinds if columns <= known[kind].keys()), "")
+    predicate.check(TRIED, keep, known[found] if found else {c: t for each in known.values() for c, t in each.items()})
+    if not found:
+        raise BadRecipe(
+            f"'{keep}' reads scores of pictures and of texts ({', '.join(sorted(columns))}); write two rules"
+        )
+    return found
+
+
+def settings_of_cut(lake: Lake, dataset: Dataset, recipe: Recipe) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of the cut of another recipe, by dotted key, and the names of its other settings that differ.
+
+    The latter stay those of the version.
+    """
+    asked, had = recipe.record(), cut_plan(lake, dataset).recipe.record()
+    changes: dict[str, Any] = {}
+    for key in OF_THE_CUT:
+        section, _, name = key.partition(".")
+        if not name:
+            changes[key] = asked.pop(section, None)
+            had.pop(section, None)
+        elif asked.get(section) is not None and had.get(section) is not None:
+            changes[key] = asked[section].pop(name, None)
+            had[section].pop(name, None)
+    names = sorted({*asked, *had} - {"name", "sources"})
+    return changes, [name for name in names if asked.get(name) != had.get(name)]
 
 
 def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name: str) -> Plan:
@@ -145,6 +190,10 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
             )
     before = cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
+    read = {column for rule in recipe.images for column in predicate.columns_of(rule.name, rule.predicate)}
+    imported = {score.columns[0].name for score in imported_in(lake.tables)}
+    if added := sorted(read & imported - {*recipe.imported}):
+        recipe = recipe.model_copy(update={"imported": [*recipe.imported, *added]})
     refuse_other_scorers(recipe, dataset.scorers_by_name(lake))
     if recipe.balance.cap is not None and before.recipe.balance.cap is None:
         raise _needs_a_run(dataset.name, "the version has no clusters to balance")

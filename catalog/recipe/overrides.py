@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -12,6 +13,8 @@ from pydantic import BaseModel
 from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 
+TYPING_ERROR = 0.9  # likeness of two names from which one is taken for the other: sharpp, sharp
+RULES = ("images", "sentences", "candidates")  # settings of a recipe that are lists of rules
 _KINDS = {
     "int": "a whole number; write one, such as 20",
     "float": "a number; write one, such as 0.5",
@@ -41,6 +44,8 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
         raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error
     at: Any = content
     *parents, last = key.split(".")
+    if last == "keep" and len(parents) == 2 and parents[0] in RULES:
+        _add_rule(content, *parents)
     for part in parents:
         at = _step(at, part, key)
     if isinstance(at, list):
@@ -56,6 +61,17 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
         at[last] = value
     else:
         raise BadRecipe(f"--set {key}: '{'.'.join(parents)}' holds one value, nothing named '{last}'.")
+
+
+def _add_rule(content: dict[str, Any], kind: str, name: str) -> None:
+    """Append an empty rule ``name`` to the rules ``kind`` unless one has that name, or one that differs by a letter.
+
+    Where a rule applies follows from the stage of its scores, not from its place.
+    """
+    rules = content.setdefault(kind, [])
+    names = [str(rule.get("name")) for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else [name]
+    if name not in names and not name.isdecimal() and not get_close_matches(name, names, cutoff=TYPING_ERROR):
+        rules.append({"name": name})
 
 
 def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:

@@ -242,14 +242,16 @@ class OpenLake:
         with self.gallery(dataset) as gallery:
             return beside_predicate(gallery, kind, rule, keep)
 
-    def try_recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> "answers.CutTrial":
+    def try_recut(
+        self, dataset: str, changes: Mapping[str, Any], name: str = "", shown: Mapping[str, int] | None = None
+    ) -> "answers.CutTrial":
         """Try a `recut` without publishing: return missing scores, the funnel, and the images nearest each threshold.
 
-        The arguments and errors are those of `recut`.
+        The arguments and errors are those of `recut`; ``shown`` has the number of images on each side by rule.
         """
         from pairmill.tasks.recut import try_recut
 
-        return try_recut(self.lake, dataset, changes, name)
+        return try_recut(self.lake, dataset, changes, name, shown)
 
     @question("calibrate", "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%", tool=False)
     def calibrate(

@@ -35,6 +35,8 @@ SOURCE = Option("--source", "folder, file, s3://bucket/prefix or https://host/li
                 repeats=True)  # fmt: skip
 MODELS = Option("--models", "'demo' swaps in the small models that ship", choices=("recipe", "demo"))
 SET = Option("--set", "override a setting of the recipe: --set balance.cap=20", "KEY=VALUE", repeats=True)
+WITH = Option("--with", "add a pack of rules: web-clean, or a YAML file of images, sentences, candidates", "PACK",
+              repeats=True, more={"dest": "packs"})  # fmt: skip
 TEXT_OR_JSON = Option("--format", "json: one object, for scripts", choices=("table", "json"))
 ROWS = ("table", "csv", "spreadsheet", "json")
 NO_FORMULA = "spreadsheet: CSV in which no text can be a formula"
@@ -88,13 +90,13 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                 "30m --source pages --sample 2000", (
             RECIPE,
             Option("--sample", "pictures to run, 50 to 5000", "N", sample_size, 5000),
-            SOURCE, LAKE, MODELS, SET, *COMPUTE, TEXT_OR_JSON,
+            SOURCE, LAKE, MODELS, WITH, SET, *COMPUTE, TEXT_OR_JSON,
         )),
         Command("run", "pairmill_run:run", "Curate a dataset in this process.", "30m --source pages --lake lake", (
             Option("--dry-run", "count what is pending, by step, and do no work", group=EITHER),
             Option("--retry", "first retry what is quarantined for this reason; then only --source is read", "REASON",
                    group=EITHER),
-            RECIPE, SOURCE, LAKE, MODELS, SET, *COMPUTE,
+            RECIPE, SOURCE, LAKE, MODELS, WITH, SET, *COMPUTE,
         ), interrupted=GOES_ON),
         Command("recaption", "pairmill_recaption:recaption",
                 "Caption every picture of a folder or lake, by the recipe captions.", "--source photos --to captions", (
@@ -122,7 +124,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("recut", "version_commands:recut", "Publish a version by other rules, from the scores that are there.",
                 "30m@3 --set balance.cap=20", (
             replace(DATASET, about="the version whose recipe is changed"),
-            Option("--set", "a rule, balance.cap, association.max_uses or .at_least", "KEY=VALUE", repeats=True),
+            Option("--recipe", "take the rules and other settings of the cut from this recipe", "RECIPE"), WITH,
+            Option("--set", "a rule (a new one too), balance.cap, splits, association.max_uses or .at_least",
+                   "KEY=VALUE", repeats=True),
+            Option("--try", "publish nothing; show what this rule would drop, and ten pictures on either side", "RULE",
+                   more={"dest": "tried"}),
             Option("--name", "publish under this name; default: the version's", "NAME"),
             Option("--dry-run", "publish nothing; show needs, rates of rules and marginal images"), LAKE, TEXT_OR_JSON,
         )),

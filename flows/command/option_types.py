@@ -1,7 +1,7 @@
 """Parse the values of command-line options; each raises ArgumentTypeError with the accepted form."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -77,11 +77,19 @@ def model_sizes(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def overrides(assignments: list[str]) -> dict[str, str]:
-    """Parse the values of ``--set``, 'dotted.key=value', to a dict; the last of equal keys wins. Raises BadRecipe."""
+def overrides(assignments: list[str], packs: Sequence[str] = ()) -> dict[str, str]:
+    """Parse the values of ``--set``, 'dotted.key=value', to a dict; the last of equal keys wins. Raises BadRecipe.
+
+    The rules of ``packs``, the values of ``--with``, come first.
+    """
     from pairmill.catalog.terms.error import BadRecipe  # --help needs nothing of the catalog
 
     found = {}
+    if packs:
+        from pairmill.catalog.recipe.rule_packs import pack_overrides
+        from pairmill.flows.run.settings import RECIPES
+
+        found = pack_overrides(packs, RECIPES / "packs")
     for each in assignments:
         key, equals, value = each.partition("=")
         if not equals or not key.strip("."):

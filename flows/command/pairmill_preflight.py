@@ -19,7 +19,7 @@ from pairmill.tasks.run.place.progress import Progress
 def preflight(args: Namespace) -> int:
     """Run the sample, showing its steps in the terminal, and print the forecast."""
     screen = console()
-    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    recipe = load_recipe(args.recipe, overrides(args.set, args.packs), args.models)
     with screen.status("drawing a sample") as status:
 
         def show(progress: Progress) -> None:

@@ -1,6 +1,7 @@
 """Implement the commands on one dataset version: `export`, `report`, `tag`, `recut`; and `import-scores`."""
 
 import json
+import shlex
 import shutil
 import webbrowser
 from argparse import Namespace
@@ -14,6 +15,7 @@ from rich.console import Console
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
 from pairmill.catalog.lake.yaml_text import parse_yaml
+from pairmill.catalog.queries.datasets import published
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
@@ -22,7 +24,9 @@ from pairmill.flows.command.ask import read_names
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.terminal import console, print_notes
 
+BESIDE = 10  # pictures that `recut --try` shows on either side of a threshold
 if TYPE_CHECKING:
+    from pairmill.catalog.queries.datasets import Dataset
     from pairmill.catalog.write.import_scores import ImportedScores
     from pairmill.flows.api.answer_types import CutTrial
 
@@ -113,12 +117,13 @@ def import_file(args: Namespace) -> int:
     work_without_pandas()
     with open_lake(args.lake) as opened:
         done = opened.import_scores(args.file, args.name, args.key, args.column)
-    print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key)))
+        newest = max(published(opened.lake), key=lambda each: each.created_at, default="")
+    print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key, str(newest), args.lake)))
     return 0
 
 
-def _text(done: "ImportedScores", key: str) -> str:
-    """Describe an import in lines."""
+def _text(done: "ImportedScores", key: str, newest: str, lake: str) -> str:
+    """Describe an import in lines; ``newest`` is a version of ``lake`` to re-cut, '' without one."""
     pictures = done.scored + done.without
     lines = [f"{done.name}: {done.scored:,} of {pictures:,} pictures have a score, {done.added:,} by this import"]
     if done.unmatched:
@@ -128,21 +133,35 @@ def _text(done: "ImportedScores", key: str) -> str:
                      f"coalesce({done.name}, …)")  # fmt: skip
     example = "…" if done.median is None else f"{done.median:.4g}"
     lines.append(f"in a recipe: imported: [{done.name}], and a rule such as {done.name} >= {example} (the median)")
+    if newest and done.median is not None:
+        rule = shlex.quote(f"images.{done.name}.keep={done.name} >= {example}")
+        lines.append(f"its half now: pairmill recut {newest} --set {rule} --lake {shlex.quote(lake)}")
     return "\n".join(lines)
 
 
 def recut(args: Namespace) -> int:
     """Publish a version by changed rules, and print its size; with ``--dry-run`` print a trial, and publish nothing."""
     from pairmill.catalog.lake.literals import work_without_pandas
+    from pairmill.tasks.recut import TRIED, kind_of_rule
     from pairmill.tasks.recut import recut as publish_recut
 
-    changes = {key: _value(key, text) for key, text in overrides(args.set).items()}
+    changes: dict[str, Any] = {key: _value(key, text) for key, text in overrides(args.set, args.packs).items()}
     work_without_pandas()
     check_is_lake(args.lake)
-    if args.dry_run:
-        with open_lake(args.lake) as opened:
-            _show_trial(opened.try_recut(args.dataset, changes, args.name), args.format)
-        return 0
+    with open_lake(args.lake) as opened:
+        version = opened.dataset(args.dataset).version
+        if args.recipe:
+            changes = _of_recipe(opened.lake, version, args.recipe) | changes
+        if args.tried:
+            changes |= {f"{(kind := kind_of_rule(opened.lake, args.tried))}.{TRIED}.keep": args.tried}
+            trial = opened.try_recut(str(version), changes, args.name, {TRIED: BESIDE})
+            _show_trial(trial, args.format)
+            if args.format != "json":
+                print(visible(_of_tried(trial, kind, args.tried, args.lake)))
+            return 0
+        if args.dry_run:
+            _show_trial(opened.try_recut(str(version), changes, args.name), args.format)
+            return 0
     with create_or_open(args.lake) as lake:
         before = OpenLake(lake).dataset(args.dataset).version
         made = publish_recut(lake, str(before), changes, args.name)
@@ -153,6 +172,33 @@ def recut(args: Namespace) -> int:
     state = "published" if made.is_new else "unchanged: the newest version is this dataset"
     print(visible(f"{made.name}@{made.version}  {made.n_pairs:,} pairs ({state}); {before} has {before.n_pairs:,}"))
     return 0
+
+
+def _of_recipe(lake: Lake, version: "Dataset", name: str) -> dict[str, Any]:
+    """Return a recipe's settings of the cut, by dotted key; note its other settings that differ from the version's."""
+    from pairmill.flows.run.settings import load_recipe
+    from pairmill.tasks.recut import settings_of_cut
+
+    changes, others = settings_of_cut(lake, version, load_recipe(name))
+    if others:
+        kept = f"{', '.join(others)} of '{name}' differ from {version}'s, which a re-cut keeps"
+        print_notes(console(), [f"{kept}; a run changes them: pairmill run {name}"])
+    return changes
+
+
+def _of_tried(trial: "CutTrial", kind: str, keep: str, lake: str) -> str:
+    """Describe the effect of one tried rule, where its pictures are shown, and how to publish it."""
+    lines = []
+    for step in trial.funnel:
+        if step.rule == "try":
+            lines.append(
+                f"\n{keep}: keeps {_rate(step.n_in, step.n_dropped)} of the {step.n_in:,} pictures that reach it"
+            )
+    at = f"--lake {shlex.quote(lake)}"
+    lines.append(f"in pictures: pairmill browse {at}, page /rules?dataset={trial.before}")
+    rule = shlex.quote(f"{kind}.NAME.keep={keep}")
+    lines.append(f"to publish: pairmill recut {trial.before} --set {rule} {at}")
+    return "\n".join(lines)
 
 
 def _show_trial(trial: "CutTrial", form: str) -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from prefect.utilities.callables import parameter_schema
 
 from pairmill.catalog.recipe.parts import Balance, Duplicates
 from pairmill.catalog.recipe.recipe import Recipe, apply_overrides, load
+from pairmill.catalog.recipe.rule_packs import pack_overrides
 from pairmill.catalog.terms.error import BadRecipe
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
@@ -226,3 +228,31 @@ def test_prefect_draws_a_form_of_it_in_which_every_field_is_explained() -> None:
             linked = "$ref" in told or "allOf" in told  # a part that explains itself
             assert told.get("description") or linked, f"{name}.{field}"
     json.dumps(parts)
+
+
+def test_a_rule_that_is_not_there_is_added_and_a_pack_adds_several(small: Path):
+    (small.parent / "own.yaml").write_text(
+        'images:\n- {name: wide, keep: "width > 500"}\n- {name: sharp, keep: "true"}\n'
+    )
+    packed = pack_overrides(["web-clean", str(small.parent / "own.yaml")], FOLDER / "packs")
+    found = load(small, packed | {"images.bright.keep": "brightness > 0.2"})
+    rules = {rule.name: rule.keep for rule in found.images}
+    assert (rules["wide"], rules["sharp"], rules["bright"]) == ("width > 500", "true", "brightness > 0.2")
+    assert rules["not_blank"] and {"words", "plain"} <= {rule.name for rule in found.sentences}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("images:\n- {name: a, keep: 'true'}\n- {name: a, keep: 'false'}\n", "there are two rules 'a'"),
+        ("images:\n- {name: a, keeps: 'true'}\n", "'images.a.keep': it is missing"),
+        ("images: width > 3\n", "'images': 'width > 3' is not a list"),
+        ("- a\n", "is not a group of settings"),
+        ("images: [a\n", "cannot be read as YAML"),
+    ],
+)
+def test_a_pack_that_is_not_fit_is_refused_in_one_line(tmp_path: Path, text: str, said: str):
+    (tmp_path / "pack.yaml").write_text(text)
+    with pytest.raises(BadRecipe, match=re.escape(said)) as refused:
+        pack_overrides([str(tmp_path / "pack.yaml")], tmp_path)
+    assert "\n" not in str(refused.value).strip()

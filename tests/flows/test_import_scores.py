@@ -1,5 +1,6 @@
 """`pairmill import-scores`: a file's numbers become a column that rules read, in every command that knows scores."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ def test_other_commands_know_the_score(curated_copy: Path, tmp_path: Path, tell:
     scores = file_of(tmp_path, {"sha256": kept, "aesthetic": list(range(len(kept)))})
     printed = tell("import-scores", str(scores), "--key", "sha256", "--name", "aesthetic", "--lake", lake)
     assert f"aesthetic: {len(kept)} of" in printed and "imported: [aesthetic]" in printed
+    (line,) = (each for each in printed.splitlines() if each.startswith("its half now: pairmill "))
+    assert tell(*shlex.split(line)[4:], "--name", "half").startswith("half@1  ")
     with pm.open(lake) as opened:
         opened.recut("demo", with_rule(opened, "aesthetic >= 3"), name="pretty")
     assert agrees(lake, "pretty")

@@ -44,7 +44,9 @@ MISTAKES = {
     f"{RUN} --set balance.cap=many": "'balance.cap': 'many' is not a whole number; write one, such as 20",
     f"{RUN} --set balance.cap=0": "'balance.cap': 0 is too small; write 1 or more",
     f"{RUN} --set balance.capp=3": "'balance.capp': there is no such setting; did you mean 'cap'?",
-    f"{RUN} --set images.nothing.keep=true": "there is no 'nothing'; there are short_side, aspect_ratio, whole_text.",
+    f"{RUN} --set images.nothing.calibrate.drop=.1": "no 'nothing'; there are short_side, aspect_ratio, fits,",
+    f"{RUN} --with web-claen": "there is no pack of rules 'web-claen'; did you mean 'web-clean'?",
+    f"{RUN} --with pack.yaml": "pack 'pack.yaml', 'image': there is no such setting; did you mean 'images'?",
     f"{RUN} --set 'images.short_side.keep=widht > 3'": "no scorer computes 'widht'; did you mean 'width'?",
     f"{RUN} --set 'images.short_side.keep=leas(width) > 3'": "rule 'short_side': it calls leas()",
     f"{RUN} --set 'sentences.length.keep=n_words between 81 and 3'": "no value of n_words passes, which is to be above",
@@ -106,6 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "open.yaml": "name: own\nimages: [{name: big, keep: width > 3}\n",
         "tab.yaml": "name: own\n\tmodels: {}\n",
         "bare.yaml": "name: own\n",
+        "pack.yaml": "image: []\n",
     }
     for name, text in texts.items():
         (place / name).write_text(text)

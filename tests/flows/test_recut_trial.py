@@ -1,6 +1,7 @@
 """`pairmill recut --dry-run`: what a re-cut needs, keeps and leaves beside each threshold, against plain Python."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,47 @@ def test_a_recut_that_keeps_no_pair_publishes_nothing_and_has_a_status_of_its_ow
     assert main(["recut", "demo@1", "--set", rule, "--lake", str(curated_copy)]) == 3
     assert "no pair would be left, so no version is published" in capsys.readouterr().err
     assert rows(curated_copy, "SELECT max(version) FROM datasets") == [(1,)]
+
+
+def test_a_tried_rule_shows_its_rate_ten_pictures_a_side_and_the_line_that_publishes_it(curated_copy: Path, tell: Tell):
+    lake = str(curated_copy)
+    told = tell("recut", "demo", "--try", "width >= 300", "--lake", lake)
+    with pm.open(lake) as opened:
+        trial = opened.try_recut("demo", {"images.try.keep": "width >= 300"}, shown={"try": 10})
+        dropped = {item.image_id for item in trial.marginal if item.dropped_by}
+        kept = {item.image_id for item in trial.marginal if not item.dropped_by}
+        assert 3 < len(dropped) <= 10 and 3 < len(kept) <= 10
+        assert all(image_id in told for image_id in dropped | kept) and "/rules?dataset=demo@1" in told
+        assert [str(each) for each in opened.datasets()] == ["demo@1"]
+    (line,) = (each for each in told.splitlines() if each.startswith("to publish: pairmill "))
+    made = tell(*shlex.split(line.replace("NAME", "wide"))[3:])
+    assert made.startswith(f"demo@2  {trial.kept:,} pairs (published)")
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ("widht >= 5", "no scorer computes 'widht'; did you mean 'width'?"),
+        ("width >= ", "rule 'try'"),
+        ("width >= n_words", "reads scores of pictures and of texts (n_words, width); write two rules"),
+    ],
+)
+def test_a_rule_that_cannot_be_tried_is_told_in_one_line(
+    small: Path, capsys: pytest.CaptureFixture[str], keep: str, said: str
+):
+    assert main(["recut", "small", "--try", keep, "--lake", str(small)]) == 1
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+def test_a_recut_takes_the_rules_of_a_recipe_file_and_says_what_it_leaves(
+    curated_copy: Path, tmp_path: Path, tell: Tell
+):
+    with pm.open(curated_copy) as opened:
+        settings = opened.dataset("demo").recipe.record()
+    settings["images"].append({"name": "wide", "keep": "width >= 300"})
+    (tmp_path / "own.yaml").write_text(json.dumps(settings | {"seed": 7}))
+    told = tell("recut", "demo", "--recipe", str(tmp_path / "own.yaml"), "--name", "own", "--lake", str(curated_copy))
+    with pm.open(curated_copy) as opened:
+        recipe = opened.dataset("own").recipe
+    assert recipe.images[-1].name == "wide" and recipe.seed != 7 and told.splitlines()[-1].startswith("own@1")

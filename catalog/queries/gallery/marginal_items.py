@@ -59,8 +59,10 @@ class _Threshold:
 _Beside = tuple[float, str, str, str]
 
 
-def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) -> list[MarginalItem]:
-    """Return the NEAREST images on each side of each threshold of the plan, by the last cut of this connection.
+def marginal_items(
+    lake: Lake, plan: Plan, rules: frozenset[str] | None = None, most: int = NEAREST
+) -> list[MarginalItem]:
+    """Return the ``most`` nearest images on each side of each threshold, by the last cut of this connection.
 
     Images that another rule drops are left out: no threshold of this rule changes their fate. Images below a threshold
     come before those above it, the nearest of each side first. ``rules`` restricts the rules; None means all.
@@ -79,8 +81,8 @@ def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) 
         "coalesce(state, '') = '' AND n NOT IN (SELECT n FROM cut_textless)"
     )
     with lake.without_tables():
-        of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if each.is_early]))
-    beside = [next(of_facts) if each.is_early else _of_texts(lake, plan, each) for each in thresholds]
+        of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if each.is_early], most))
+    beside = [next(of_facts) if each.is_early else _of_texts(lake, plan, each, most) for each in thresholds]
     lake.execute("DROP TABLE marginal_kept")
     urls = _urls(lake, {image_id: shard for rows in beside for _, image_id, shard, _ in rows})
     return [
@@ -90,7 +92,7 @@ def marginal_items(lake: Lake, plan: Plan, rules: frozenset[str] | None = None) 
     ]
 
 
-def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold]) -> list[list[_Beside]]:
+def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: int) -> list[list[_Beside]]:
     """Return the images nearest each threshold of an early rule, in one pass over the facts.
 
     Arrays hold a byte per image, and the quantities of IMAGES_AT_ONCE images.
@@ -116,27 +118,27 @@ def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold]) -> list[
             for side, is_beside in enumerate(sides, 2 * place):
                 at = np.flatnonzero(is_decided & is_beside)
                 values, numbers = nearest[side]
-                nearest[side] = _nearest(np.append(values, value[at]), np.append(numbers, n[at]), side % 2 == 0)
-    return _with_ids(lake, thresholds, nearest)
+                nearest[side] = _nearest(np.append(values, value[at]), np.append(numbers, n[at]), most, side % 2 == 0)
+    return _with_ids(lake, thresholds, nearest, most)
 
 
-def _nearest(values: np.ndarray, numbers: np.ndarray, below: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the NEAREST largest (``below`` a threshold) or smallest values with their images, and all equal to these.
+def _nearest(values: np.ndarray, numbers: np.ndarray, most: int, below: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ``most`` largest (``below`` a threshold) or smallest values with their images, and all equal to these.
 
     Of equal values the smallest image ids are shown, and these are not known here.
     """
-    if len(values) <= NEAREST:
+    if len(values) <= most:
         return values, numbers
-    place = len(values) - NEAREST if below else NEAREST - 1
+    place = len(values) - most if below else most - 1
     last = np.partition(values, place)[place]
     is_near = values >= last if below else values <= last
     return values[is_near], numbers[is_near]
 
 
 def _with_ids(
-    lake: Lake, thresholds: Sequence[_Threshold], nearest: Sequence[tuple[np.ndarray, np.ndarray]]
+    lake: Lake, thresholds: Sequence[_Threshold], nearest: Sequence[tuple[np.ndarray, np.ndarray]], most: int
 ) -> list[list[_Beside]]:
-    """Look up the ids of the nearest images, and return NEAREST a side, by value and then by id."""
+    """Look up the ids of the nearest images, and return ``most`` a side, by value and then by id."""
     sides = np.repeat(np.arange(len(nearest), dtype=np.int32), [len(numbers) for _, numbers in nearest])
     values, numbers = (np.concatenate(parts) for parts in zip(*nearest, strict=True))
     lake.execute("CREATE OR REPLACE TEMP TABLE marginal_near (side INTEGER, value DOUBLE, n UINTEGER)")
@@ -144,7 +146,7 @@ def _with_ids(
     rows = lake.query(
         "SELECT side, value, image_id, shard, if(k.n IS NULL, NULL, '') FROM marginal_near m "
         "JOIN facts.images i ON i.rowid = m.n LEFT JOIN marginal_kept k ON k.n = m.n QUALIFY row_number() OVER "
-        f"(PARTITION BY side ORDER BY if(side % 2 = 0, -value, value), image_id) <= {NEAREST} "
+        f"(PARTITION BY side ORDER BY if(side % 2 = 0, -value, value), image_id) <= {most} "
         "ORDER BY side, if(side % 2 = 0, -value, value), image_id"
     )
     lake.execute("DROP TABLE marginal_near")
@@ -155,7 +157,7 @@ def _with_ids(
     return beside
 
 
-def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold) -> list[_Beside]:
+def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold, most: int) -> list[_Beside]:
     """Return the images nearest a threshold of a rule on generated texts, whose scores are not in the facts."""
     check, rule = threshold.check, quoted(threshold.check.name)
     fates = (
@@ -173,7 +175,7 @@ def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold) -> list[_Beside]:
         f"JOIN ({fates}) f ON f.n = i.rowid{''.join(joins)}"
     )
     parts = " UNION ALL ".join(
-        f"(FROM v WHERE value {sign} {threshold.edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {NEAREST})"
+        f"(FROM v WHERE value {sign} {threshold.edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {most})"
         for sign, order in (("<", "DESC"), (">=", "ASC"))
     )
     return lake.query(f"WITH v AS ({values}) {parts}")
