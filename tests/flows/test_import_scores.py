@@ -33,7 +33,7 @@ def file_of(folder: Path, table: dict[str, Any]) -> Path:
 
 def with_rule(opened: pm.OpenLake, keep: str, dataset: str = "demo") -> dict[str, Any]:
     """Return the settings that read the imported score in a rule after those of the dataset's newest version."""
-    rules = [{"name": rule.name, "keep": rule.keep} for rule in opened.dataset(dataset).recipe.images]
+    rules = [rule.model_dump(mode="json", exclude_none=True) for rule in opened.dataset(dataset).recipe.images]
     return {"imported": ["aesthetic"], "images": [*rules, {"name": "pretty", "keep": keep}]}
 
 
