@@ -94,7 +94,8 @@ def _replace(columns: Sequence[str]) -> str:
 
 
 def changed_text(act: str, pattern: str, value: str, text: str) -> str:
-    """Return SQL of the SQL ``text`` after a rule; NULL stays NULL."""
+    """Return SQL of the SQL ``text`` after a rule; NULL and an empty text, which is none, stay so."""
+    text = f"nullif({text}, '')"
     if act == "prefix":
         return f"({quoted(value)} || {text})"
     if act == "replace":

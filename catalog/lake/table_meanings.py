@@ -108,8 +108,8 @@ REMOVED_BY: dict[str, dict[str, str]] = {
     "quarantine": {"item": "picture image document sentence address", "payload_ref": "unit"},
     "decisions": {"item_id": "image sentence"},
     "judgements": {"image_id": "image", "text": "text"},
-    "acts": {"sha256": "picture", "before": "text", "value": "text", "pattern": "text"},
-    "edited_texts": {"image_id": "image", "before": "text"},
+    "acts": {"sha256": "picture", "before": "text own", "value": "text", "pattern": "text"},
+    "edited_texts": {"image_id": "image", "before": "text own"},
 }
 # Meaning of a column wherever it stands; "table.column" where it means something else in one table.
 COLUMNS = {

@@ -15,10 +15,12 @@ from pairmill.catalog.upkeep.damages import Damage
 
 _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in text_columns.texts())
 _FUSED = "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_fused)"
+_OWN = "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_own)"
 # Columns of pairs whose text is an edit of a taken text.
 _EDITED = (
     "SELECT dataset, version, image_id, field FROM edited_texts WHERE starts_with(field, 'text') AND before IN "
-    f"(SELECT text FROM taken_sentences) OR field = 'syn_text' AND {_FUSED.format('before')}"
+    f"(SELECT text FROM taken_sentences) OR field = 'syn_text' AND {_FUSED.format('before')} "
+    f"OR field IN ('caption', 'alt_text') AND {_OWN.format('before')}"
 )
 
 
@@ -27,7 +29,8 @@ def find_touched(lake: Lake) -> list[Dataset]:
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
     paired = (
         "SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images) "
-        f"OR {_FUSED.format('syn_text')} OR {_GIVEN} UNION SELECT DISTINCT dataset, version FROM ({_EDITED})"
+        f"OR {_FUSED.format('syn_text')} OR {_OWN.format('caption')} OR {_GIVEN} "
+        f"UNION SELECT DISTINCT dataset, version FROM ({_EDITED})"
     )
     found = set(lake.query(f"{decided} UNION {paired}"))
     return [each for each in published(lake) if (each.name, each.version) in found]
@@ -36,9 +39,10 @@ def find_touched(lake: Lake) -> list[Dataset]:
 def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     """Take the takedown's pictures and texts out of one version's pairs, within a transaction of the caller.
 
-    `delete_rows` deletes decisions and scores. A pair loses its taken texts and edits of these, and later
-    texts move up; a pair without remaining texts is removed. A fused text that may come from a taken sentence becomes
-    NULL. Returns ``dataset`` (NAME@VERSION) and the numbers ``pairs_removed`` and ``pairs_changed``.
+    `delete_rows` deletes decisions and scores. A pair loses its taken texts and edits of these, and later texts move
+    up; a pair without remaining texts is removed. A fused text that may come from a taken text becomes NULL, as does a
+    caption that a taken document gave. Returns ``dataset`` (NAME@VERSION) and the numbers ``pairs_removed`` and
+    ``pairs_changed``.
     """
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
@@ -46,7 +50,7 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', dataset)} AS before FROM pairs p "
         f"WHERE {dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
-        f"{_FUSED.format('syn_text')} OR image_id IN (SELECT image_id FROM {edits}))"
+        f"{_FUSED.format('syn_text')} OR {_OWN.format('caption')} OR image_id IN (SELECT image_id FROM {edits}))"
     )
     packed = ", ".join(
         f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns, 1)
@@ -60,10 +64,18 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     texts = ", ".join(
         f"l.kept[{place}].t AS {text}, l.kept[{place}].s AS {alike}" for place, (text, alike) in enumerate(columns, 1)
     )
-    fused = f"({_FUSED.format('a.syn_text')} OR a.image_id IN (SELECT image_id FROM {edits} WHERE field = 'syn_text'))"
+    kept = {
+        column: f"CASE WHEN NOT (({field} IS NOT NULL AND {taken.format(f'a.{field}')}) OR a.image_id IN "
+        f"(SELECT image_id FROM {edits} WHERE field = '{field}')) THEN {column} END AS {column}"
+        for field, similarity, taken in (
+            ("syn_text", "synthetic_similarity", _FUSED),
+            ("caption", "caption_similarity", _OWN),
+            ("alt_text", "alt_text", _OWN),
+        )
+        for column in (field, similarity)
+    }
     replaced = (
-        f"SELECT a.* EXCLUDE (before) REPLACE ({texts}, CASE WHEN NOT {fused} THEN syn_text END AS syn_text, "
-        f"CASE WHEN NOT {fused} THEN synthetic_similarity END AS synthetic_similarity) FROM amending a "
+        f"SELECT a.* EXCLUDE (before) REPLACE ({texts}, {', '.join(kept.values())}) FROM amending a "
         "JOIN left_texts l USING (image_id) WHERE image_id NOT IN (SELECT image_id FROM taken_images)"
     )
     lake.execute(f"CREATE OR REPLACE TEMP TABLE amended AS {replaced}")

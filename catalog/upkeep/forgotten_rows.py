@@ -139,8 +139,8 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
                 recorded = 'coalesce((SELECT max(i."commit") FROM inputs i WHERE i.uri = d.unit), -1)'
                 lake.execute(
                     'INSERT INTO inputs BY NAME SELECT unit AS uri, arg_max(source, "commit") AS source, 0 AS size, '
-                    '\'forgotten\' AS etag, 0 AS retries, max("commit") AS "commit" FROM documents d GROUP BY unit '
-                    f'HAVING max("commit") > {recorded}'
+                    '\'forgotten\' AS etag, 0 AS retries, max("commit") AS "commit" FROM documents d '
+                    f'WHERE unit IS NOT NULL GROUP BY unit HAVING max("commit") > {recorded}'
                 )
         lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{table}' AND {here}")
         lake.execute("DROP TABLE lost_readings")

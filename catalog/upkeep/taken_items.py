@@ -6,7 +6,9 @@ The matches are temporary tables of the connection, which DuckDB spills to disk 
 - ``taken_pictures(sha256)``: named by content or address, of a named host, or held by taken documents alone;
 - ``taken_images(image_id)``: every occurrence of a taken picture, wherever it is, and those of taken documents;
 - ``taken_sentences(content, text)``: sentences that no other document holds;
-- ``taken_fused(sha256, input_digest, text)``: fused texts of other pictures that were made from a taken sentence.
+- ``taken_own(sha256, text)``: captions and alt texts that only taken documents give to a picture that stays;
+- ``taken_fused(sha256, input_digest, text)``: fused texts of other pictures that were made from a taken sentence or
+  caption.
 
 A picture that is named by content or address is removed from every page that shows it. A document's picture that
 another page shows too stays there, as does a sentence that another page holds. Rows are deleted from every table, and
@@ -24,6 +26,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import REMOVED_BY
 from pairmill.catalog.pending.generated import fusion_digest
+from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 
 if TYPE_CHECKING:
@@ -41,10 +44,11 @@ _NAMES = {
     "document": "{0} IN (SELECT document_id FROM taken_documents)",
     "sentence": "{0} IN (SELECT content FROM taken_sentences)",
     "text": "{0} IN (SELECT text FROM taken_sentences UNION ALL SELECT text FROM taken_fused)",
+    "own": "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_own)",
     "unit": "{0} IN (SELECT unit FROM taken_units)",
 }
 _DOCUMENT = _NAMES["document"].format("document_id")
-# A fused text made from a taken sentence goes, the scores of it too; the next run makes all again.
+# A fused text made from a taken text goes, the scores of it too; the next run makes all again.
 _FUSED = "(sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
 _OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
 
@@ -121,7 +125,7 @@ def read_selected(lake: Lake, table: str, column: str) -> set[str]:
 
 
 def _select_sentences(lake: Lake) -> None:
-    """Create ``taken_sentences`` and ``taken_fused``."""
+    """Create ``taken_sentences``, ``taken_own`` and ``taken_fused``."""
     here = "document_id IN (SELECT document_id FROM taken_documents)"
     of_documents = f"SELECT content FROM sentences WHERE {here}"
     alone = f"SELECT content FROM sentences WHERE content IN ({of_documents}) GROUP BY content HAVING bool_and({here})"
@@ -129,11 +133,22 @@ def _select_sentences(lake: Lake) -> None:
     _create(
         lake, "taken_sentences", f"SELECT DISTINCT content, text FROM ({texts}) SEMI JOIN ({alone}) USING (content)"
     )
+    own = (
+        f"SELECT document_id, sha256, unnest([alt_text, json_extract_string(metadata, '$.{OWN_CAPTION}')]) AS text "
+        f"FROM images JOIN documents USING (document_id) WHERE sha256 IN (SELECT sha256 FROM images WHERE {here})"
+    )
+    _create(lake, "taken_own", f"SELECT sha256, text FROM ({own}) ANTI JOIN taken_pictures USING (sha256) "
+            f"WHERE text <> '' GROUP BY ALL HAVING bool_and({here})")  # fmt: skip
     caption = "SELECT sha256, text FROM captions WHERE status = 'ok' UNION SELECT sha256, '' FROM synthetic"
     tag = "SELECT sha256, tags FROM tags UNION SELECT sha256, [] FROM synthetic"
     given = f"""SELECT DISTINCT m.sha256, {fusion_digest("c.text", "g.tags", "t.text")} AS input_digest
         FROM match_candidates m JOIN taken_sentences t USING (content) JOIN ({caption}) c USING (sha256)
         JOIN ({tag}) g USING (sha256)"""
+    of_captions = "SELECT sha256, text FROM captions SEMI JOIN taken_own USING (sha256, text)"
+    if lake.query(f"SELECT 1 FROM ({of_captions}) LIMIT 1"):  # else no pass over the texts of all sentences
+        given += f""" UNION SELECT m.sha256, {fusion_digest("c.text", "g.tags", "t.text")}
+            FROM match_candidates m JOIN sentence_content t USING (content) JOIN ({of_captions}) c USING (sha256)
+            JOIN ({tag}) g USING (sha256)"""
     _create(lake, "taken_fused", "SELECT DISTINCT sha256, input_digest, synthetic_text AS text FROM synthetic "
             f"SEMI JOIN ({given}) USING (sha256, input_digest) ANTI JOIN taken_pictures USING (sha256)")  # fmt: skip
 
@@ -200,8 +215,9 @@ def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
     for score in scores_in(lake):
         if score.table in lake.tables and score.table not in REMOVED_BY:
             where = _names_taken(score.removed_by)
-            fused = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
-            yield score.table, f"({where} OR {fused})" if fused else where
+            more = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
+            more = _NAMES["own"].format("text") if score.table == "captions" else more
+            yield score.table, f"({where} OR {more})" if more else where
 
 
 def _names_taken(columns: Mapping[str, str]) -> str:

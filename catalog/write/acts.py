@@ -24,7 +24,7 @@ _SHOWN = 150  # characters of a text in a message
 MOST_RULES = 100  # of one dataset; each is one more pass over the texts
 _READERS = {
     ".parquet": "read_parquet({})",
-    ".csv": "read_csv({}, all_varchar = true, header = true, strict_mode = true)",
+    ".csv": "read_csv({}, all_varchar = true, header = true, strict_mode = true, allow_quoted_nulls = false)",
     ".jsonl": "read_json({}, format = 'newline_delimited')",
 }
 

@@ -65,19 +65,23 @@ def preview_text_edit(lake: Lake, spec: str, edit: TextEdit) -> tuple[Dataset, E
 
 def edit_texts(lake: Lake, spec: str, edit: TextEdit) -> tuple[str, Dataset, EditPreview]:
     """Store an edit; return its id, and what `preview_text_edit` returns. Raises as that does, LeaseHeld, LeaseLost."""
-    dataset, found = preview_text_edit(lake, spec, edit)
-    return _write(lake, dataset, lambda writer: acts.store(writer, dataset.name, _account())), dataset, found
+
+    def stored(writer: Writer) -> tuple[str, Dataset, EditPreview]:
+        # Under the lease: a takedown between the two would leave what it has removed in the stored rows.
+        dataset, found = preview_text_edit(lake, spec, edit)
+        return acts.store(writer, dataset.name, _account()), dataset, found
+
+    return _write(lake, spec, stored)
 
 
 def undo_edit(lake: Lake, spec: str, act_id: str) -> Act:
     """Undo an edit of a dataset, as `acts.undo`; return it. Raises as that does, LeaseHeld, LeaseLost."""
-    dataset = find(lake, spec)
-    return _write(lake, dataset, lambda writer: acts.undo(writer, dataset.name, act_id, _account()))
+    return _write(lake, spec, lambda writer: acts.undo(writer, find(lake, spec).name, act_id, _account()))
 
 
-def _write(lake: Lake, dataset: Dataset, write: Callable[[Writer], Any]) -> Any:
+def _write(lake: Lake, spec: str, write: Callable[[Writer], Any]) -> Any:
     """Call ``write`` under the lease, for which it waits a minute."""
-    with writing(lake, uuid.uuid4().hex, f"edit {dataset.name}", WAIT_SECONDS) as writer:
+    with writing(lake, uuid.uuid4().hex, f"edit {spec}", WAIT_SECONDS) as writer:
         return write(writer)
 
 

@@ -32,7 +32,7 @@ def recipe_of(folder: Path, text: str) -> Recipe:
 def test_a_recipe_takes_over_what_it_does_not_set(tmp_path: Path):
     base, mine = load("30m", None, RECIPES), recipe_of(tmp_path, MINE)
     assert mine.name == "mine" and mine.models == base.models and mine.sentences == base.sentences
-    assert [rule.name for rule in mine.images] == ["short_side", "aspect_ratio", "pair_similarity", "wide"]
+    assert [rule.name for rule in mine.images] == ["short_side", "aspect_ratio", "fits", "pair_similarity", "wide"]
     assert (mine.images[0].keep, mine.images[1]) == ("least(width, height) >= 64", base.images[1])
     assert mine.captioners == [base.captioners[0].model_copy(update={"max_tokens": 64})]
     assert mine.tags is None and mine.balance.cap is None and mine.balance.clusters == base.balance.clusters

@@ -125,7 +125,9 @@ def test_over_20_seeds_the_planted_share_of_wrong_pairs_is_kept_below_the_bound(
 
 def test_a_rule_that_is_not_there_is_refused(wide: Path, capsys):
     assert main(["calibrate", "small", "sharp", "--lake", str(wide)]) == 1
-    assert "small@1 has no rule 'sharp' on images; there are wide, readable" in capsys.readouterr().err
+    assert (
+        "small@1 has no rule 'sharp' on images, and no such score; there are wide, readable" in capsys.readouterr().err
+    )
     with pytest.raises(PairmillError, match="no lower threshold"), create_or_open(wide, read_only=True) as lake:
         dataset = datasets.find(lake, "small")
         with Gallery(gallery_file(lake, dataset)) as gallery:

@@ -127,6 +127,36 @@ def test_a_takedown_removes_edits_of_its_pictures_and_of_its_sentences(lake: Lak
     assert is_as_published(lake, find(lake, "small@2"))
 
 
+def test_a_takedown_of_a_document_removes_the_caption_that_it_gave_to_a_picture_of_another(lake: Lake, tmp_path: Path):
+    first, place = pictures(lake)[0], Path(lake.uri)
+    lake.execute(
+        "INSERT INTO documents BY NAME SELECT 'own' AS document_id, 'own.txt' AS uri, "
+        '\'{"own_caption": "Alice Smith, Leeds"}\' AS metadata'
+    )
+    lake.execute(f"INSERT INTO images BY NAME SELECT * REPLACE ('zz' AS image_id) FROM images WHERE sha256 = '{first}'")
+    lake.execute(f"UPDATE captions SET text = 'Alice Smith, Leeds' WHERE sha256 = '{first}'")
+    publish_again(lake, plan())
+    edit_texts(lake, "small", TextEdit(picture=first, text="Alice, in short."))
+    publish_again(lake, plan())
+    assert texts(lake)[first] == "Alice, in short." and found_in(place, [b"Alice"])
+    lake.execute(
+        f"UPDATE images SET document_id = 'own', alt_text = 'Alice on a pier' WHERE sha256 = '{first}' "
+        "AND image_id NOT IN (SELECT image_id FROM pairs WHERE version = 3)"
+    )
+    take_down(lake, Subject(documents=("own",)), "test", tmp_path / "reports")
+    assert found_in(place, [b"Alice"]) == set() and len(texts(lake)) == 12 and texts(lake)[first] is None
+    assert lake.query("SELECT count(*) FROM acts") == lake.query("SELECT count(*) FROM edited_texts") == [(0,)]
+    assert is_as_published(lake, find(lake, "small@2")) and is_as_published(lake, find(lake, "small@3"))
+
+
+def test_a_text_that_was_taken_away_gets_no_prefix(lake: Lake):
+    first = pictures(lake)[0]
+    edit_texts(lake, "small", TextEdit(picture=first, text=""))
+    edit_texts(lake, "small", TextEdit(prefix="photo, "))
+    publish_again(lake, plan())
+    assert texts(lake).pop(first) is None and len(set(texts(lake).values())) == 2
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
 def test_a_table_gives_each_picture_its_text_and_a_faulty_one_stores_nothing(lake: Lake, tmp_path: Path, form: str):
     file, shas = tmp_path / f"new.{form}", pictures(lake)

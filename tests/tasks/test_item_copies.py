@@ -36,6 +36,7 @@ OTHERS = {
     "a place that the user names, which the report of a removal says": (
         "catalog.queries.judge.judging", "flows.command.removals", "flows.command.version_commands",
         "tasks.release.export.destination", "tasks.release.export.parquet_tables",
+        "tasks.release.export.picture_folder",
     ),
     "files without a name, which end with their process": (
         "tasks.release.export.shuffled_pictures", "ops.read.places.unpack", "ops.read.places.web",

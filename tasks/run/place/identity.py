@@ -22,6 +22,8 @@ from pairmill.ops.models.generation import Answering
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 
+OWN_VERSION = 1  # raised when the same document metadata gives another caption
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -165,7 +167,7 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     OWN has a scorer without settings.
     """
     if captioner.name == OWN:
-        return Scorer("own captions", "captions", 1, {}, "")
+        return Scorer("own captions", "captions", OWN_VERSION, {}, "")
     model = captioning(recipe, captioner)
     own = captioner.model_dump(include={"prompt", "max_tokens", "side", *model.answer_settings})
     settings = {**own, "decode": Decode().version, "status": generation_status.VERSION}
