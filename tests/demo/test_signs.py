@@ -1,4 +1,4 @@
-"""Pictures of text and bare grounds, drawn as the world draws them, have the lowest and the highest cosines."""
+"""Pictures of text and bare grounds, drawn as the world draws them, lie at the two ends of the demo's rule on pairs."""
 
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.model_answers import generate
 
 MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
-LOW, HIGH = 0.48, 0.65  # a fused text that names what is shown has more than LOW; the demo's rule drops over HIGH
+LOW, HIGH = 0.48, 0.65  # the ends of the demo recipe's rule
 
 
 @cache

@@ -125,7 +125,7 @@ def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
     assert figures.text_recall >= 0.78
 
 
-def test_pairs_that_do_not_match_fall_by_their_parts(figures: Figures):
-    """A world of 200 documents has some 45: the worst of five has a precision of 0.74, another a recall of 0.50."""
-    assert figures.mismatch_precision >= 0.72
-    assert figures.mismatch_recall >= 0.48
+def test_pairs_that_do_not_match_fall_at_the_lower_end(figures: Figures):
+    """Half of what falls there does name what is shown, mostly beside another thing."""
+    assert figures.mismatch_precision >= 0.42
+    assert figures.mismatch_recall >= 0.54

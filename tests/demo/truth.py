@@ -251,24 +251,20 @@ def _tags(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
 
 
 def _pair_similarity(lake: Lake, pictures: list[dict]) -> tuple[float, ...]:
-    """Precision and recall of what the recipe's rules on fused texts drop, over the pictures that have one: above
-    `pair_similarity` pictures of text, below it and by `parts` pairs that do not match."""
+    """Precision and recall of the two ends of the recipe's rule, over the pictures that have a fused text: above it
+    pictures of text, below it pairs that do not match."""
     truth, concepts = {row["sha256"]: row for row in pictures}, Concepts(names())
-    keep = {rule["name"]: rule["keep"] for rule in _recipe(lake)["images"]}
-    low, high = (float(bound) for bound in re.findall(r"\d+\.\d+", keep["pair_similarity"]))
-    newest = '(SELECT sha256, arg_max({0}, "commit") AS {0} FROM {1} GROUP BY sha256)'
-    tables = {"synthetic_similarity": "synthetic_similarity", "caption_similarity": "caption_similarity",
-              "match_similarity": "image_similarity", "synthetic_text": "synthetic"}  # fmt: skip
-    joined = " JOIN ".join(f"{newest.format(*each)} {each[1]} USING (sha256)" for each in tables.items())
-    rows = [
-        (truth[sha], text, value, parts)
-        for sha, text, value, parts in lake.query(
-            f"SELECT sha256, synthetic_text, synthetic_similarity, {keep['parts']} "
-            f"FROM (SELECT DISTINCT sha256 FROM synthetic) JOIN {joined} WHERE synthetic_similarity IS NOT NULL"
-        )
-    ]
-    above, below = [row[2] > high for row in rows], [row[2] < low or not row[3] for row in rows]
-    mismatched = [concepts.missed(row, text) for row, text, *_ in rows]
+    keep = next(rule["keep"] for rule in _recipe(lake)["images"] if rule["name"] == "pair_similarity")
+    low, high = (float(bound) for bound in re.findall(r"\d+\.\d+", keep))
+    scored = lake.query(
+        "SELECT t.sha256, t.text, s.value FROM "
+        '(SELECT sha256, arg_max(synthetic_text, "commit") AS text FROM synthetic GROUP BY sha256) t JOIN '
+        '(SELECT sha256, arg_max(synthetic_similarity, "commit") AS value FROM synthetic_similarity GROUP BY sha256) s '
+        "USING (sha256) WHERE s.value IS NOT NULL"
+    )
+    rows = [(truth[sha], text, value) for sha, text, value in scored]
+    above, below = [value > high for *_, value in rows], [value < low for *_, value in rows]
+    mismatched = [concepts.missed(row, text) for row, text, _ in rows]
     return *precision_recall(above, [row["kind"] == "text" for row, *_ in rows]), *precision_recall(below, mismatched)
 
 

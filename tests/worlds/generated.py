@@ -48,7 +48,6 @@ def small_settings() -> dict[str, str]:
         "captioners.0.side": "64",
         "images.pair_similarity.keep": "synthetic_similarity >= -1",
         "images.whole_text.keep": "true",
-        "images.parts.keep": "true",
         "fuse.model": "captioner",
         "fuse.max_tokens": "4",
         "fuse.side": "64",
