@@ -118,7 +118,7 @@ def _exact(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
         "SELECT i.sha256, d.dropped_by = 'exact_duplicate', count(*) FROM decisions d "
         "JOIN images i ON i.image_id = d.item_id WHERE d.kind = 'image' "
         f"AND d.{_NEWEST} AND d.dropped_by IN ('', 'exact_duplicate', 'duplicate', 'no_text', 'pair_similarity', "
-        "'parts', 'whole_text', 'balance', 'max_uses') GROUP BY ALL"
+        "'whole_text', 'balance', 'max_uses') GROUP BY ALL"
     )
     fell = {sha: n for sha, is_copy, n in decided if is_copy}
     stayed = {sha: n for sha, is_copy, n in decided if not is_copy}

@@ -36,9 +36,7 @@ PACKED, DEFAULTS = LAKES / "format_1.tar.xz", LAKES / "defaults.json"
 # Ids of documents depend on the place of their pages, so the pages stand here wherever the lake is.
 PAGES = Path("/tmp/pairmill-lake-of-format-1/pages")
 SECONDS = 1_750_000_000  # time of all pages, because etags depend on it
-# A rule, and a number of another, are younger than the lake.
-SETTINGS = ("balance.cap=30", "imported=[kilobytes]", "images.parts=null",
-            "images.pair_similarity.keep=synthetic_similarity between 0.48 and 0.65")  # fmt: skip
+SETTINGS = ("balance.cap=30", "imported=[kilobytes]")
 DOCUMENTS = 5
 RUN = ("run", "demo", "--source", str(PAGES), *(word for each in SETTINGS for word in ("--set", each)))
 PLACEMENT = {"version", "batch_size", "connections", "per_host", "seconds", "retries"}  # no identity has them
