@@ -271,7 +271,9 @@ def _describe_takedown(report: dict[str, Any]) -> Iterator[str]:
     for each in report["versions"]:
         yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
     for export in report["exports"]:
-        yield (f"still holds it: {export['uri']}; delete it, or: pairmill export {export['dataset']} "
+        # A folder may be the one in which a user's pictures lie.
+        way = "run again, with its own options" if export["format"] == "folder" else "delete it, or"
+        yield (f"still holds it: {export['uri']}; {way}: pairmill export {export['dataset']} "
                f"--format {export['format']} --to {export['uri']}")  # fmt: skip
     yield from _describe_erasure(report)
 

@@ -413,8 +413,10 @@ def test_a_version_with_splits_has_files_by_split_which_card_and_croissant_name(
     with pm.open(tmp_path / "lake") as opened:
         made = opened.dataset("small@2")
         of = dict(zip(*(made.arrow()[name].to_pylist() for name in ("image_id", "split")), strict=True))
-        for format in ("parquet", "webdataset"):
+        for format in ("parquet", "webdataset", "folder"):
             made.export(str(tmp_path / format), format)
+    rows = list(map(json.loads, (tmp_path / "folder" / "metadata.jsonl").open()))
+    assert {row["image_id"]: row["split"] for row in rows} == of
     for split in ("train", "test"):
         (table,) = (tmp_path / "parquet").glob(f"small-v2-{split}-*.parquet")
         assert set(pq.read_table(table)["image_id"].to_pylist()) == {key for key in of if of[key] == split}

@@ -7,17 +7,24 @@ import shutil
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from PIL import Image
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries import datasets
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.terms.mark import MARK
+from pairmill.flows.command.removals import _describe_takedown
 from pairmill.tasks.release.export import export as of_dataset
-from pairmill.tasks.release.export.export import export
-from pairmill.tasks.release.export.picture_folder import RECORD, in_bucket
+from pairmill.tasks.release.export.destination import Destination, HashingFile
+from pairmill.tasks.release.export.export import check_place, export
+from pairmill.tasks.release.export.export_forms import gather, text_choice
+from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, in_bucket
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import picture, published
 
@@ -177,6 +184,7 @@ def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Pat
 def test_what_makes_no_folder_is_told_with_the_remedy(lake: Lake, tmp_path: Path, format, options, why: str):
     with pytest.raises(PairmillError, match=why):
         export(lake, "small", 1, str(tmp_path / "out"), format, **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bucket_has_sides_in_steps_and_is_not_enlarged():
@@ -186,3 +194,137 @@ def test_a_bucket_has_sides_in_steps_and_is_not_enlarged():
         made = Image.open(BytesIO(in_bucket(out.getvalue(), 256)))
         assert all(side % 64 == 0 for side in made.size) and made.format == "JPEG"
         assert made.width * made.height <= max(256 * 256, 64 * 64) or 64 in made.size
+
+
+LIST = "small-v1-000000.jsonl"
+RED, BLUE, GREEN = b"red", b"blue", b"green"
+
+
+def row_of(file: Path, data: bytes, caption: str = "A field.") -> dict[str, Any]:
+    """Return an export's row of a picture whose name is that of ``file``, its local file, which is made."""
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(data)
+    return {"file_name": file.name, "local": str(file), "sha256": content_id(data), "image_id": content_id(data),
+            "caption": caption, "captioner": "main", "data": data}  # fmt: skip
+
+
+def written(place: Path, rows: list[dict[str, Any]], pictures: Any = "copy", until: int = 99) -> list[str]:
+    """Write ``rows`` as one list, killed before picture ``until``; return the notes of the finished folder."""
+    folder = PictureFolder(Destination(str(place)), Destination(f"{place}/{RECORD}"), FolderOptions(pictures))
+
+    def pictured(left: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], bytes]]:
+        for n, row in enumerate(left):
+            if n == until:
+                raise KeyboardInterrupt
+            yield row, row["data"]
+
+    folder.record.prepare()
+    folder.begin()
+    with folder.record.file(LIST) as out:
+        n = folder.write(rows, lambda row: {"caption": row["caption"]} if row["caption"] else {}, pictured, out)
+    folder.finish([cast(HashingFile, out).written(LIST, n)])
+    return list(PictureFolder(folder.place, folder.record, folder.options).notes(n))  # as a repeated export tells
+
+
+def test_a_link_follows_its_name_to_another_picture_unless_the_file_is_the_users(tmp_path: Path):
+    red, blue, own = (row_of(tmp_path / "source" / f"{name}.jpg", name.encode()) for name in ("red", "blue", "own"))
+    place = tmp_path / "out"
+    written(place, [red, own], "link")
+    (place / "own.jpg").unlink()
+    (place / "own.jpg").write_bytes(b"edited")
+    assert "1 files" in written(place, [blue | {"file_name": "red.jpg"}, own], "link")[0]
+    assert (place / "red.jpg").samefile(tmp_path / "source/blue.jpg")
+    assert (place / "own.jpg").read_bytes() == b"edited"
+    assert " own.jpg" not in (place / RECORD / "SHA256SUMS").read_text()
+
+
+def test_a_link_to_a_symbolic_link_is_a_link_to_its_file(tmp_path: Path):
+    row_of(tmp_path / "source/a.jpg", RED)
+    (tmp_path / "source/b.jpg").symlink_to("a.jpg")
+    written(tmp_path / "out", [row_of(tmp_path / "source/b.jpg", RED)], "link")
+    assert not (tmp_path / "out/b.jpg").is_symlink() and (tmp_path / "out/b.jpg").read_bytes() == RED
+
+
+def test_a_caption_of_the_users_that_equals_ours_stays_the_users(tmp_path: Path):
+    row = row_of(tmp_path / "a.jpg", RED)
+    (tmp_path / "a.txt").write_text("A field.")
+    assert not written(tmp_path, [row], "stay")
+    assert "1 files" in written(tmp_path, [row | {"caption": "Another."}], "stay")[0]
+    written(tmp_path, [], "stay")
+    assert (tmp_path / "a.txt").read_text() == "A field."
+
+
+def test_of_pictures_that_share_a_caption_file_the_first_has_it(tmp_path: Path):
+    rows = [row_of(tmp_path / "a.jpg", RED, "Red."), row_of(tmp_path / "a.png", BLUE, "Blue.")]
+    for _ in range(2):
+        assert [note[:38] for note in written(tmp_path, rows, "stay")] == ["1 pictures have the name of another bu"]
+        assert (tmp_path / "a.txt").read_text() == "Red."
+        assert [json.loads(line)["text"] for line in (tmp_path / "metadata.jsonl").open()] == ["Red."]
+
+
+def test_a_takedown_reaches_what_a_killed_export_wrote(tmp_path: Path):
+    rows = [row_of(tmp_path / f"source/{data.decode()}.jpg", data) for data in (RED, GREEN, BLUE)]
+    place = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        written(place, rows, until=2)
+    assert (place / "red.txt").exists() and not (place / RECORD / LIST).exists()
+    (place / "green.txt").write_text("edited")
+    assert "1 files" in written(place, rows[2:])[0]
+    assert {path.name for path in place.glob("[!.]*.*")} == {"blue.jpg", "blue.txt", "green.txt", "metadata.jsonl"}
+
+
+def test_a_repeated_export_tells_that_there_are_no_texts_only_if_there_are_none(tmp_path: Path):
+    row = row_of(tmp_path / "source/a.jpg", RED)
+    assert not written(tmp_path / "out", [row])
+    assert "no picture has this text" in written(tmp_path / "out", [row | {"caption": ""}])[0]
+
+
+def test_the_source_of_a_text_is_the_captioner_or_the_column(lake: Lake, tmp_path: Path):
+    row = {"caption": "A", "text1": "B", "alt_text": "", "image_id": "1"}
+    assert text_choice("each(caption, text1, alt_text)").texts_of(row) == {"caption": "A", "text1": "B"}
+    export(lake, "small", 1, str(tmp_path / "out"), "folder", text="each(alt_text, caption)")
+    rows = list(map(json.loads, (tmp_path / "out/metadata.jsonl").open()))
+    assert {each["caption_source"] for each in rows} == {"alt_text, main"}
+
+
+def test_names_fit_every_file_system(lake: Lake):
+    long = {"\U0001f98a" * 80 + ".jpg": "\U0001f98a" * 50 + ".jpg", "x" * 300 + "/b.png": "x" * 50 + "/b.png",
+            "a.jpg.part/c.jpg": "a.jpg_part/c.jpg", "CON.jpg": "_CON.jpg", "aux/Lpt1.old.png": "_aux/_Lpt1.old.png",
+            "d./e /f.jpg": "d/e/f.jpg", f"{'y' * 48}. {'z' * 200}/g.jpg": "y" * 48 + "/g.jpg",
+            "console.jpg": "console.jpg", "deep/" * 200 + "h.jpg": ""}  # fmt: skip
+    lake.execute("UPDATE documents SET uri = 'a page'")
+    images = [image for (image,) in lake.query("SELECT image_id FROM pairs ORDER BY image_id")]
+    for image, address in zip(images, long, strict=True):
+        lake.execute("UPDATE pairs SET raw_image_url = ? WHERE image_id = ?", (address, image))
+    gather(lake, datasets.find(lake, "small"), "folder", text_choice("text1"), None, False, "")
+    names = dict(lake.query("SELECT raw_image_url, file_name FROM export_rows"))
+    assert names == long | {"deep/" * 200 + "h.jpg": f"{images[-1]}.jpg"}
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "told"),
+    [
+        ({"version": 1}, {"version": 2}, None),
+        ({"version": 1, "pictures": "stay"}, {"version": 2, "pictures": "stay"}, None),
+        ({"text": "a"}, {"pictures": "stay"}, "Give another folder, or delete '.*pairmill-folder'"),
+        ({"pictures": "stay"}, {}, r"Give another folder\.$"),
+        ({"text": "a"}, {}, "or empty this one"),
+    ],
+)
+def test_no_remedy_endangers_the_users_own_pictures(tmp_path: Path, held: dict, asked: dict, told: str | None):
+    place, of = Destination(f"{tmp_path}/{RECORD}"), {"lake": "l", "dataset": "small", "format": "folder"}
+    place.prepare()
+    place.write_json(MARK, of | held)
+    lake = cast(Lake, SimpleNamespace(data_path="/none/"))
+    if told:
+        with pytest.raises(PairmillError, match=told):
+            check_place(place, lake, of | asked, of | asked, False)
+    else:
+        check_place(place, lake, of | asked, of | asked, False)
+
+
+@pytest.mark.parametrize(("format", "is_told"), [("folder", False), ("webdataset", True)])
+def test_a_takedown_does_not_tell_to_delete_a_folder_of_pictures(format: str, is_told: bool):
+    report = {"versions": [], "exports": [{"uri": "/p", "dataset": "small@1", "format": format}]}
+    assert ("delete it" in next(_describe_takedown(report))) == is_told

@@ -5,10 +5,13 @@ from pairmill.catalog.lake.lake import Lake
 
 _SUFFIX = r"\.(jpe?g|jpe|jfif|a?png|gif|webp|bmp|dib|tiff?|avif)$"
 # A folder of such a name may clash with a file of it: `a.jpg/b.png` beside `a.jpg`.
-_FILE_LIKE = r"\.(jpe?g|jpe|jfif|a?png|gif|webp|bmp|dib|tiff?|avif|txt|jsonl)$"
+_FILE_LIKE = r"\.(jpe?g|jpe|jfif|a?png|gif|webp|bmp|dib|tiff?|avif|txt|jsonl|part)$"
 # Characters that Windows forbids, control codes, and those that end a path in an address.
 _FORBIDDEN = r'[\x00-\x1f\x7f<>:"\\|?*]'
-_LONGEST = 80  # characters of a part of a name: 240 bytes at most, where file systems allow 255
+_RESERVED = r"^(con|prn|aux|nul|com[0-9]|lpt[0-9])( *(\.|$))"  # names of devices on Windows, with any suffix
+# Bytes of a part, and characters of a longer one, of 4 bytes at most: 12 digits, suffix and `.part` are added, and file
+# systems allow 255. Bytes of a path: S3 allows 1,024 with the prefix; a longer one is the picture's id.
+_PART, _CHARACTERS, _PATH = 200, 50, 700
 
 
 def name_files(lake: Lake) -> None:
@@ -28,22 +31,29 @@ def name_files(lake: Lake) -> None:
     web = "regexp_replace(regexp_replace(address, '^[A-Za-z0-9]+://', ''), '[?#].*$', '')"
     path = f"CASE WHEN contains(address, '://') THEN {web} WHEN contains(address, '&path=') THEN " \
         "regexp_replace(address, '^.*&path=', '') ELSE replace(address, '#', '/') END"  # fmt: skip
-    part = f"left(regexp_replace(regexp_replace(x, '{_FORBIDDEN}', '_', 'g'), '^[. ]+|[. ]+$', '', 'g'), {_LONGEST})"
+    part = f"regexp_replace(regexp_replace(x, '{_FORBIDDEN}', '_', 'g'), '^[. ]+|[. ]+$', '', 'g')"
     parts = f"list_filter(list_transform(string_split({path}, '/'), x -> {part}), x -> x <> '')"
-    folders = f"list_transform(parts[:-2], x -> regexp_replace(x, '{_FILE_LIKE}', '_\\1', 'i') || '/')"
+    folders = f"list_transform(parts[:-2], x -> regexp_replace({_fitting('x')}, '{_FILE_LIKE}', '_\\1', 'i') || '/')"
     last = "coalesce(parts[-1], image_id)"
+    file = _fitting(f"regexp_replace({last}, '{_SUFFIX}', '', 'i')")
     usual = "CASE format WHEN 'jpeg' THEN '.jpg' WHEN 'tiff' THEN '.tif' ELSE '.' || format END"
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS WITH addressed AS (SELECT e.*, folder, {address} AS address
             FROM export_rows e LEFT JOIN ({pages}) p USING (document_id)),
         split AS (SELECT *, {parts} AS parts FROM addressed),
         stems AS (SELECT *, list_aggregate(list_concat([''], {folders}), 'string_agg', '')
-            || regexp_replace({last}, '{_SUFFIX}', '', 'i') AS stem,
+            || {file} AS long_stem, CASE WHEN strlen(long_stem) > {_PATH} THEN image_id ELSE long_stem END AS stem,
             coalesce(nullif(regexp_extract({last}, '{_SUFFIX}', 0, 'i'), ''), {usual}) AS suffix FROM split),
         counted AS (SELECT *, row_number() OVER (PARTITION BY lower(nfc_normalize(stem)) ORDER BY image_id) AS nth
             FROM stems)
-        SELECT * EXCLUDE (folder, address, parts, stem, suffix, nth),
+        SELECT * EXCLUDE (folder, address, parts, long_stem, stem, suffix, nth),
             stem || CASE WHEN nth > 1 THEN '-' || left(image_id, 12) ELSE '' END || suffix AS file_name,
             CASE WHEN folder <> '' AND NOT contains(address, '://') THEN folder || address END AS local
         FROM counted ORDER BY n"""
     )
+
+
+def _fitting(x: str) -> str:
+    """Return SQL for the part ``x`` of a path, short enough and under a name that Windows allows."""
+    cut = f"CASE WHEN strlen({x}) <= {_PART} THEN {x} ELSE rtrim(left({x}, {_CHARACTERS}), '. ') END"
+    return f"regexp_replace({cut}, '{_RESERVED}', '_\\1\\2', 'i')"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +33,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.recorded_export import record_export
 from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.tasks.release.export import export_forms
-from pairmill.tasks.release.export.destination import MANIFEST, PROGRESS, Destination, Written
+from pairmill.tasks.release.export.destination import CARD, MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
 from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
@@ -80,8 +80,8 @@ def export(
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
-    ``to`` must be empty or have this lake's export of that version in that format, finished or not. Finished files are
-    not written again.
+    ``to`` must be empty or have this lake's export of that version in that format, finished or not; a folder of
+    pictures may have another version of the dataset. Finished files are not written again.
 
     webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (the original bytes,
     whatever their format), `.json` (all columns of the pair) and `.txt` (text1). parquet: `NAME-vV-000000.parquet` of
@@ -123,7 +123,7 @@ def export(
     more = {name: value for name, (value, default) in given.items() if value != default}
     more |= options.given()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    if "split" in dataset.divisions and (grow or format in (*export_forms.OF_DOCUMENTS, "folder")):
+    if "split" in dataset.divisions and (grow or format in export_forms.OF_DOCUMENTS):
         choice = "--grow" if grow else f"--format {format}"
         raise PairmillError(
             f"{dataset} has splits, and {choice} has no files by split. Leave it out, or publish a version without: "
@@ -174,7 +174,7 @@ def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, 
     shown = export_forms.shown_columns(format, "captions" in head, dataset)
     stem, splits = _stem_of(dataset, head), exports.splits_of(lake, dataset)
     names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
-    files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits} or {"train": names}
+    files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits if format != "folder"} or {"train": names}
     place.write_card(dataset_card(title, about, format, files, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
     place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps, splits))
@@ -198,18 +198,23 @@ def _write_all(
 ) -> list[Written]:
     """Write the files that `.progress.json` does not list yet, or whose rows have changed; return all files."""
     format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
-    place.prepare()
-    if folder:
-        folder.begin(head)
-    place.write_json(MARK, whose)
     export_forms.gather(lake, dataset, format, text, shuffle, grows, with_captions)
     try:
         sizes = exports.sizes(lake)
+        if folder and len(sizes):
+            starts = range(0, len(sizes), TAR_ROWS)
+            folder.check(row for start in starts for row in exports.portion(lake, start, start + TAR_ROWS).to_pylist())
+        place.prepare()
+        if folder:
+            folder.begin()
+            if place.read_json(MARK) != whose:
+                place.remove(CARD)  # of another version
+        place.write_json(MARK, whose)
         if grows:
             files, digests = grown_files(lake, place, len(sizes))
         else:
             files = listed_files(place, PROGRESS, head)
-            files = list(takewhile(folder.holds, files)) if folder else files
+            files = folder.resumed(files) if folder else files
             digests = [LISTED] * len(files)
         place.remove(MANIFEST)
         place.write_list(PROGRESS, head | {"digests": digests}, files)
@@ -326,6 +331,8 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
     is_same = all(each.get("content_digest") == head.get("content_digest") for each in held[1:])
     if held and held[0] == whose and (amended or is_same):
         return
+    if held and whose["format"] == "folder" and held[0] | {"version": 0} == whose | {"version": 0}:
+        return  # its lists tell which files are of the other version
     if told := next((each for each in held if each.keys() >= {"dataset", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""
@@ -340,7 +347,10 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         it = f"holds the export of {told['dataset']}{version} as {told['format']}{kind}{other}"
     else:
         it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
-    raise PairmillError(f"'{place.uri.removesuffix(f'/{RECORD}')}' {it}. Give another folder, or empty this one.")
+    remedy = "" if any(each.get("pictures") == "stay" for each in held) else ", or empty this one"
+    if whose.get("pictures") == "stay":  # the folder has the user's own pictures
+        remedy = f", or delete '{place.uri}': the .txt files are yours then"
+    raise PairmillError(f"'{place.uri.removesuffix(f'/{RECORD}')}' {it}. Give another folder{remedy}.")
 
 
 def head_of(dataset: Dataset, format: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -66,24 +66,30 @@ class TextChoice:
         """The columns for each of which a pair becomes a row of its own; () without ``each``."""
         return tuple(name for name, _ in self.weights) if self.each else ()
 
-    def text_of(self, row: Mapping[str, Any]) -> str:
-        """Return the chosen text of a row, '' if it has none in these columns."""
+    def column_of(self, row: Mapping[str, Any]) -> str:
+        """Return the column of a row's chosen text, '' if it has none in these columns."""
         if self.each:
-            return row[row["text_column"]]
-        held = [(_words(row[name]), weight) for name, weight in self.weights if row.get(name)]
+            return row["text_column"]
+        held = [(name, weight) for name, weight in self.weights if row.get(name)]
         if len(held) < 2:
             return held[0][0] if held else ""
         digest = hashlib.sha256(f"{self.spec}\x1f{row['image_id']}".encode()).digest()
         left = int.from_bytes(digest[:8], "big") / 2**64 * sum(weight for _, weight in held)
-        for text, weight in held:
+        for name, weight in held:
             left -= weight
             if left < 0:
-                return text
+                return name
         return held[-1][0]
 
-    def texts_of(self, row: Mapping[str, Any]) -> list[str]:
-        """Return all texts of a row, where a sample has several: one, or with ``each`` one of each column."""
-        return [_words(row[name]) for name in self.each_of if row[name]] if self.each else [self.text_of(row)]
+    def text_of(self, row: Mapping[str, Any]) -> str:
+        """Return the chosen text of a row, '' if it has none in these columns."""
+        name = self.column_of(row)
+        return _words(row[name]) if name else ""
+
+    def texts_of(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """Return all texts of a row by column, where a sample has several: one, or with ``each`` one of each column."""
+        names = self.each_of or (self.column_of(row),)
+        return {name: _words(row[name]) for name in names if name and row[name]}
 
 
 def _words(value: str | list[str]) -> str:
@@ -210,8 +216,10 @@ def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) ->
 
 def shown_columns(format: str, with_captions: bool, dataset: Dataset) -> list[str]:
     """Return the columns of a version in a format, for its dataset card."""
-    if format in ("llava", "folder"):
-        return [*(LLAVA_COLUMNS if format == "llava" else FOLDER_COLUMNS)]
+    if format == "llava":
+        return [*LLAVA_COLUMNS]
+    if format == "folder":
+        return [*FOLDER_COLUMNS, *(["split"] if "split" in dataset.divisions else [])]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
