@@ -15,7 +15,6 @@ from rich.console import Console
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
 from pairmill.catalog.lake.yaml_text import parse_yaml
-from pairmill.catalog.queries.datasets import published
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
@@ -26,9 +25,8 @@ from pairmill.flows.command.terminal import console, print_notes
 
 BESIDE = 10  # pictures that `recut --try` shows on either side of a threshold
 if TYPE_CHECKING:
-    from pairmill.catalog.queries.datasets import Dataset
     from pairmill.catalog.write.import_scores import ImportedScores
-    from pairmill.flows.api.answer_types import CutTrial
+    from pairmill.flows.api.answer_types import CutTrial, Dataset
 
 
 def write_export(args: Namespace) -> int:
@@ -117,7 +115,7 @@ def import_file(args: Namespace) -> int:
     work_without_pandas()
     with open_lake(args.lake) as opened:
         done = opened.import_scores(args.file, args.name, args.key, args.column)
-        newest = max(published(opened.lake), key=lambda each: each.created_at, default="")
+        newest = next(iter(opened.datasets()[-1:]), "")
     print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key, str(newest), args.lake)))
     return 0
 
