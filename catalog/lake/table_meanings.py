@@ -58,6 +58,7 @@ TABLES = {
     "taken_bans": "Addresses, documents and perceptual hashes that must not come in again.",
     "amended_versions": "Versions that a removal has changed, with their digests before and after.",
     "amended_pairs": "Digests of the pairs that a removal took out or changed.",
+    "cliploss": "s-CLIPLoss of each picture and candidate: the cosine, less how well both fit the others of a batch.",
     "acts": "What people decided about pictures of a dataset, such as an edit of a text, and what was undone.",
     "edited_texts": "The texts of each version's pairs that edits changed, as they were made.",
     "judgement_samples": "Random samples of pairs that people judge.",
