@@ -48,7 +48,7 @@ def demo(args: Namespace) -> int:
     else:
         screen.print("note: the pictures are drawn; pairmill demo --photographs shows photographs.")
         _make_drawn(world, args, screen)
-    args.dry_run, args.retry, args.models = False, "", "recipe"
+    args.dry_run, args.retry, args.models, args.packs = False, "", "recipe", []
     if has_photographs:
         own = [f"models.clip=open_clip:local-dir:{models / 'clip'}", f"models.captioner=timm:{models / 'classifier'}"]
         args.set = [*own, *args.set]
