@@ -94,7 +94,7 @@ def _replace(columns: Sequence[str]) -> str:
 
 
 def changed_text(act: str, pattern: str, value: str, text: str) -> str:
-    """Return SQL of the SQL ``text`` after a rule; NULL and an empty text, which is none, stay so."""
+    """Return SQL for what a rule makes of ``text``, an SQL expression. NULL and an empty text become NULL."""
     text = f"nullif({text}, '')"
     if act == "prefix":
         return f"({quoted(value)} || {text})"

@@ -70,7 +70,7 @@ class Mixture:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the two distributions overlap little enough, and both samples hold some of the wrong one."""
+        """Whether the means are at least APART apart, and the canaries hold 5 wrong texts or more."""
         spread = np.hypot(self.wrong[1], self.right[1]) / np.sqrt(2)
         return self.right[0] - self.wrong[0] >= APART * spread and self.other.sum() >= 5
 

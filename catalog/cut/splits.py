@@ -51,13 +51,16 @@ class Divided:
 
 
 def ranked_splits(recipe: Recipe) -> list[str]:
-    """Return the names of splits by their share, largest first; of equal ones 'test' is last, since it may lose."""
+    """Return the names of splits by share, largest first; 'test' comes after others of its share.
+
+    If groups of several splits merge, the first of these names gets all, and the others lose pictures.
+    """
     splits = recipe.splits or {}
     return sorted(splits, key=lambda name: (-splits[name], name == "test", name))
 
 
 def add_divisions(lake: Lake, plan: Plan, components: Components | None) -> tuple[str, ...]:
-    """Add the columns ``split`` and ``size`` that the recipe asks for to ``cut_pairs``; return notes for the user.
+    """Add to ``cut_pairs`` the columns ``split`` and ``size``, if the recipe has them; return notes for the user.
 
     A million pairs take 9 CPU s, 13 with a version of a million before. Raises BadRecipe if a split would get no pair.
     """

@@ -23,7 +23,7 @@ def quoted(text: str) -> str:
 
 
 def is_fit(text: str) -> bool:
-    """Return whether a text can stand in a statement: it has no NUL and no lone surrogate."""
+    """Return whether an SQL statement can hold a text: the text has no NUL and no lone surrogate."""
     return not _UNFIT.search(text)
 
 

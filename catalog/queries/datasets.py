@@ -54,7 +54,7 @@ class Dataset:
 
     @property
     def divisions(self) -> tuple[str, ...]:
-        """The columns `split` and `size` of the version's pairs, each only if the recipe fills it."""
+        """Those of the columns `split` and `size` that the version's recipe fills in its pairs."""
         return text_columns.divisions_in(self.recipe)
 
     @property

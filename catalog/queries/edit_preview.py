@@ -1,4 +1,4 @@
-"""Show which edits changed the texts of a dataset version, and what a new one would change before it is stored."""
+"""List the edits that changed the texts of a dataset version, and preview a new one before it is stored."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +54,7 @@ def _text_of_each(lake: Lake, table: str, made: str, field: str) -> None:
 
 
 def edited_texts(lake: Lake, dataset: Dataset, image_id: str) -> list[dict[str, Any]]:
-    """Return the texts of a version's pair that edits changed: ``field``, ``before`` and ``acts``.
+    """Return what edits changed in a version's pair: one dict a text with ``field``, ``before`` and ``acts``.
 
     ``before`` is the text as it was made, None without one. ``acts`` are the rows of `acts` that changed it, oldest
     first. An act that a takedown removed since is missing.

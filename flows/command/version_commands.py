@@ -115,7 +115,8 @@ def import_file(args: Namespace) -> int:
     work_without_pandas()
     with open_lake(args.lake) as opened:
         done = opened.import_scores(args.file, args.name, args.key, args.column)
-        newest = next(iter(opened.datasets()[-1:]), "")
+        versions = [each.version for each in opened.datasets()]
+        newest = max(versions, key=lambda each: each.created_at, default="")
     print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key, str(newest), args.lake)))
     return 0
 
@@ -185,7 +186,7 @@ def _of_recipe(lake: Lake, version: "Dataset", name: str) -> dict[str, Any]:
 
 
 def _of_tried(trial: "CutTrial", kind: str, keep: str, lake: str) -> str:
-    """Describe the effect of one tried rule, where its pictures are shown, and how to publish it."""
+    """Return lines on a tried rule: what it drops, pictures on either side, and the command that publishes it."""
     lines = []
     for step in trial.funnel:
         if step.rule == "try":

@@ -201,7 +201,7 @@ RED, BLUE, GREEN = b"red", b"blue", b"green"
 
 
 def row_of(file: Path, data: bytes, caption: str = "A field.") -> dict[str, Any]:
-    """Return an export's row of a picture whose name is that of ``file``, its local file, which is made."""
+    """Write ``data`` to ``file`` unless it is there; return the row of an export with that picture and file name."""
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
