@@ -109,7 +109,7 @@ def _scorers(plan: Plan, check: Check) -> list[str]:
 
 
 def _unset_rule(check: Check) -> str:
-    """Return the rule's predicate in normal form, with NULL in place of its threshold."""
+    """Return the rule's predicate in normal form, as if its threshold was not yet set."""
     assert check.rule.calibrate is not None
     unset = check.rule.model_copy(update={"calibrate": check.rule.calibrate.model_copy(update={"threshold": None})})
     return normal_form(check.name, unset.predicate)
