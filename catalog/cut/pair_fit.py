@@ -1,8 +1,9 @@
 """Estimate how many pairs are wrong, and the threshold at which a rule accepts few wrong texts, by canaries.
 
-Of the pairs that a threshold keeps, at most accept rate x pi0 x tried / kept are wrong. The accept rate is the share of
-canaries at or above it. pi0 is the share of wrong texts among those of all pictures. By Storey's estimate (2002) it is
-the share of their similarities that lie in the canaries' lowest quarter, over the canaries' own share there.
+Of the pairs that a threshold keeps, at most accept rate x pi0 / keep rate are wrong. The accept rate is the share of
+canaries at or above it, the keep rate that of the pictures' best texts; a cut with `max_uses` may show another text.
+pi0 is the share of wrong texts among those of all pictures. By Storey's estimate (2002) it is the share of their
+similarities that lie in the canaries' lowest quarter, over the canaries' own share there.
 
 A canary's text is not always wrong: where many texts describe one thing, the best text of another page may fit too.
 Then both factors are too high: the share stays an upper limit, but a threshold would drop most right texts. So own
@@ -24,6 +25,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold, round_threshold
 from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.thresholds import compared_score
 from pairmill.catalog.terms.score import Stage
 
@@ -44,7 +46,8 @@ _ITERATIONS = 200
 class WrongShare:
     """Largest share of wrong pairs, [0, 1], with its interval; ``wrong_before``: of the pictures ``tried`` (pi0).
 
-    The four are None for fewer than FEWEST canaries.
+    The four are None if it cannot be told: with fewer than FEWEST canaries or kept texts, and with rules on candidates,
+    which withhold the lowest similarities of the pictures' own texts, but not of canaries.
     """
 
     tried: int
@@ -78,14 +81,16 @@ class Mixture:
 def threshold_by_canaries(lake: Lake, plan: Plan, check: Check) -> FrozenThreshold | None:
     """Return the threshold at which an image rule accepts the requested share of wrong texts; None if it is not known.
 
-    Uses the images that pass all rules before ``check``.
+    Uses the pictures that pass all rules before ``check`` and have a text, each once.
     """
     assert check.rule.calibrate is not None and check.rule.calibrate.wrong is not None
     compared = compared_score(check.name, check.rule.keep)
     facts.attach(lake, plan)
     before = plan.image_checks[: plan.image_checks.index(check)]
-    reached = f"SELECT {compared.expression} AS v, draw FROM facts.images WHERE {passed(before)}"
-    own = _numbers(lake, f"SELECT v FROM ({reached}) WHERE isfinite(v) ORDER BY draw, v LIMIT {OWN}")
+    reached = f"SELECT {compared.expression} AS v, draw, picture FROM facts.images WHERE {passed(before)}"
+    known = " AND ".join(f"{name} IS NOT NULL" for name in columns_of(check.name, compared.expression))
+    one_each = f"SELECT any_value(v) AS v, any_value(draw) AS draw FROM ({reached} AND {known}) GROUP BY picture"
+    own = _numbers(lake, f"SELECT v FROM ({one_each}) WHERE isfinite(v) ORDER BY draw, v LIMIT {OWN}")
     other = _numbers(lake, canaries.best_texts(lake, plan, compared.expression))
     sign = 1 if compared.keeps_high else -1
     fitted = fit(sign * own, sign * other)
@@ -112,7 +117,7 @@ def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
     other = _numbers(lake, canaries.best_texts(lake, plan, "match_similarity"))
     counts = "count(*), count(*) FILTER (dropped_by = ''), min(v) FILTER (dropped_by = '')"
     n, kept, least = lake.query(f"SELECT {counts} FROM ({tried})")[0]
-    if not kept or len(other) < FEWEST:
+    if plan.candidate_checks or min((own >= least).sum() if kept else 0, len(other)) < FEWEST:
         return WrongShare(n, kept, len(other))
     return WrongShare(n, kept, len(other), *share_of_kept(own, least, other))
 
@@ -120,7 +125,8 @@ def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
 def share_of_kept(own: np.ndarray, least: float, other: np.ndarray) -> tuple[float, float, float, float]:
     """Return (pi0, largest share of wrong texts among those of at least ``least``, low and high end of its interval).
 
-    ``own`` (n,) are similarities of the pictures' own texts, ``other`` (m,) those of canaries.
+    ``own`` (n,) are similarities of the pictures' own texts, FEWEST of them at least ``least``; ``other`` (m,) those of
+    canaries.
     """
     draw = np.random.default_rng(0)
     resampled = [_share(draw.choice(own, len(own)), least, draw.choice(other, len(other)))[1] for _ in range(RESAMPLED)]

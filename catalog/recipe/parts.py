@@ -114,7 +114,9 @@ class Calibrate(Settings):
     def _asks_for_one_share(self) -> Self:
         """Refuse a calibration by both shares or by none."""
         if (self.drop is None) == (self.wrong is None):
-            raise ValueError("write one of `drop` and `wrong`: a share of items to drop, or of wrong texts to accept")
+            raise ValueError(
+                "write one of `drop` and `wrong`: a share of items to drop, or of wrong texts to accept; null is none"
+            )
         return self
 
 
@@ -140,7 +142,8 @@ class Rule(Settings):
         """
         if self.calibrate is None:
             return self.keep
-        return insert_threshold(self.keep, self.calibrate.threshold, passes_all=self.calibrate.wrong is not None)
+        passes_all = self.calibrate.wrong is not None
+        return insert_threshold(self.name, self.keep, self.calibrate.threshold, passes_all)
 
     @property
     def remark(self) -> str:
@@ -165,6 +168,8 @@ class Rule(Settings):
             raise ValueError(f"'{self.name}' names a step of the cut itself; call the rule something else")
         if THRESHOLD in self.keep and self.calibrate is None:
             raise ValueError(f"what sets {THRESHOLD}? Write `calibrate: {{drop: 0.15}}` beside it, or a number")
+        if THRESHOLD not in self.keep and self.calibrate is not None:
+            raise ValueError(f"`calibrate` sets {THRESHOLD}, and `keep` has none; write `calibrate: null` for a number")
         try:
             columns_of(self.name, self.predicate)
             if self.calibrate is not None:

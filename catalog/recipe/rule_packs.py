@@ -30,10 +30,12 @@ def pack_overrides(names: Sequence[str], folder: Path) -> dict[str, str]:
         pack = _read(name, folder)
         for kind in RULES:
             for rule in getattr(pack, kind):
-                given = {"keep": rule.keep, "calibrate": rule.calibrate and rule.calibrate.model_dump(mode="json")}
+                # null takes out what the recipe's rule of that name has.
+                given = {"keep": None, "calibrate": None, "scorers": None} | rule.model_dump(mode="json")
+                del given["name"]
                 if f"{kind}.{rule.name}.keep" in found:
                     raise BadRecipe(f"pack '{name}': there are two rules '{rule.name}' in `{kind}`; rename one.")
-                found |= {f"{kind}.{rule.name}.{key}": json.dumps(value) for key, value in given.items() if value}
+                found |= {f"{kind}.{rule.name}.{key}": json.dumps(value) for key, value in given.items()}
     return found
 
 

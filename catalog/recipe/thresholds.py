@@ -161,14 +161,14 @@ class Compared:
     keeps_high: bool
 
 
-def insert_threshold(keep: str, threshold: float | None, passes_all: bool = False) -> str:
+def insert_threshold(rule_name: str, keep: str, threshold: float | None, passes_all: bool = False) -> str:
     """Return predicate ``keep`` with the threshold for ``{threshold}``.
 
     None becomes NULL, which no item passes, or with ``passes_all`` the infinite number that every value passes. A
     calibrated rule lacks a threshold only if no item has a value to calibrate on, or canaries are too few.
     """
     if threshold is None and passes_all:
-        keeps_high = compared_score("", keep).keeps_high
+        keeps_high = compared_score(rule_name, keep).keeps_high
         return keep.replace(THRESHOLD, f"CAST('{'-' if keeps_high else ''}infinity' AS DOUBLE)")
     number = "CAST(NULL AS DOUBLE)" if threshold is None else f"({threshold!r})" if threshold < 0 else repr(threshold)
     return keep.replace(THRESHOLD, number)

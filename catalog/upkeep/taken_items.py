@@ -133,8 +133,10 @@ def _select_sentences(lake: Lake) -> None:
     _create(
         lake, "taken_sentences", f"SELECT DISTINCT content, text FROM ({texts}) SEMI JOIN ({alone}) USING (content)"
     )
+    caption = f"json_extract_string(metadata, '$.{OWN_CAPTION}')"
+    caption = f"CASE WHEN contains(metadata, '\"{OWN_CAPTION}\"') THEN {caption} END"
     own = (
-        f"SELECT document_id, sha256, unnest([alt_text, json_extract_string(metadata, '$.{OWN_CAPTION}')]) AS text "
+        f"SELECT document_id, sha256, unnest([alt_text, {caption}]) AS text "
         f"FROM images JOIN documents USING (document_id) WHERE sha256 IN (SELECT sha256 FROM images WHERE {here})"
     )
     _create(lake, "taken_own", f"SELECT sha256, text FROM ({own}) ANTI JOIN taken_pictures USING (sha256) "

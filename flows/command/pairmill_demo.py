@@ -36,7 +36,8 @@ def demo(args: Namespace) -> int:
     others = sorted(path.name for path in folder.iterdir() if path.name not in OWN) if folder.is_dir() else []
     if others:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
-    screen, world, lake, models = console(), folder / "world", folder / "lake", folder / "models"
+    screen, world, lake = console(), folder / "world", folder / "lake"
+    models = (folder / "models").resolve()  # stands in the recipe, which another spelling of --to may not change
     others = world / "truth" / ("sentences.parquet" if args.photographs else "photographs.json")
     if others.exists():
         raise PairmillError(f"--to '{folder}' holds a demo of the other kind of pictures; name a new folder.")
@@ -55,7 +56,7 @@ def demo(args: Namespace) -> int:
     args.recipe = str(DEMO / "photos.yaml") if has_photographs else "demo"
     args.source, args.lake = [str(world / "pages")], str(lake)
     status = run(args)
-    if has_photographs:
+    if has_photographs and not status:
         screen.print("captions are class names of ImageNet in a template, not written by a model")
         arguments = ["--world", str(world), "--lake", str(lake), "--models", str(models)]
         screen.print(_done("photo_quality.py", arguments, "the demo's quality cannot be measured"), end="")

@@ -44,8 +44,11 @@ def _measure(session: Session, kind: str, check: Check, among: str) -> FrozenThr
     asked = check.rule.calibrate
     if asked is None or asked.wrong is None:
         return frozen_thresholds.measure_threshold(session.lake, session.plan, kind, check, among)
+    if check.name in session.unmeasured:
+        return None
     found = pair_fit.threshold_by_canaries(session.lake, session.plan, check)
     if found is None:
+        session.unmeasured.add(check.name)
         session.note(
             f"the rule '{check.name}' drops nothing yet: fewer than {pair_fit.FEWEST} deliberately wrong texts were "
             "found, or they are as near to the pictures as their own texts. A number does without them: "

@@ -47,6 +47,7 @@ class Session:
         cut: The plan of the cut after which no text was unknown; None before.
         notes: Messages that are shown when the run ends.
         told_once: The notes about this run's own work, which an idle run does not repeat.
+        unmeasured: Rules whose threshold canaries could not set in this run; to try takes a pass over sentences.
         retried: Number of quarantined items at the start, by the reason for which this run retries them.
         budget: The cost of generated texts.
         spending: The hours, rows and bytes of the run, with their limits.
@@ -71,6 +72,7 @@ class Session:
     cut: Plan | None = None
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
+    unmeasured: set[str] = field(default_factory=set)
     retried: dict[str, int] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     spending: Spending = field(default_factory=Spending)

@@ -241,6 +241,13 @@ def test_a_rule_that_is_not_there_is_added_and_a_pack_adds_several(small: Path):
     assert rules["not_blank"] and {"words", "plain"} <= {rule.name for rule in found.sentences}
 
 
+def test_a_rule_of_a_pack_takes_the_whole_place_of_the_recipes_rule_of_that_name(tmp_path: Path):
+    (tmp_path / "pack.yaml").write_text("images:\n- {name: fits, keep: match_similarity >= 0.2}\n")
+    (rule,) = (each for each in load("folder", pack_overrides([str(tmp_path / "pack.yaml")], FOLDER), FOLDER).images
+               if each.name == "fits")  # fmt: skip
+    assert (rule.keep, rule.calibrate, rule.scorers) == ("match_similarity >= 0.2", None, None)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

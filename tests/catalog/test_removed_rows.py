@@ -16,7 +16,7 @@ from tests.worlds.shared import opened_new
 
 URL = "https://example.org/taken.jpg"
 NAMED = {"picture": "p", "image": "i", "document": "d", "sentence": "c", "text": "a taken text", "unit": "u",
-         "address": URL}  # fmt: skip
+         "own": "an alt text", "address": URL}  # fmt: skip
 
 
 def test_every_table_says_by_which_columns_its_rows_are_removed_or_why_none_are(tmp_path: Path) -> None:
@@ -36,9 +36,10 @@ def test_a_row_goes_by_each_column_that_names_a_taken_item_and_all_others_stay(t
             score.table: score.removed_by for score in scores_in(lake) if score.table in lake.tables
         }
         expected = {}
-        # The taken document with its picture, one occurrence, and a sentence of its own.
+        # The taken document with its picture, one occurrence of another's, and a sentence of its own.
         made = {"documents": [{"document_id": "d", "uri": "page", "unit": "u"}],
-                "images": [{"image_id": "i", "document_id": "d", "sha256": "p", "url": URL}],
+                "images": [{"image_id": "i", "document_id": "d", "sha256": "p", "url": URL},
+                           {"image_id": "j", "document_id": "d", "sha256": "other", "alt_text": "an alt text"}],
                 "sentences": [{"document_id": "d", "content": "c", "text": "a taken text"}],
                 "sentence_content": [{"content": "c", "text": "a taken text"}]}  # fmt: skip
         for table, of in declared.items():
