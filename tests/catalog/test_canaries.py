@@ -170,7 +170,7 @@ def test_a_threshold_by_canaries_rejects_wrong_texts_and_passes_all_with_few_can
     cut(lake, asked)
     published = publish(lake, asked, "run", None, lambda: 2)
     line = wrong_pairs_line(lake, find(lake, f"tried@{published.version}"))
-    assert line.startswith("wrong pairs: cannot be told (49 deliberately wrong texts; fewer than 50 are too few")
+    assert line.startswith("wrong pairs: cannot be told; it takes 50 deliberately wrong texts (there are 49), 50 pairs")
 
 
 def test_the_interval_of_wrong_pairs_covers_the_truth_in_made_worlds():

@@ -22,6 +22,7 @@ def test_the_demo_on_photographs_finds_swapped_alt_texts_and_tells_its_quality(
     right, pairs = map(int, re.findall(r"first sentence right +(\d+) of (\d+)", told)[0])
     found, swapped, wrongly, honest = map(int, re.findall(r"texts found (\d+) of (\d+), with (\d+) of (\d+)", told)[0])
     at_1, at_5 = map(float, re.findall(r"R@1 (\S+), R@5 (\S+) of 44", told)[0])
-    assert pairs >= 18 and right / pairs >= 0.5
-    assert (swapped, honest) == (10, 34) and found >= 7 and wrongly <= 4
-    assert at_1 >= 0.35 and at_5 >= 0.75
+    # Seen: 16 of 26, 8 with 1, .45 and .86. One picture of 44 more or less is .023.
+    assert pairs >= 24 and right / pairs >= 0.57
+    assert (swapped, honest) == (10, 34) and found >= 8 and wrongly <= 2
+    assert at_1 >= 0.42 and at_5 >= 0.83

@@ -67,8 +67,8 @@ def wrong_pairs_line(lake: Lake, dataset: Dataset) -> str:
     sql = "SELECT canaries, share, low, high FROM wrong_pairs WHERE dataset = ? AND version = ?"
     for canaries, share, low, high in lake.query(sql, (dataset.name, dataset.version)):
         if share is None:
-            why = f"{canaries} deliberately wrong texts; fewer than 50 are too few, and so are 50 pairs"
-            return f"wrong pairs: cannot be told ({why}, and rules on candidates hide the worst texts)"
+            needs = f"50 deliberately wrong texts (there are {canaries}), 50 pairs and no rule on candidates"
+            return f"wrong pairs: cannot be told; it takes {needs}"
         digits = 1 if share < 0.02 else 0
         return f"wrong pairs: at most {100 * share:.{digits}f} % ({100 * low:.{digits}f}–{100 * high:.{digits}f} %)"
     return ""
