@@ -46,8 +46,8 @@ _ITERATIONS = 200
 class WrongShare:
     """Largest share of wrong pairs, [0, 1], with its interval; ``wrong_before``: of the pictures ``tried`` (pi0).
 
-    The four are None if there is nothing to estimate by: with fewer than FEWEST canaries or kept texts, and with rules on candidates,
-    which withhold the lowest similarities of the pictures' own texts, but not of canaries.
+    The four are None without enough to estimate by: fewer than FEWEST canaries or kept texts, or with a rule on
+    candidates, which withholds the lowest similarities of the pictures' own texts, but not of canaries.
     """
 
     tried: int
