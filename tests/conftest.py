@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -81,6 +82,15 @@ def ray_ends() -> Iterator[None]:
     yield
     if ray := sys.modules.get("ray"):
         ray.shutdown()
+
+
+@pytest.fixture
+def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test a temporary folder of its own: what other test processes spill is listed in none of its reports."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -214,14 +214,12 @@ def test_blocks_of_matches_are_cut_between_pictures(pictures: list[int], data: s
     assert sum(map(len, seen)) == len(set(pictures))
 
 
-def test_a_reader_leaves_the_lake_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_reader_leaves_the_lake_as_it_is(tmp_path: Path, own_temporary_files: Path):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
     before = sorted(os.listdir(tmp_path / "lake"))
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     for _ in range(2):
         with create_or_open(tmp_path / "lake", read_only=True) as lake:
             assert decisions(lake, plan()) == expected
     assert sorted(os.listdir(tmp_path / "lake")) == before
-    assert len(list((tmp_path / "tmp").glob("pairmill-facts-*/*/*.duckdb"))) == 1
+    assert len(list(own_temporary_files.glob("pairmill-facts-*/*/*.duckdb"))) == 1

@@ -141,6 +141,7 @@ def test_a_repair_finishes_a_killed_removal_that_a_damaged_file_hinders(
     assert pictures_in(lake) == set(range(N)) - {TAKEN}
 
 
+@pytest.mark.usefixtures("own_temporary_files")
 def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_command_says_what_finishes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,7 +168,8 @@ def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_com
     assert "its rows are deleted; their bytes are still to be erased" in told
     assert f"not reached: {other}, which a process on elsewhere made" in told
     said = json.loads(report.read_text())
-    assert str(other) in said["not_reached"][0] and said["rows"]["tags"] and said["reason"].endswith("are forgotten")
+    (stays,) = said["not_reached"]
+    assert str(other) in stays and said["rows"]["tags"] and said["reason"].endswith("are forgotten")
     assert not list(of_tags.rglob("*.parquet"))
     assert main(["check", "--deep", *place]) == 0 and main(["status", *place]) == 0
     assert "unfinished" not in capsys.readouterr().out

@@ -74,9 +74,7 @@ def test_each_module_that_writes_files_is_a_writer_of_a_declared_place_or_is_sai
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
+def lake(tmp_path: Path, own_temporary_files: Path) -> Iterator[Lake]:
     published(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as opened:
         yield opened
