@@ -13,7 +13,7 @@ from infra.site.lake_pages import lake_tables, reasons_page, tables_page
 from infra.site.messages_page import messages_of, messages_page
 from infra.site.pages import ROOT, source_pages
 from infra.site.recipe_page import recipe_page
-from pairmill.catalog.lake.table_meanings import COLUMNS, TABLES
+from pairmill.catalog.lake import table_meanings
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.flows.command.commands import commands_by_group
@@ -66,14 +66,14 @@ def test_the_reference_names_every_command_setting_table_and_reason():
     assert "pairmill recipe show 30m" in commands and "`--dry-run`" in commands
     assert [name for name in Recipe.model_fields if f"| `{name}` |" not in recipe] == []
     assert "| `phash` | whole number ≥ 0, ≤ 16 | `4` |" in recipe
-    assert {name for name in lake_tables() if f"## {name}\n" in tables} == {*TABLES}
+    assert {name for name in lake_tables() if f"## {name}\n" in tables} == {*table_meanings.tables()}
     assert [name for name in REASONS if f"| `{name}` |" not in reasons] == []
 
 
 def test_no_meaning_is_of_a_column_that_does_not_exist():
     tables = lake_tables()
     exist = {f"{table}.{column}" for table, columns in tables.items() for column in columns}
-    assert {*COLUMNS} <= exist | {column.split(".")[1] for column in exist}
+    assert {*table_meanings.columns()} <= exist | {column.split(".")[1] for column in exist}
 
 
 def test_messages_are_shown_without_what_is_computed():

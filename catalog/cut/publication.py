@@ -19,7 +19,7 @@ from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.table_meanings import CANARY
+from pairmill.catalog.lake.schema import CANARY
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan

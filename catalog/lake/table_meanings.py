@@ -1,328 +1,48 @@
-"""State what each table and column of a lake holds: for the reference pages and for programs that write SQL.
+"""Return what each table and column of a lake holds, from table_meanings.yaml beside this file."""
 
-Columns of scores are declared beside their op (`catalog.terms.scores`) and not repeated here.
-"""
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.declared import declared
 
-CANARY = "canary"  # kind of the rows of `funnel` that count wrong texts; beside 'image' and 'sentence'
-TABLES = {
-    "documents": "One row per document: a page, a record, or a picture that stands alone.",
-    "images": "One row per occurrence of a picture in a document.",
-    "sentences": "One row per occurrence of a sentence in a document.",
-    "payloads": "The original bytes of each distinct picture, or where they stand.",
-    "inputs": "The units of all sources, as they were last listed.",
-    "links": "Addresses of pictures that documents name and do not hold.",
-    "fetches": "Every attempt to fetch a linked address.",
-    "fetched": "The newest attempt for each address (view).",
-    "image_content": "One row per distinct picture, in its home shard.",
-    "sentence_content": "One row per distinct sentence, in its home shard.",
-    "sentence_repeats": "How often each distinct sentence occurs (view).",
-    "superseded": "Documents that no longer count, because their unit was read again.",
-    "rereads": "Units that were read again.",
-    "duplicate_edges": "Pairs of near-equal pictures.",
-    "image_groups": "Groups of near-equal pictures, connected by edges.",
-    "sentence_edges": "Pairs of near-equal sentences.",
-    "sentence_groups": "Groups of near-equal sentences, connected by edges.",
-    "centroids": "Trained cluster centres.",
-    "clusters": "The nearest cluster of each picture or sentence.",
-    "vector_index": "Sentence vectors sorted by cluster, which pictures search.",
-    "match_candidates": "The sentences found for each picture, before rules on sentences.",
-    "matches": "`match_candidates` with their rank (view).",
-    "word_counts": "Words counted in each shard.",
-    "word_probabilities": "Frozen probabilities of words in the whole corpus.",
-    "noun_counts": "Nouns and noun phrases counted in sampled sentences.",
-    "tag_words": "The frozen words of tags, with a threshold each.",
-    "thresholds": "Frozen thresholds of rules that ask for a share.",
-    "waves": "What each wave of generated texts asked for, and how it ended.",
-    "usage": "Tokens, seconds and cost of generated texts by partition.",
-    "unbelieved_usage": "Token counts of servers that exceed what their answers can hold.",
-    "probes": "Answers of models behind servers to fixed pictures.",
-    "quarantine": "Items that could not be used, each with a reason.",
-    "partitions": "The rows that one work item added to one table by one scorer.",
-    "scorers": "What computed each score, with everything that decides its values.",
-    "runs": "Every run, and how it ended.",
-    "run_recipes": "The recipe and sources of each run.",
-    "commits": "Commit numbers, each with its run and step.",
-    "bans": "Contents that no dataset may hold.",
-    "exports": "Exports of dataset versions.",
-    "datasets": "Published dataset versions.",
-    "dataset_captioners": "The captioners of each version.",
-    "dropped_versions": "Versions that were dropped; their numbers are not given again.",
-    "pairs": "The pairs of every published version.",
-    "decisions": "For every picture and version: kept, or the rule that dropped it.",
-    "funnel": "How many items each rule got and dropped, by version.",
-    "wrong_pairs": "The estimated share of wrong real texts among the pairs of each version.",
-    "takedowns": "What was taken out of the lake, with the report of each removal.",
-    "taken_bans": "Addresses, documents and perceptual hashes that must not come in again.",
-    "amended_versions": "Versions that a removal has changed, with their digests before and after.",
-    "amended_pairs": "Digests of the pairs that a removal took out or changed.",
-    "cliploss": "s-CLIPLoss of each picture and candidate: the cosine, less how well both fit the others of a batch.",
-    "acts": "What people decided about pictures of a dataset, such as an edit of a text, and what was undone.",
-    "edited_texts": "The texts of each version's pairs that edits changed, as they were made.",
-    "judgement_samples": "Random samples of pairs that people judge.",
-    "judgements": "Verdicts of people on sampled pairs.",
-    "file_digests": "Digests of data files that DuckDB wrote.",
-    "lease": "The process that may write to the lake now (view).",
-    "image_quality": "Scores of a decoded picture.",
-    "image_hash": "Perceptual hashes of pictures.",
-    "benchmark_hash": "Distances of pictures to a benchmark's, by perceptual hash.",
-    "benchmark_vector": "Cosines of pictures with a benchmark's, by CLIP vector.",
-    "image_embedding": "CLIP vectors of pictures.",
-    "image_similarity": "Similarities of a picture and its real texts.",
-    "captions": "Captions by every captioner.",
-    "caption_similarity": "Similarity of a picture and its caption.",
-    "tags": "Labels of pictures.",
-    "synthetic": "Fused texts.",
-    "synthetic_similarity": "Similarity of a picture and its fused text.",
-    "sentence_quality": "Scores of a sentence's words.",
-    "sentence_signature": "MinHash signatures of sentences.",
-    "corpus_entropy": "Information entropy of sentences.",
-    "sentence_structure": "Grammar of sentences.",
-    "perplexity": "Perplexity of sentences.",
-    "sentence_embedding": "CLIP vectors of sentences.",
-    "itm": "Matching scores of pictures and their candidate sentences.",
-    "caption_itm": "Matching scores of pictures and their captions.",
-    "synthetic_itm": "Matching scores of pictures and their fused texts.",
-}
 
-# The columns by which a removal finds its rows in a table, each with the kinds of item that it names. Tables of scores
-# are removed by the key of their declaration. A table from which nothing is removed is in `tests.worlds.kept_tables`.
-REMOVED_BY: dict[str, dict[str, str]] = {
-    "documents": {"document_id": "document"},
-    "images": {"image_id": "image"},
-    "sentences": {"document_id": "document"},
-    "payloads": {"sha256": "picture"},
-    "links": {"document_id": "document", "url": "address"},
-    "fetches": {"sha256": "picture", "url": "address", "final_url": "address"},
-    "image_content": {"sha256": "picture"},
-    "sentence_content": {"content": "sentence"},
-    "superseded": {"document_id": "document"},
-    "duplicate_edges": {"a": "picture", "b": "picture"},
-    "image_groups": {"sha256": "picture"},
-    "sentence_edges": {"a": "sentence", "b": "sentence"},
-    "sentence_groups": {"content": "sentence"},
-    "clusters": {"key": "picture sentence"},
-    "vector_index": {"key": "picture sentence"},
-    "match_candidates": {"sha256": "picture", "content": "sentence"},
-    "quarantine": {"item": "picture image document sentence address", "payload_ref": "unit"},
-    "decisions": {"item_id": "image sentence"},
-    "judgements": {"image_id": "image", "text": "text"},
-    "acts": {"sha256": "picture", "before": "text own", "value": "text", "pattern": "text"},
-    "edited_texts": {"image_id": "image", "before": "text own"},
-}
-# Meaning of a column wherever it stands; "table.column" where it means something else in one table.
-COLUMNS = {
-    "document_id": "id of the document",
-    "image_id": "id of this occurrence of a picture",
-    "sentence_id": "id of this occurrence of a sentence",
-    "takedown_id": "id of the removal",
-    "takedowns.reason": "why it was asked for",
-    "takedowns.report": "what was removed, where and when, as JSON; `erased.why` is '' once the bytes are gone",
-    "taken_bans.kind": "'address', 'document', 'uri' (of a document) or 'phash'",
-    "taken_bans.value": "the address, host, id or perceptual hash",
-    "digest_before": "digest of the version's pairs before the removal",
-    "digest_after": "digest of the version's pairs after it",
-    "pairs_removed": "pairs that were taken out",
-    "pairs_changed": "pairs that lost a text",
-    "before": "digest of the pair before the removal",
-    "after": "digest of the pair after it; NULL if it was taken out",
-    "sha256": "id of a distinct picture: the first 32 hex digits of its bytes' sha256",
-    "content": "id of a distinct sentence: 32 hex digits of its normalised text's sha256",
-    "shard": "id of the part of a source that was read at once",
-    "commit": "number of the commit that added the row",
-    "scorer": "digest of the scorer that made the row",
-    "input_digest": "digest of the texts that the value was made from",
-    "run_id": "id of the run, as in Prefect",
-    "source": "the source, as it was named",
-    "uri": "address",
-    "url": "address that the document names",
-    "title": "title of the document",
-    "metadata": "what came along, as JSON: licence, addresses, dates",
-    "unit": "the part of the source that is read as one: a page, a file, a row group",
-    "position": "place in the document, from 0",
-    "reading_order": "place among the document's pictures and paragraphs together, from 0; sentences of one paragraph "
-    "share it",
-    "alt_text": "alternative text of the picture",
-    "width": "pixels, as shown",
-    "height": "pixels, as shown",
-    "format": "jpeg, png, webp, … by the first bytes",
-    "n_bytes": "size of the file",
-    "animated": "whether it has several frames",
-    "text": "the text",
-    "bytes": "size in bytes",
-    "payloads.bytes": "the original bytes; NULL if they stay where they are",
-    "payloads.uri": "where the bytes stand; NULL if `bytes` holds them",
-    "offset": "first byte in the file",
-    "length": "number of bytes",
-    "size": "bytes, as listed",
-    "etag": "etag, or date and size of the file",
-    "retries": "how often it was tried again",
-    "reader": "format and version that read the unit",
-    "final_url": "address after redirects",
-    "http_status": "status of the answer",
-    "content_type": "type that the server named",
-    "last_modified": "date that the server named",
-    "exif": "EXIF fields as JSON",
-    "reason": "reason of a closed list; NULL if there is none",
-    "detail": "text for people",
-    "passing": "whether the reason may pass, so that a retry makes sense",
-    "attempts": "number of attempts",
-    "seconds": "seconds it took",
-    "fetched_at": "time of the attempt",
-    "repeats": "number of occurrences",
-    "gone": "whether the unit is without it now",
-    "a": "one of the two ids",
-    "b": "the other id",
-    "kind": "what the ids or rows are of",
-    "funnel.kind": "'image', 'sentence', or 'canary': a picture with the best text that is not its own",
-    "tried": "pictures with a text that reached the rules on pairs",
-    "wrong_pairs.kept": "those of them that the version has",
-    "canaries": "deliberately wrong texts that were compared",
-    "wrong_before": "largest share of wrong texts among the tried pictures' own, [0, 1]",
-    "share": "largest share of wrong texts among the kept, [0, 1]; NULL if it cannot be told",
-    "low": "low end of its interval",
-    "high": "high end of its interval",
-    "distance": "distance of the two, by `kind`",
-    "group_id": "the smallest id of the group",
-    "group_size": "members of the group",
-    "cluster": "number of the cluster",
-    "vector": "centre, little-endian fp16",
-    "n": "number of items",
-    "key": "id of the picture or sentence",
-    "probe": "rank of the cluster for this vector",
-    "index_vector": "vector, little-endian fp16",
-    "similarity": "cosine of picture and sentence, -1 to 1",
-    "rank": "place among the matches, from 1",
-    "word": "the word",
-    "p": "probability of the word",
-    "sentences": "number of sentences that were counted",
-    "phrase": "noun or noun phrase",
-    "is_plural": "whether it is a plural",
-    "mined": "whether it comes from the corpus",
-    "grounding": "how well CLIP grounds the word",
-    "threshold": "smallest value that counts",
-    "pictures": "pictures that the threshold was measured on",
-    "digest": "digest, 32 hex digits",
-    "rule": "name of the rule",
-    "drop": "share that the rule was to drop",
-    "scorers": "digests of all scorers that were read",
-    "n_dropped": "items that the rule dropped",
-    "wave": "number of the wave, from 1",
-    "asked": "pictures that got texts",
-    "passed": "pictures that passed the rules on these",
-    "kept": "pictures that the cut keeps",
-    "partition_id": "id of the partition",
-    "in_content_order": "whether the rows of its file stand in the order of their sha256 or content; false so far",
-    "rows": "number of rows",
-    "prompt_tokens": "tokens that the model read",
-    "tokens": "tokens that the model generated",
-    "discarded_tokens": "tokens of answers that were thrown away",
-    "cost": "price, by the prices of the run",
-    "split": "part of the data, such as train or test; NULL unless the recipe has `splits`",
-    "pairs.size": "smallest of the recipe's `sizes` that holds the pair; NULL beyond the largest, or without `sizes`",
-    "unbelieved_prompt_tokens": "prompt tokens as the server reported them",
-    "unbelieved_tokens": "generated tokens as the server reported them",
-    "model": "content digest of the model; name of a model behind servers",
-    "endpoint": "address of the server",
-    "server": "what the server calls itself",
-    "answers": "its answers to the fixed pictures",
-    "agreement": "share of answers equal to the first ones",
-    "at": "time",
-    "item": "what failed: an id or an address",
-    "stage": "step in which it failed",
-    "payload_ref": "where its bytes are",
-    "table": "name of the table",
-    "path": "file, relative to the data path; '' for rows in the metadata database",
-    "name": "name",
-    "version": "version",
-    "settings": "all settings that change values, as JSON",
-    "made_from": "digests of the scorers that it reads from",
-    "libraries": "versions of libraries, recorded and no part of the digest",
-    "flow": "curate or maintain",
-    "recipe": "the recipe, as JSON",
-    "runs.recipe": "name of the recipe",
-    "state": "running, completed, failed or cancelled",
-    "started_at": "time",
-    "finished_at": "time; NULL while it runs",
-    "sources": "sources of the run",
-    "step": "name of the step",
-    "recipe_digest": "digest of all settings that decide the dataset",
-    "content_digest": "digest of all pairs: equal datasets have equal digests",
-    "amended": "whether a takedown has changed it since",
-    "n_pairs": "number of pairs",
-    "recall": "share of the exact nearest sentences that the retrieval found, on a sample",
-    "created_at": "time",
-    "dropped_at": "time",
-    "dataset": "name of the dataset",
-    "captioner": "name of the captioner in the recipe",
-    "similarity_scorer": "digest of the scorer of its similarity",
-    "raw_image_url": "address of the picture that is the same on every machine",
-    **text_columns.meanings(),
-    "syn_text": "fused text; NULL unless its status is ok",
-    "caption": "caption; NULL unless its status is ok",
-    "tags": "labels",
-    "best_similarity": "the largest cosine with a real text",
-    "caption_status": "status of the caption",
-    "synthetic_status": "status of the fused text",
-    "caption_similarity": "cosine of the picture and its caption",
-    "synthetic_similarity": "cosine of the picture and its fused text",
-    "item_id": "id of the item",
-    "dropped_by": "the rule that dropped it; '' if it was kept",
-    "failed": "bit p is set for each rule that the item fails, p being the rule's position in the funnel",
-    "value": "the value that decided, or the item that was kept in its place",
-    "n_in": "items that reached the rule",
-    "files": "number of files",
-    "holder": "process and machine that hold the lease",
-    "purpose": "what it does",
-    "heartbeat": "last sign of life",
-    "expires": "when the lease ends without another one",
-    "waiting": "what the run waits for; '' if for nothing",
-    "sample_id": "id of the sample",
-    "quantity": "SQL expression over score columns that the sample is drawn by",
-    "population": "number of pairs that the sample was drawn from",
-    "seed": "seed of the draw",
-    "judgement_id": "id of the judgement; the newest of one pair counts",
-    "verdict": "what the person said of the pair",
-    "judge": "who said it",
-    "act_id": "id of the act; a table of new texts has a row a picture",
-    "act": "'edit' of one picture, 'replace', 'regex' or 'prefix' for all pictures, 'undo' of the act with this id",
-    "acts.sha256": "id of the picture; NULL for a rule for all pictures",
-    "field": "column of `pairs`",
-    "pattern": "what is replaced: a text, or a regular expression of RE2; NULL for other acts",
-    "acts.value": "the new text, the replacement, or the prefix",
-    "acts.before": "the picture's text as it was made, before all edits; NULL without one",
-    "edited_texts.before": "the text as it was made; NULL without one",
-    "who": "who did it: the name of the account",
-    "n_tokens": "tokens generated",
-    "prompt": "the prompt",
-    "finish_reason": "why the model stopped",
-    "status": "ok, empty, refusal, repeating, copied_prompt or cut_off",
-}
+@cache
+def _declared_meanings() -> dict[str, Any]:
+    """Read the file, once a process: 30 CPU ms."""
+    from pairmill.catalog.lake.yaml_text import parse_yaml  # 25 CPU ms, which opening a lake saves
+
+    return parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
-# Of the one table that no migration creates, because it records them.
-_SCHEMA_VERSION = {
-    "": "The migrations that were applied to this lake.",
-    "format": "number of the lake format",
-    "version": "number of the migration",
-    "applied_at": "time",
-}
+def tables() -> dict[str, str]:
+    """Return table -> what it holds, of the tables of migrations and of Pairmill's own scores."""
+    return _declared_meanings()["tables"]
+
+
+def columns() -> dict[str, str]:
+    """Return column -> meaning wherever it stands, and "table.column" -> meaning in one table."""
+    return _declared_meanings()["columns"] | text_columns.meanings()
+
+
+def removed_by() -> dict[str, dict[str, str]]:
+    """Return table -> {column by which a removal finds its rows: kinds of item that the column names}."""
+    return _declared_meanings()["removed_by"]
 
 
 def table_meaning(table: str) -> str:
     """Return what ``table`` holds; '' for a table that neither a migration nor an installed package declares."""
     if table == "schema_version":
-        return _SCHEMA_VERSION[""]
+        return _declared_meanings()[table]["table"]
     score = next((each for each in declared() if each.table == table), None)
-    return TABLES.get(table) or (f"Scores of {score.of}s by package {score.package}." if score else "")
+    return tables().get(table) or (f"Scores of {score.of}s by package {score.package}." if score else "")
 
 
 def column_meaning(table: str, column: str) -> str:
     """Return what ``column`` of ``table`` holds; '' for an unknown column or table."""
     if table == "schema_version":
-        return _SCHEMA_VERSION.get(column, "")
+        return _declared_meanings()[table].get(column, "")
     try:
         return meaning(table, column) if table_meaning(table) else ""
     except KeyError:
@@ -335,4 +55,4 @@ def meaning(table: str, column: str) -> str:
         for each in score.columns if score.table == table else ():
             if each.name == column:
                 return each.meaning
-    return COLUMNS.get(f"{table}.{column}") or COLUMNS[column]
+    return columns().get(f"{table}.{column}") or columns()[column]

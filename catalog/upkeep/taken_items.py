@@ -24,7 +24,7 @@ from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.lake.table_meanings import REMOVED_BY
+from pairmill.catalog.lake.table_meanings import removed_by
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
@@ -211,11 +211,11 @@ def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
     """Yield (table, SQL condition on its rows) for each table from which a takedown deletes rows."""
-    for table, columns in REMOVED_BY.items():
+    for table, columns in removed_by().items():
         if table in lake.tables:
             yield table, _names_taken(columns)
     for score in scores_in(lake):
-        if score.table in lake.tables and score.table not in REMOVED_BY:
+        if score.table in lake.tables and score.table not in removed_by():
             where = _names_taken(score.removed_by)
             more = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
             more = _NAMES["own"].format("text") if score.table == "captions" else more

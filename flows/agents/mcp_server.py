@@ -12,7 +12,7 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
-from pairmill.catalog.lake.table_meanings import TABLES
+from pairmill.catalog.lake.table_meanings import tables
 from pairmill.catalog.terms.error import LeavesLake, PairmillError
 from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
@@ -83,7 +83,7 @@ async def _answer_faults(read: Any, write: Any, sending: Any) -> None:
 
 def instructions() -> str:
     """Return the text that introduces the server to a client's model: each table with its columns and meaning."""
-    return ABOUT + "\n".join(f"- {name}({', '.join(columns(name))}): {about}" for name, about in TABLES.items())
+    return ABOUT + "\n".join(f"- {name}({', '.join(columns(name))}): {about}" for name, about in tables().items())
 
 
 def lake_tools(place: str, fault: type[Exception] = PairmillError) -> dict[str, Callable[..., dict[str, Any]]]:

@@ -4,7 +4,7 @@ import re
 
 from infra.site.markdown import code, table
 from pairmill.catalog.lake.schema import MIGRATIONS, NEWEST, released
-from pairmill.catalog.lake.table_meanings import TABLES, meaning
+from pairmill.catalog.lake.table_meanings import meaning, tables
 from pairmill.catalog.terms.reasons import MEANINGS
 from pairmill.catalog.terms.scores import OWN
 
@@ -17,7 +17,7 @@ def tables_page() -> str:
     ]
     for name, columns in sorted(lake_tables().items()):
         rows = [(code(column), kind, meaning(name, column)) for column, kind in columns.items()]
-        text.append(f"## {name}\n\n{TABLES[name]}\n\n{table(['column', 'type', 'meaning'], rows)}\n")
+        text.append(f"## {name}\n\n{tables()[name]}\n\n{table(['column', 'type', 'meaning'], rows)}\n")
     return "\n".join(text)
 
 

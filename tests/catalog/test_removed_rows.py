@@ -7,7 +7,7 @@ import pyarrow as pa
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.lake.table_meanings import REMOVED_BY
+from pairmill.catalog.lake.table_meanings import removed_by
 from pairmill.catalog.upkeep import taken_items
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import lease
@@ -23,8 +23,8 @@ def test_every_table_says_by_which_columns_its_rows_are_removed_or_why_none_are(
     with opened_new(tmp_path / "lake") as lake:
         scores = {score.table for score in scores_in(lake)}
         stay = [table for tables in NOT_REMOVED.values() for table in tables]
-        assert sorted([*REMOVED_BY, *scores, *stay]) == sorted(lake.tables | scores)
-    for table, of in REMOVED_BY.items():
+        assert sorted([*removed_by(), *scores, *stay]) == sorted(lake.tables | scores)
+    for table, of in removed_by().items():
         assert of.keys() <= columns(table).keys() and {kind for kinds in of.values() for kind in kinds.split()} <= {
             *NAMED
         }
@@ -32,7 +32,7 @@ def test_every_table_says_by_which_columns_its_rows_are_removed_or_why_none_are(
 
 def test_a_row_goes_by_each_column_that_names_a_taken_item_and_all_others_stay(tmp_path: Path) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
-        declared = REMOVED_BY | {
+        declared = removed_by() | {
             score.table: score.removed_by for score in scores_in(lake) if score.table in lake.tables
         }
         expected = {}

@@ -1,4 +1,4 @@
-"""List the tables from which a takedown deletes no row. A new table stands here or in `table_meanings.REMOVED_BY`."""
+"""List the tables from which a takedown deletes no row. Each other table is in `removed_by` of table_meanings.yaml."""
 
 # By the reason why its rows may stay.
 NOT_REMOVED: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.table_meanings import CANARY
+from pairmill.catalog.lake.schema import CANARY
 from pairmill.catalog.queries.datasets import Dataset
 
 CONFIDENCE = 0.95
