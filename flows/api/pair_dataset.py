@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # torch takes 2 s to import
     from pairmill.flows.api.training_pairs import TrainingPairs
     from pairmill.tasks.release.export.export import Captions, Exported
     from pairmill.tasks.release.export.export_forms import Format
+    from pairmill.tasks.release.export.pictures import Metadata
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class PairDataset:
         captions: "Captions" = "chosen",
         text: str = "text1",
         shuffle: int | None = None,
+        metadata: "Metadata" = "stripped",
         **sidecars: Any,
     ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
@@ -108,4 +110,5 @@ class PairDataset:
 
         with open_as_allowed(self.lake.uri) as lake:
             which = self.version.name, self.version.version
-            return export(lake, *which, to, format, captions=captions, text=text, shuffle=shuffle, sidecars=sidecars)
+            chosen: dict[str, Any] = {"captions": captions, "text": text, "shuffle": shuffle, "metadata": metadata}
+            return export(lake, *which, to, format, **chosen, sidecars=sidecars)

@@ -184,6 +184,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--suffix", "of a folder: text directly behind each caption", "TEXT"),
             Option("--bucket", "of a folder: resize to this side's area, sides in steps of 64; default: no change",
                    "PIXELS", above_0, None),
+            Option("--metadata", "of pictures: stripped of GPS, EXIF, XMP and the like, pixels untouched; or original, "
+                   "the source's bytes; default: stripped", choices=("stripped", "original")),
             Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
             Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),
             LAKE,

@@ -41,6 +41,7 @@ def write_export(args: Namespace) -> int:
         with screen.status("counting the concepts by the version's CLIP"):
             gaps = opened.concepts(args.dataset, read_names(args.concepts)) if args.concepts else []
         chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
+        chosen["metadata"] = args.metadata
         sidecars = {name: getattr(args, name) for name in FolderOptions.names()}
         chosen["sidecars"] = {name: value for name, value in sidecars.items() if value is not None}
         place = (dataset.name, dataset.version, args.to, args.format)

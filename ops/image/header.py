@@ -326,8 +326,8 @@ def ends_early(data: bytes, format: str) -> bool:
                 pass
         elif format == "gif":
             if (at := next(_frames(data), None)) is None:
-                return data[13 + _palette(data[10])] == EXTENSION and not data.endswith(b";")
-            return at + 10 + _palette(data[at + 9]) > len(data)
+                return data[13 + palette_bytes(data[10])] == EXTENSION and not data.endswith(b";")
+            return at + 10 + palette_bytes(data[at + 9]) > len(data)
         elif format == "avif":
             return _end_of_boxes(data) > len(data) or not (b"mdat" in data or b"idat" in data)
         elif format == "tiff":
@@ -442,7 +442,7 @@ def _is_animated_gif(data: bytes) -> bool:
 
 def _frames(data: bytes) -> Iterator[int]:
     """Yield the place of each image descriptor of a GIF, up to its trailer or MAX_BLOCKS blocks."""
-    at, is_inside = 13 + _palette(data[10]), False
+    at, is_inside = 13 + palette_bytes(data[10]), False
     for _ in range(MAX_BLOCKS):
         if at >= len(data):
             return
@@ -452,7 +452,7 @@ def _frames(data: bytes) -> Iterator[int]:
             is_inside = kind > 0
         elif kind == FRAME:
             yield at
-            at += 11 + _palette(data[at + 9])
+            at += 11 + palette_bytes(data[at + 9])
             is_inside = True
         elif kind == EXTENSION:
             at += 2
@@ -463,7 +463,7 @@ def _frames(data: bytes) -> Iterator[int]:
             at += 1  # padding, which decoders skip
 
 
-def _palette(flags: int) -> int:
+def palette_bytes(flags: int) -> int:
     """Return the bytes of a GIF's colour table, by the ``flags`` of its descriptor: 3 per colour, 0 without a table."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 

@@ -83,7 +83,7 @@ def samples(data: bytes) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: Lake, tmp_path: Path):
+def test_each_sample_is_the_picture_the_first_text_and_all_columns(lake: Lake, tmp_path: Path):
     found = export(lake, "small", None, str(tmp_path / "out"))
     written = files(tmp_path / "out")
     assert list(written) == [".manifest.json", "small-v1-000000.tar"]
@@ -101,7 +101,8 @@ def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: 
         assert {name: pair[name] for name in SHOWN} == SHOWN
     with create_or_open(lake.uri, read_only=True) as reader:
         (pair,) = reader.table(f"SELECT {OWN} FROM pairs WHERE image_id = ?", (text_id("image", "3"),)).to_pylist()
-    assert json.loads(read[text_id("image", "3")]["json"]) == pair
+    added = {"exported_sha256": pair["sha256"], "picture_metadata": "stripped"}
+    assert json.loads(read[text_id("image", "3")]["json"]) == pair | added
 
 
 @pytest.mark.parametrize("typo", ["s3:/bucket/x", "S3://bucket/x", "gs://bucket/x", "s3:bucket", "s3://"])

@@ -3,23 +3,30 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from PIL import ExifTags, Image
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
 from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export.export import export
-from pairmill.tasks.release.export.export_forms import SUFFIX
+from pairmill.tasks.release.export.export_forms import SUFFIX, check_choices
 from pairmill.tasks.release.export.picture_folder import RECORD
 from tests.tasks.test_loaded_exports import hub
+from tests.worlds import published as of_world
 from tests.worlds.published import REALSYN, published
 
 __all__ = ["hub"]  # a fixture
 
 N = 9
+PRIVATE = b"Ada-of-7731"
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +118,39 @@ def test_croissant_names_the_columns_that_the_files_have(form, lake: Lake, tmp_p
     (rows,) = json.loads((tmp_path / ".croissant.json").read_text())["recordSet"]
     first = next(tmp_path.glob("*.parquet"))
     assert [field["name"] for field in rows["field"]] == pq.read_schema(first).names
+
+
+def test_every_form_leaves_private_metadata_out_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def private(n: int) -> bytes:
+        block, out = Image.Exif(), BytesIO()
+        block[ExifTags.Base.Artist] = PRIVATE.decode()
+        Image.new("RGB", (40 + n, 50), "red").save(out, "JPEG" if n else "PNG", exif=block)
+        return out.getvalue() if n else out.getvalue()[:-12]  # the PNG has no end
+
+    def table(form: str) -> list[dict[str, Any]]:
+        return pq.read_table(next((tmp_path / form).glob("*.parquet"))).to_pylist()
+
+    monkeypatch.setattr(of_world, "picture", private)
+    of_world._publish(tmp_path / "lake", of_world.Contents(pictures=3, cap=3, image_rules=()))
+    with create_or_open(tmp_path / "lake") as lake:
+        for form in ("webdataset", "parquet", "obelics", "folder"):
+            export(lake, "small", 1, str(tmp_path / form), form)
+        export(lake, "small", 1, str(tmp_path / "whole"), "parquet", metadata="original")
+    rows = table("parquet")
+    pictures = {
+        "parquet": [row["image"]["bytes"] for row in rows],
+        "obelics": [data for row in table("obelics") for data in row["image_bytes"]],
+        "webdataset": [next((tmp_path / "webdataset").glob("*.tar")).read_bytes()],
+        "folder": [path.read_bytes() for path in (tmp_path / "folder").rglob("*") if path.is_file()],
+    }
+    for form, held in pictures.items():  # the broken PNG stays as it is
+        assert b"".join(filter(None, held)).count(PRIVATE) == 1, form
+    assert sorted(row["picture_metadata"] for row in rows) == ["original", "stripped", "stripped"]
+    for row in rows:
+        assert row["exported_sha256"] == content_id(row["image"]["bytes"])
+        assert (row["exported_sha256"] == row["sha256"]) == (row["picture_metadata"] == "original")
+    listed = list(map(json.loads, (tmp_path / "folder/metadata.jsonl").open()))
+    assert {row["exported_sha256"] for row in listed} == {row["exported_sha256"] for row in rows}
+    assert {row["image"]["bytes"] for row in table("whole")} == set(map(private, range(3)))
+    with pytest.raises(PairmillError, match="--metadata original is for pictures, and texts has none"):
+        check_choices("texts", "text1", "chosen", None, False, {}, "original")

@@ -25,6 +25,7 @@ from pairmill.tasks.release.export.destination import Destination, HashingFile
 from pairmill.tasks.release.export.export import check_place, export
 from pairmill.tasks.release.export.export_forms import gather, text_choice
 from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, in_bucket
+from pairmill.tasks.release.export.pictures import exported
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import picture, published
 
@@ -217,7 +218,7 @@ def written(place: Path, rows: list[dict[str, Any]], pictures: Any = "copy", unt
         for n, row in enumerate(left):
             if n == until:
                 raise KeyboardInterrupt
-            yield row, row["data"]
+            yield from exported([(row, row["data"])], "stripped")
 
     folder.record.prepare()
     folder.begin()

@@ -38,15 +38,16 @@ from pairmill.tasks.release.export.export_description import CROISSANT, croissan
 from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.picture_folder import METADATA, RECORD, FolderOptions, PictureFolder
-from pairmill.tasks.release.export.pictures import Pictured, with_pictures
+from pairmill.tasks.release.export.pictures import Metadata, Pictured, exported, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 UNRECORDED = "the lake is open for reading only, so this export is not recorded in it: no later takedown will name it"
+LINKED = "linked pictures are the source's own files, private metadata included; --pictures copy strips it"
 LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
-LAYOUT = 2  # of files and members; an export of another layout is written anew, because loaders want one layout
+LAYOUT = 3  # of files and members; an export of another layout is written anew, because loaders want one layout
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,15 @@ def export(
     gaps: Sequence[Concept] = (),
     grow: bool = False,
     sidecars: Mapping[str, Any] | None = None,
+    metadata: Metadata = "stripped",
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
     ``to`` must be empty or have this lake's export of that version in that format, finished or not; a folder of
     pictures may have another version of the dataset. Finished files are not written again.
 
-    webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (the original bytes,
-    whatever their format), `.json` (all columns of the pair) and `.txt` (text1). parquet: `NAME-vV-000000.parquet` of
+    webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (its own format,
+    whatever it is), `.json` (all columns of the pair) and `.txt` (text1). parquet: `NAME-vV-000000.parquet` of
     at most 1 GB: the column `image` of {bytes, path}, RealSyn's columns, then ids, texts, statuses and similarities.
     Both are in the order of the shards that have the bytes, so neighbours come from near documents: shuffle while
     training. texts: the same tables without `image`, by image_id. obelics: the documents of the kept pictures as
@@ -110,6 +112,9 @@ def export(
     folder: pictures under their own names with a `.txt` beside each, by `FolderOptions` of ``sidecars``; the export's
     own files are in its hidden folder RECORD. With ``pictures`` 'stay' the folder is the source's.
 
+    ``metadata``: 'stripped' removes private metadata from pictures by `exported`, without touching pixels; with
+    'original' the bytes are the source's, as are always those of files that a folder links to.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between. An export from a lake that is open for reading is not recorded, and takes no lease.
@@ -118,8 +123,9 @@ def export(
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
     options = FolderOptions(**(sidecars or {}))
-    export_forms.check_choices(format, text, captions, shuffle, grow, options.given())
+    export_forms.check_choices(format, text, captions, shuffle, grow, options.given(), metadata)
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
+    given |= {"metadata": (metadata, "stripped")}
     more = {name: value for name, (value, default) in given.items() if value != default}
     more |= options.given()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
@@ -140,6 +146,7 @@ def export(
     check_place(place, lake, whose, head, dataset.amended or grow)
     folder = open_folder(shown, place, options) if format == "folder" else None
     notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
+    notes.append(LINKED if options.pictures == "link" else "")
     with nullcontext() if lake.read_only else lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = listed_files(place, MANIFEST, head)
         if not files or (folder and not all(map(folder.holds, files))):
@@ -230,7 +237,7 @@ def _write_all(
                         in zip(splits, pairwise(ends), strict=True)]  # fmt: skip
             cuts = [(start + first, start + last) for _, start, found in spans_of for first, last in found]
             parts = [f"{name}-" for name, _, found in spans_of for _ in found]
-        with _picture_source(lake, cuts, sizes, format, shuffle) as pictured_in:
+        with _picture_source(lake, cuts, sizes, head) as pictured_in:
             for number, (first, last) in enumerate(cuts):
                 progress(first, len(sizes))
                 if number < len(files) and digests[number]:
@@ -256,15 +263,16 @@ def _write_all(
 
 @contextmanager
 def _picture_source(
-    lake: Lake, cuts: list[tuple[int, int]], sizes: np.ndarray, format: str, shuffle: int | None
+    lake: Lake, cuts: list[tuple[int, int]], sizes: np.ndarray, head: dict[str, Any]
 ) -> Iterator[Callable[[int], Pictured]]:
     """Yield a function that maps a file's number to the `Pictured` function, which reads the pictures of its rows."""
+    format, metadata = head["format"], head.get("metadata", "stripped")
     paths = export_forms.picture_paths(lake, format)
-    if shuffle is None or format not in WITH_PICTURES:
-        yield lambda number: partial(with_pictures, paths=paths)
+    if head.get("shuffle") is None or format not in WITH_PICTURES:
+        yield lambda number: lambda rows: exported(with_pictures(rows, paths), metadata)
         return
     with ShuffledPictures(lake, [last for _, last in cuts], sizes, paths) as pictures:
-        yield lambda number: partial(pictures.read, number)
+        yield lambda number: lambda rows: exported(pictures.read(number, rows), metadata)
 
 
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
@@ -337,7 +345,9 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""
         kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
-        asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", *FolderOptions.names())
+        kind += " with --metadata original" if "metadata" in told else ""
+        asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", "metadata")
+        asked += FolderOptions.names()
         kind += "".join(f" with --{name} {told[name]}" for name in FolderOptions.names() if name in told)
         same = all(told.get(name) == whose.get(name) for name in asked)
         other = " of another lake, or of other content" if same else ""

@@ -16,6 +16,7 @@ from pairmill.catalog.queries.export.exports import licences, web_hosts
 from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.tasks.release.export.export_forms import PICTURE
 from pairmill.tasks.release.export.parquet_tables import IMAGE
+from pairmill.tasks.release.export.pictures import EXPORTED
 
 CROISSANT = ".croissant.json"
 _MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json",
@@ -39,20 +40,20 @@ _CONTEXT: dict[str, Any] = {
 }  # fmt: skip
 _FORM = {
     "webdataset": (
-        "WebDataset tars. A sample has three files: `IMAGE_ID.{picture}` (the picture's original bytes, named "
-        "`.{picture}` whatever their format is), `IMAGE_ID.txt` (the column `{text}`) and `IMAGE_ID.json` (all "
+        "WebDataset tars. A sample has three files: `IMAGE_ID.{picture}` (the picture, in its own format, named "
+        "`.{picture}` whatever that is), `IMAGE_ID.txt` (the column `{text}`) and `IMAGE_ID.json` (all "
         "columns)."
     ),
-    "parquet": "Parquet tables. The column `{image}` has the picture's original bytes.",
+    "parquet": "Parquet tables. The column `{image}` has the picture in its own format.",
     "texts": "Parquet tables of texts, without pictures.",
     "realsyn": "Parquet tables in the columns of RealSyn's release: the picture's address on the web, and its texts.",
     "obelics": (
         "Parquet tables of documents, as OBELICS is released: `images` and `texts` are parallel lists in reading "
-        "order, one of them null at each place. `image_bytes` has the pictures' original bytes, `metadata` (JSON text) "
+        "order, one of them null at each place. `image_bytes` has the pictures, `metadata` (JSON text) "
         "what is known of each picture, `general_metadata` (JSON text) of the document."
     ),
     "folder": (
-        "Pictures under their own names, unchanged unless `--bucket` resized them. Beside each is a `.txt` of its "
+        "Pictures under their own names, resized if `--bucket` was given. Beside each is a `.txt` of its "
         "captions (`{text}`), one a line. `metadata.jsonl` lists them."
     ),
     "llava": (
@@ -60,6 +61,12 @@ _FORM = {
         "webdataset export of the same version."
     ),
 }
+
+_STRIPPED = (
+    "Private metadata (EXIF with GPS, owner and serial numbers, XMP, IPTC, comments) is removed from the pictures, and "
+    "their pixels are unchanged. `sha256` is the source's, `exported_sha256` the exported bytes'. Where "
+    "`picture_metadata` is `original`, the bytes are the source's."
+)
 
 
 def croissant(
@@ -147,6 +154,7 @@ def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], 
     # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
     header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
     form = _FORM[format].format(picture=PICTURE, text=text, image=IMAGE)
+    form += f"\n\n{_STRIPPED}" if set(EXPORTED) <= {*names} or format == "obelics" else ""
     return f"""---
 {header}---
 

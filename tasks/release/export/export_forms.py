@@ -27,7 +27,7 @@ from pairmill.tasks.release.export.parquet_tables import (
     write_with_pictures,
 )
 from pairmill.tasks.release.export.picture_folder import PictureFolder
-from pairmill.tasks.release.export.pictures import Pictured, Row
+from pairmill.tasks.release.export.pictures import EXPORTED, Metadata, Pictured, Row
 
 Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics", "folder"]
 SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
@@ -40,7 +40,7 @@ ONE_TEXT = ("webdataset", "llava", "folder")  # forms in which a sample has one 
 # to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
 PICTURE = "jpg"
 LLAVA_COLUMNS = ("id", "image", "conversations")
-FOLDER_COLUMNS = ("file_name", "text", "caption_source", "image_id")
+FOLDER_COLUMNS = ("file_name", "text", "caption_source", "image_id", *EXPORTED)
 QUESTION = "<image>\nDescribe the image."
 _SEVERAL = re.compile(r"(random|each)\((.*)\)", re.DOTALL)
 _ITEM = re.compile(r"(\w+)(?:\.\.(\w+))?(?:\s*\*\s*(\d+(?:\.\d+)?))?")
@@ -123,11 +123,19 @@ def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
 
 
 def check_choices(
-    format: str, text: str, captions: str, shuffle: int | None, grows: bool, sidecars: Mapping[str, Any]
+    format: str,
+    text: str,
+    captions: str,
+    shuffle: int | None,
+    grows: bool,
+    sidecars: Mapping[str, Any],
+    metadata: Metadata,
 ) -> None:
     """Raise PairmillError if the format is unknown, or does not support one of the options."""
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
+    if metadata == "original" and format not in WITH_PICTURES:
+        raise PairmillError(f"--metadata original is for pictures, and {format} has none. Leave it out.")
     if text != "text1" and format not in ONE_TEXT:
         held = "the document's own texts" if format in OF_DOCUMENTS else "a column for each"
         raise PairmillError(f"--text chooses a sample's one text, and {format} has {held}. Leave it out.")
@@ -184,7 +192,7 @@ def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: Text
 
 def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice) -> None:
     """Append one sample: three adjacent files with one base name, the row's ``sample`` if it has one, else image id."""
-    held = {name: row[name] for name in (*columns("pairs"), "captions", "text_column") if name in row}
+    held = {name: row[name] for name in (*columns("pairs"), "captions", "text_column", *EXPORTED) if name in row}
     members = {
         PICTURE: picture,
         "json": json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode(),
@@ -224,7 +232,8 @@ def shown_columns(format: str, with_captions: bool, dataset: Dataset) -> list[st
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
         return _realsyn_columns(pair_columns(dataset))
-    return [*_table_columns(pair_columns(dataset)), *(["captions"] if with_captions else [])]
+    added = [*(["captions"] if with_captions else []), *(EXPORTED if format in WITH_PICTURES else ())]
+    return [*_table_columns(pair_columns(dataset)), *added]
 
 
 def _realsyn_columns(names: Collection[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.tasks.release.export.destination import HashingFile
-from pairmill.tasks.release.export.pictures import Pictured, Row
+from pairmill.tasks.release.export.pictures import EXPORTED, Pictured, Row
 
 IMAGE = "image"
 # The storage type of `datasets.Image`. The schema's metadata names the feature, without which the column is a struct.
@@ -31,24 +31,27 @@ def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> No
 
 
 def write_with_pictures(table: pa.Table, columns: Sequence[str], pictured: Pictured, out: HashingFile) -> None:
-    """Write one Parquet file: the column `image`, with pictures from ``pictured``, then ``columns`` of the table.
+    """Write one Parquet file: `image`, with pictures from ``pictured``, then ``columns`` of the table, then EXPORTED.
 
     `image` is {bytes, path}; its path is the image's id with the picture's ending. Row groups have GROUP_ROWS rows or
     GROUP_BYTES at most, but at least one row. Memory and errors are those of ``pictured``.
     """
     texts = table.select(list(columns))
-    schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema], metadata=_METADATA)
+    added = [pa.field(name, pa.string()) for name in EXPORTED]
+    schema = pa.schema([pa.field(IMAGE, _TYPE), *texts.schema, *added], metadata=_METADATA)
     keys = table.select(["image_id", "sha256", "format", "shard"]).to_pylist()
     encoded: Any = {"use_dictionary": list(columns), "write_statistics": list(columns)}  # pictures do not repeat
     pictures = (
-        ({"bytes": data, "path": f"{row['image_id']}.{_EXTENSION.get(row['format'], row['format'])}"}, len(data))
+        (row | {"bytes": data, "path": f"{row['image_id']}.{_EXTENSION.get(row['format'], row['format'])}"}, len(data))
         for row, data in pictured(keys)
     )
     with pq.ParquetWriter(pa.PythonFile(out, "w"), schema, compression="zstd", **encoded) as writer:
         first = 0
         for images in _groups(pictures):
             group = texts.slice(first, len(images))
-            writer.write_table(pa.table([pa.array(images, _TYPE), *group.columns], schema=schema))
+            more = [pa.array([row[name] for row in images], pa.string()) for name in EXPORTED]
+            pictures_of = pa.array([{name: row[name] for name in ("bytes", "path")} for row in images], _TYPE)
+            writer.write_table(pa.table([pictures_of, *group.columns, *more], schema=schema))
             first += len(images)
 
 
@@ -77,7 +80,7 @@ def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> No
     rows = table.to_pylist()
     shown = [item for row in rows for item in row["items"] if item["sha256"]]
     shown.sort(key=lambda item: (item["shard"] or "", item["sha256"]))
-    held = {item["sha256"]: data for item, data in pictured(shown)}
+    held = {item["sha256"]: (item, data) for item, data in pictured(shown)}
     documents = [_document(row, held) for row in rows]
     sized = ((each, sum(len(data) for data in each["image_bytes"] if data)) for each in documents)
     with pq.ParquetWriter(pa.PythonFile(out, "w"), _OBELICS, compression="zstd") as writer:
@@ -85,13 +88,16 @@ def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> No
             writer.write_table(pa.Table.from_pylist(group, _OBELICS))
 
 
-def _document(row: Row, held: dict[str, bytes]) -> Row:
-    """Return one row of OBELICS' columns. Paragraphs between two pictures are one text, divided by empty lines."""
+def _document(row: Row, held: dict[str, tuple[Row, bytes]]) -> Row:
+    """Return one row of OBELICS' columns. Paragraphs between two pictures are one text, divided by empty lines.
+
+    ``held`` has by sha256 a row with the columns EXPORTED, and the picture.
+    """
     pictures: list[Row | None] = []
     texts: list[str | None] = []
     for item in row["items"]:
         if item["sha256"]:
-            pictures.append(item)
+            pictures.append(item | {name: held[item["sha256"]][0][name] for name in EXPORTED})
             texts.append(None)
         elif texts and texts[-1] is not None:
             texts[-1] += f"\n\n{item['text']}"
@@ -107,7 +113,7 @@ def _document(row: Row, held: dict[str, bytes]) -> Row:
         "metadata": _json([each and _about(each, page) for each in pictures]),
         "general_metadata": _json(about | {"url": page, "document_id": row["document_id"]}),
         "texts": texts,
-        "image_bytes": [each and held[each["sha256"]] for each in pictures],
+        "image_bytes": [each and held[each["sha256"]][1] for each in pictures],
     }
 
 
@@ -118,6 +124,7 @@ def _about(item: Row, page: str) -> Row:
         "document_url": page, "unformatted_src": address, "src": address, "formatted_filename": image_id,
         "alt_text": item["alt_text"] or "", "original_width": item["width"], "original_height": item["height"],
         "format": item["format"], "image_id": image_id, "caption": item["caption"], "syn_text": item["syn_text"],
+        **{name: item[name] for name in EXPORTED},
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.pixels import pixels_of
 from pairmill.tasks.release.export.destination import CHECKSUMS, Destination, HashingFile, Written
-from pairmill.tasks.release.export.pictures import Pictured, Row
+from pairmill.tasks.release.export.pictures import EXPORTED, Pictured, Row
 
 RECORD = ".pairmill-folder"
 METADATA = "metadata.jsonl"
@@ -172,6 +172,7 @@ class PictureFolder:
                 origin = ", ".join(row["captioner"] or each if each == "caption" else each for each in texts)
                 about |= {"file_name": name, "text": caption, "caption_source": origin if caption else ""}
                 about |= {"image_id": row["image_id"]} | ({"split": row["split"]} if row.get("split") else {})
+                about |= {name: row[name] for name in EXPORTED}
                 if put:
                     self._put(name, *put, about)
                 if caption:
@@ -190,7 +191,7 @@ class PictureFolder:
                 if self.options.bucket:
                     states = {f"{PurePosixPath(name).with_suffix(suffix)}": "" for suffix in (".jpg", ".png")}
                 elif self.options.pictures != "stay":
-                    states = {name: row["sha256"]}
+                    states = {name: ""}  # its bytes are known once its metadata is removed
                 caption = self.options.captioned([*texts_of(row).values()]).encode()
                 states |= {_caption_file(name): hashlib.sha256(caption).hexdigest()} if name else {}
                 new = {each: sha256 for each, sha256 in states.items() if not self.place.has(each)}
@@ -201,6 +202,7 @@ class PictureFolder:
         left = rows if self.options.pictures == "copy" else []
         for row in rows if self.options.pictures == "stay" else ():
             name = self._inside(row)
+            row |= {"exported_sha256": row["sha256"], "picture_metadata": "original"}
             if not name or not _local_sha256(row["local"], row["sha256"]):
                 yield row, "", None, "elsewhere"
             elif _caption_file(name) in self._stems:
@@ -210,6 +212,7 @@ class PictureFolder:
                 yield row, name, None, ""
         for row in rows if self.options.pictures == "link" else ():
             if sha256 := _local_sha256(row["local"], row["sha256"]):
+                row |= {"exported_sha256": row["sha256"], "picture_metadata": "original"}
                 yield row, row["file_name"], (sha256, partial(self._link, row["local"])), ""
             else:
                 left.append(row)
@@ -217,6 +220,7 @@ class PictureFolder:
             name, note = row["file_name"], "" if self.options.pictures == "copy" else "copied"
             if self.options.bucket:
                 data = in_bucket(data, self.options.bucket)
+                row |= {"exported_sha256": content_id(data), "picture_metadata": "stripped"}
                 name = str(PurePosixPath(name).with_suffix(".jpg" if data.startswith(JPEG) else ".png"))
             yield row, name, (hashlib.sha256(data).hexdigest(), partial(self._save, data)), note
 

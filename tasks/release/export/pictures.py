@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
@@ -12,13 +12,17 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
+from pairmill.ops.image.private_metadata import remove_metadata
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.items.payloads import payloads
 
 ROWS = 256  # pairs of one query, with the images of one shard among them in memory: some 25 MB at 100 KB each
 Row = dict[str, Any]
 Paths = dict[str, tuple[str, ...]]  # the files with the pictures' bytes, by shard
+Metadata = Literal["stripped", "original"]  # of exported pictures
+EXPORTED = ("exported_sha256", "picture_metadata")  # columns that `exported` adds
 # Yields each row of one file of an export, in order, with its picture's bytes.
 Pictured = Callable[[list[Row]], Iterator[tuple[Row, bytes]]]
 
@@ -63,6 +67,19 @@ def with_pictures(rows: list[Row], paths: Paths) -> Iterator[tuple[Row, bytes]]:
         found = dict(stored_pictures(shard, (row["sha256"] for row in of_shard), paths))
         for row in of_shard:
             yield row, found[row["sha256"]]
+
+
+def exported(pictures: Iterable[tuple[Row, bytes]], metadata: Metadata) -> Iterator[tuple[Row, bytes]]:
+    """Yield each row and picture as it is exported: without private metadata, unless ``metadata`` is 'original'.
+
+    Adds to the row `exported_sha256`, the id of the exported bytes, and `picture_metadata`: 'stripped', or 'original'
+    where the bytes are the source's because nothing was to be removed by choice or nothing can be.
+    """
+    for row, data in pictures:
+        cleaned = remove_metadata(data) if metadata == "stripped" else None
+        shown = data if cleaned is None else cleaned
+        state: Metadata = "original" if cleaned is None else "stripped"
+        yield row | {"exported_sha256": content_id(shown), "picture_metadata": state}, shown
 
 
 def stored_pictures(shard: str | None, sha256s: Iterable[str], paths: Paths) -> Iterator[tuple[str, bytes]]:
