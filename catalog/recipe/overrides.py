@@ -31,6 +31,14 @@ _BOUNDS = {
 }
 
 
+def parse_value(key: str, text: str) -> object:
+    """Parse the value of ``--set key=text`` as YAML. Raises BadRecipe."""
+    try:
+        return parse_yaml(text)
+    except ValueError as error:
+        raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error
+
+
 def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key such as ``balance.cap`` in the content of a recipe before validation; ``text`` is YAML.
 
@@ -38,10 +46,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 
     Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """
-    try:
-        value = parse_yaml(text)
-    except ValueError as error:
-        raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error
+    value = parse_value(key, text)
     at: Any = content
     *parents, last = key.split(".")
     if last == "keep" and len(parents) == 2 and parents[0] in RULES:

@@ -57,7 +57,7 @@ def _run_logged(args: argparse.Namespace) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    """Import and call the command; print an error that the user can fix as one line."""
+    """Import and call the command; print, or log, an error that the user can fix as one line."""
     module, function = args.command.split(":")  # module in this folder, function in it
     gc.set_threshold(50_000, 20, 20)  # the default of 700 scans half a million imported objects: 0.2 CPU s
     try:
@@ -77,23 +77,24 @@ def _run_command(args: argparse.Namespace) -> int:
             return 0
         if (line := user_message(error)) is None:
             raise
-        _print_error(args, line)
+        if getattr(args, "log_format", "text") == "json":
+            import logging
+
+            logging.getLogger("pairmill").error(line)
+        else:
+            print(f"pairmill: {line}", file=sys.stderr)
         return NO_PAIRS if isinstance(error, NoPairs) else 1
 
 
-def _print_error(args: argparse.Namespace, text: str) -> None:
-    """Print an error that the user can fix, or log it."""
-    if getattr(args, "log_format", "text") == "json":
-        import logging
-
-        logging.getLogger("pairmill").error(text)
-    else:
-        print(f"pairmill: {text}", file=sys.stderr)
-
-
 def _interrupted(args: argparse.Namespace) -> int:
-    """End the workers, print the command's message, and return exit status 130."""
-    _end_workers()
+    """End the workers, print the command's message, and return exit status 130.
+
+    At exit the pool would wait minutes for the workers' shards, which the next run processes again anyway.
+    """
+    from multiprocessing import active_children
+
+    for child in active_children():
+        child.terminate()
     print(f"pairmill: {args.interrupted}", file=sys.stderr)
     return 130
 
@@ -101,17 +102,6 @@ def _interrupted(args: argparse.Namespace) -> int:
 def _interrupt(*_: object) -> NoReturn:
     """Turn a signal into KeyboardInterrupt."""
     raise KeyboardInterrupt
-
-
-def _end_workers() -> None:
-    """Terminate the worker pool's processes.
-
-    At exit the pool would wait minutes for their shards, which the next run processes again anyway.
-    """
-    from multiprocessing import active_children
-
-    for child in active_children():
-        child.terminate()
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
-from pairmill.catalog.lake.yaml_text import parse_yaml
+from pairmill.catalog.recipe.overrides import parse_value
 from pairmill.catalog.terms.controls import visible
-from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.ask import read_names
@@ -145,7 +145,7 @@ def recut(args: Namespace) -> int:
     from pairmill.tasks.recut import TRIED, kind_of_rule
     from pairmill.tasks.recut import recut as publish_recut
 
-    changes: dict[str, Any] = {key: _value(key, text) for key, text in overrides(args.set, args.packs).items()}
+    changes: dict[str, Any] = {key: parse_value(key, text) for key, text in overrides(args.set, args.packs).items()}
     work_without_pandas()
     check_is_lake(args.lake)
     with open_lake(args.lake) as opened:
@@ -230,11 +230,3 @@ def _show_trial(trial: "CutTrial", form: str) -> None:
 def _rate(n_in: int, n_dropped: int) -> str:
     """Format the share of items that a rule keeps."""
     return f"{(n_in - n_dropped) / n_in:.1%}" if n_in else "–"
-
-
-def _value(key: str, text: str) -> object:
-    """Parse the value of ``--set`` as YAML. Raises BadRecipe."""
-    try:
-        return parse_yaml(text)
-    except ValueError as error:
-        raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import regex
@@ -35,57 +36,29 @@ EMOJI = re.compile(
     "\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\u20e3\ufe0f]"
 )
 
-# Phrases of site boilerplate: links, buttons and notices. A phrase that sentences contain too ("ran out of stock",
-# "people like us on the coast") counts only where a link begins or ends (LINKS, END), or where it addresses the reader.
-END = r"\W{0,9}$"
-TERMS = r"terms (?:of (?:use|service)|(?:and|&) conditions)"
-NETWORK = r"(?:our )?(?:social|facebook|twitter|x\b|instagram|pinterest|linkedin|youtube|tiktok|whatsapp|telegram)"
-PHRASES = (
-    r"cookies?\b.{0,40}\b(?:polic(?:y|ies)|consent|settings|preferences|browser|website|our site|your experience)",
-    r"(?:we|sites?|pages?|websites?|stores?) (?:only )?uses? (?:[\w-]+ ){0,2}cookies\b",
-    rf"(?:manage|reject|allow)(?: all| the| our| these| optional)? cookies?{END}",
-    r"(?:accept|consent to|agree to|use of)(?: all| our| these)? cookies\b",
-    r"all rights reserved\b(?! to)|copyright\s{0,3}\d{4}|privacy (?:policy|notice|statement)\b",
-    rf"(?:our|these|agree|agreed|accept|accepted|website|site)\b.{{0,30}}\b{TERMS}\b|terms of use\b|unsubscribe\b",
-    r"(?:subscribe|sign up) (?:to|for) (?:our|my|this|updates|free|newsletters?|the (?:newsletter|channel|blog))\b",
-    rf"(?:sign up|subscribe) (?:now|today|here){END}|(?:our|your|free) (?:\w+ ){{0,2}}newsletters?\b",
-    r"share (?:this|it|on|via)\b.{0,20}\b(?:facebook|twitter|pinterest|whatsapp|email|linkedin)\b",
-    rf"(?<!people )(?<!others )(?<!those )(?:follow|like|find|join) us on(?: {NETWORK}|{END})",
-    r"tweet this (?:post|page|article)|forgot your password\b|skip to (?:main )?content\b",
-    r"(?:log|sign|logged|signed) ?in (?:to|or register to) (?:post|comment|reply|leave|view|your|continue)\b",
-    r"click (?:here\b|(?:on )?(?:the|this) (?:link|button|image|icon|picture|photo|thumbnail|map)\b)",
-    r"click (?:below |on it )?to (?:enlarge|view|read|see|zoom|download)\b",
-    rf"(?-i:(?:Read|View|Show|Load|See|Learn) [Mm]ore){END}|(?-i:Continue reading\b)|back to top{END}",
-    rf"(?:leave|post|add) a (?:comment|reply)(?: below|{END})|no comments yet\b",
-    rf"add to (?:cart|basket|bag|wishlist)\b|buy now{END}|free shipping(?: on\b| for\b| over\b|{END})",
-    r"\d+ (?:left )?in stock\b|(?:item|product|size|colou?r)s? (?:is|are) (?:\w+ )?(?:in|out of) stock\b",
-    r"enable javascript\b|javascript (?:is|must be) (?:disabled|enabled)\b|your browser (?:does not|doesn't|is)\b",
-    r"this (?:entry|post|article) was (?:posted|published|last|filed)\b|last (?:updated|modified|edited)(?: on|:)",
-    r"proudly powered by\b|sponsored (?:content|post|links?)\b",
-)
 # A link begins a sentence or follows a sign, such as a bar: no word or comma, no opening quotation mark after one.
 BEGINS = r"(?:(?<![\w,;] )(?<![\w'’-])(?<![\w,;:] [\"“«‘'(])|(?<=please )|(?<=please, )|(?<=simply )|(?<=just ))"
-LINKS = (
-    rf"{TERMS}\W{{0,3}}(?:[|•·/©].*|and\b.{{0,30}}|apply\b.*)?$",
-    rf"(?:subscribe|sign up)(?: (?:to|now|today|for|here|via|and|with)\b|{END})|newsletter{END}",
-    rf"share (?:this|on|via|to|with)\b.{{0,30}}\b(?:post|page|article|story|friends|email|{NETWORK})\b|share this{END}",
-    rf"(?:follow|like|join) us{END}|tweet this{END}|pin it(?:{END}| on)",
-    r"(?:log|sign) ?in (?:to|or|with|here|now)\b|forgot(?:ten)? (?:your |my )?password\b",
-    r"(?:click|tap) (?:on|below|to|for)\b|continue reading\b",
-    rf"(?:read|view|show|load|see|learn) (?:more|all|less){END}",
-    rf"(?:leave|post|add|write) (?:a |your )?(?:comment|reply)\b|no comments{END}|buy now\b",
-    r"(?:only )?(?:\d+ )?(?:left |items? |currently |temporarily |now )?(?:in|out of) stock"
-    rf"(?:{END}|\W{{1,3}}(?:ships|order|\d))",
-    r"(?:posted|published|last (?:updated|modified|edited)|filed):? (?:by|on|under|at)\b.{0,40}$|posted in\b.{0,40}$",
-    rf"(?:previous|next|related|recent|older|newer) (?:posts?|articles?|pages?|entry|entries|stories)(?:{END}|:)",
-    rf"powered by [\w.]+(?: [\w.]+){{0,2}}{END}",
-)
-BOILERPLATE = re.compile(
-    rf"\b(?:{'|'.join(PHRASES)}|{BEGINS}(?:{'|'.join(LINKS)}))|©\s{{0,3}}\d{{4}}|\(c\)\s{{0,3}}(?:19|20)\d\d"
-    rf"|^\W{{0,9}}(?:(?:©|\(c\)|copyright\b)\W{{0,9}}(?:\d{{4}}|by\b)"
-    rf"|(?:(?:log|sign) ?(?:in|out|up)|advertisements?){END})",
-    re.IGNORECASE,
-)
+
+
+def _boilerplate() -> re.Pattern[str]:
+    """Compile the phrases of boilerplate.txt beside this file, with notices of copyright and a page's own buttons."""
+    named: dict[str, list[str]] = {}
+    for line in (Path(__file__).parent / "boilerplate.txt").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, _, pattern = line.partition(" ")
+            for each in ("<end>", "<terms>", "<network>"):
+                pattern = pattern.replace(each, "".join(named.get(each, ())))
+            named.setdefault(name, []).append(pattern)
+    return re.compile(
+        rf"\b(?:{'|'.join(named['phrase'])}|{BEGINS}(?:{'|'.join(named['link'])}))"
+        rf"|©\s{{0,3}}\d{{4}}|\(c\)\s{{0,3}}(?:19|20)\d\d"
+        rf"|^\W{{0,9}}(?:(?:©|\(c\)|copyright\b)\W{{0,9}}(?:\d{{4}}|by\b)"
+        rf"|(?:(?:log|sign) ?(?:in|out|up)|advertisements?){named['<end>'][0]})",
+        re.IGNORECASE,
+    )
+
+
+BOILERPLATE = _boilerplate()
 
 # In characters. Time grows with the length, and more characters do not change the result.
 ENOUGH = 300

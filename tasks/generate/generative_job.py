@@ -45,9 +45,7 @@ Running = tuple[Answers, list[str], Any]  # the answers so far, the keys of the 
 
 @dataclass(frozen=True)
 class Queries:
-    """Query a generative model with one prompt an image: decode and prepare on CPUs, infer and fetch on the device.
-
-    All these images decoded in an earlier step, but the bytes of an image that the lake only refers to may be gone.
+    """How a generative model is queried with one prompt an image.
 
     Attributes:
         model: The model.
@@ -61,69 +59,12 @@ class Queries:
     max_tokens: int
     example: str
 
-    def load(self) -> Answering:
-        """Load the model; return it with a batch size that fits the device for prompts like ``example``."""
-        self.model.load()
-        return self.model.fitted(self.example, self.decode.side if self.decode else 0, self.max_tokens)
-
-    def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
-        """Yield batches of (image, prompt) of similar token counts, reading ``rows`` images at once (0: a default)."""
-        model = self.load()
-        portions: Iterable[tuple[list[str], list[Any]]]
-        if self.decode:
-            portions = batches(item, rows or max(CHUNK, 8 * model.batch_size))
-        else:
-            portions = [([key], [None]) for key in prompts] if rows else [(list(prompts), [None] * len(prompts))]
-        for shas, datas in portions:
-            asked = [prompts[sha] for sha in shas]
-            for batch in model.batches(asked, self._sizes(datas)):
-                yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
-
-    def _sizes(self, datas: list[bytes | Fault]) -> list[tuple[int, int] | None] | None:
-        """Return the images' (height, width), a square for one that cannot be read; None for prompts without images."""
-        if self.decode is None:
-            return None
-        square = (self.decode.side, self.decode.side)
-        return [square if isinstance(data, Fault) else self.decode.shown_size(data) for data in datas]
-
-    def prepare(self, piece: Piece) -> Running:
-        """Decode a batch's images; return the model's input for the images that decode, faults for the others."""
-        found: dict[str, Generation] = {}
-        bad, good, asked = [], [], []
-        for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
-            pixels = self.decode(data) if self.decode and isinstance(data, bytes) else data
-            if isinstance(pixels, Fault):
-                bad.append(pixels.about(sha))
-                found[sha] = NOTHING
-            else:
-                good.append((pixels, prompt))
-                asked.append(sha)
-        ready = self.model.prepare(*map(list, zip(*good, strict=True))) if good else None
-        return Answers(found, bad), asked, ready
-
-    def infer(self, prepared: Running) -> Running:
-        """Launch the model on a prepared batch, without waiting for the device; return the running batch."""
-        answers, asked, ready = prepared
-        return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
-
-    def stepwise(self, running: Running) -> Stepwise | None:
-        """Return a launched batch if it is decoded step by step together with others, else None."""
-        return running[-1] if isinstance(running[-1], Stepwise) else None
-
-    def fetch(self, running: Running) -> Answers:
-        """Wait for a batch's answers; return them without their reasoning, with a fault for each error."""
-        answers, asked, given = running
-        if not asked:
-            return answers
-        said = (replace(each, text=without_reasoning(each.text)) for each in self.model.fetch(given))
-        texts = dict(zip(asked, said, strict=True))
-        faults = [Fault(sha, text.error, text.detail or "no text") for sha, text in texts.items() if text.error]
-        return Answers(answers.found | texts, [*answers.bad, *faults])
-
 
 @dataclass(frozen=True)
 class GenerativeJob(ABC):
     """Model job: query a generative model with one prompt an image, and store the answers in ``table``.
+
+    All these images decoded in an earlier step, but the bytes of an image that the lake only refers to may be gone.
 
     Attributes:
         stage: The step's name in quarantine rows.
@@ -155,27 +96,63 @@ class GenerativeJob(ABC):
 
     def load(self) -> None:
         """Load the model."""
-        self.ask.load()
+        self.ask.model.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        """Yield the item's prompts in batches, with images if the model sees them, as `Queries.pieces`."""
-        return self.ask.pieces(item, self.prompts(item), rows)
+        """Yield batches of (image, prompt) of similar token counts, reading ``rows`` images at once (0: a default)."""
+        self.load()
+        ask, prompts = self.ask, self.prompts(item)
+        model = ask.model.fitted(ask.example, ask.decode.side if ask.decode else 0, ask.max_tokens)
+        portions: Iterable[tuple[list[str], list[Any]]]
+        if ask.decode:
+            portions = batches(item, rows or max(CHUNK, 8 * model.batch_size))
+        else:
+            portions = [([key], [None]) for key in prompts] if rows else [(list(prompts), [None] * len(prompts))]
+        for shas, datas in portions:
+            asked = [prompts[sha] for sha in shas]
+            for batch in model.batches(asked, self._sizes(datas)):
+                yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
+
+    def _sizes(self, datas: list[bytes | Fault]) -> list[tuple[int, int] | None] | None:
+        """Return the images' (height, width), a square for one that cannot be read; None for prompts without images."""
+        if (decode := self.ask.decode) is None:
+            return None
+        square = (decode.side, decode.side)
+        return [square if isinstance(data, Fault) else decode.shown_size(data) for data in datas]
 
     def prepare(self, piece: Piece) -> Running:
-        """Decode a batch's images, if the model sees them, and return the model's input, prepared on CPUs."""
-        return self.ask.prepare(piece)
+        """Decode a batch's images; return the model's input for the images that decode, faults for the others."""
+        found: dict[str, Generation] = {}
+        bad, good, asked = [], [], []
+        for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
+            pixels = self.ask.decode(data) if self.ask.decode and isinstance(data, bytes) else data
+            if isinstance(pixels, Fault):
+                bad.append(pixels.about(sha))
+                found[sha] = NOTHING
+            else:
+                good.append((pixels, prompt))
+                asked.append(sha)
+        ready = self.ask.model.prepare(*map(list, zip(*good, strict=True))) if good else None
+        return Answers(found, bad), asked, ready
 
     def infer(self, ready: Running) -> Running:
         """Launch the model on a prepared batch, without waiting for the device; return the running batch."""
-        return self.ask.infer(ready)
+        answers, asked, given = ready
+        return answers, asked, self.ask.model.infer(given, self.ask.max_tokens) if asked else None
 
     def stepwise(self, running: Running) -> Stepwise | None:
         """Return a launched batch if it is decoded step by step together with others, else None."""
-        return self.ask.stepwise(running)
+        return running[-1] if isinstance(running[-1], Stepwise) else None
 
     def fetch(self, running: Running) -> Answers:
-        """Wait for a batch's answers; return them with a fault for each error."""
-        return self.ask.fetch(running)
+        """Wait for a batch's answers; return them without their reasoning, with a fault for each error."""
+        answers, asked, given = running
+        if not asked:
+            return answers
+        said = (replace(each, text=without_reasoning(each.text)) for each in self.ask.model.fetch(given))
+        texts = dict(zip(asked, said, strict=True))
+        faults = [Fault(sha, text.error, text.detail or "no text") for sha, text in texts.items() if text.error]
+        return Answers(answers.found | texts, [*answers.bad, *faults])
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
         """Convert the answers of an item's batches to rows of ``table``, in the order of keys, and quarantine rows."""

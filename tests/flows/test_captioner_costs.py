@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.flows.doctor.captioner_costs import captioner_costs
+from pairmill.flows.doctor.examinations import captioner_costs
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.flows.run.settings import load_recipe
 from tests.worlds.tiny_families import save_family

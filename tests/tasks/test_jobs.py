@@ -25,6 +25,7 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
+from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Answers, Queries
 from pairmill.tasks.generate.tag import TagPictures
@@ -94,7 +95,7 @@ def test_of_a_text_that_was_too_long_the_beginning_is_a_row_and_a_complaint():
     answered: Future[Generation] = Future()
     answered.set_result(cut)
     ask = Queries(HttpModel("http:x@http://h/v1"), Decode(), 32, "Describe.")
-    found = ask.fetch((Answers({}, []), ["a"], [answered]))
+    found = CaptionPictures(ask, "Describe.", "c", name="main").fetch((Answers({}, []), ["a"], [answered]))
     captions, complaint = CAPTIONS.parts(WorkItem("shard", ("a",)), [found])
     row = captions.rows.to_pylist()[0]
     assert (row["text"], row["status"], row["n_tokens"]) == ("dog dog cat", "cut_off", 512)

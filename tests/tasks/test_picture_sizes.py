@@ -11,6 +11,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.tasks.generate import generative_job
+from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.generative_job import Queries
 
 SIZES = [(60, 90), (90, 60), (300, 31), (64, 64)]
@@ -55,6 +56,7 @@ def test_a_model_is_told_the_sizes_of_all_pictures_and_a_square_for_one_that_is_
     keys = tuple("abcdef")
     monkeypatch.setattr(generative_job, "batches", lambda item, rows: [(list(keys), datas)])
     model: Any = Model()
-    (piece,) = Queries(model, Decode(side=48), 8, "what").pieces(WorkItem("s", keys), dict.fromkeys(keys, "a"), 0)
+    ask = Queries(model, Decode(side=48), 8, "what")
+    (piece,) = CaptionPictures(ask, "a", "c", name="main").pieces(WorkItem("s", keys))
     assert piece.keys == keys
     assert model.told == [(72, 48), (48, 72), (48, 384), (48, 48), (48, 48), (48, 48)]

@@ -17,6 +17,7 @@ from pairmill.ops.models.http.chat_messages import encode_picture
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.model_job import Piece
 from tests.worlds.chat_server import UNICODE, chat_server, picture_hash
@@ -128,6 +129,7 @@ def test_one_bad_picture_among_good_ones_has_no_answer_and_a_reason(backend: Bac
         decode = Decode(side=40, mode="exact")
     ask = Queries(backend.model, decode, TOKENS, asked[0])
     piece = Piece(("a", "b", "c"), list(zip(data, asked, strict=True)))
-    answers = ask.fetch(ask.infer(ask.prepare(piece)))
+    job = CaptionPictures(ask, asked[0], "c", name="main")
+    answers = job.fetch(job.infer(job.prepare(piece)))
     assert [answers.found[key].text for key in "abc"] == ["one", "", "three"]
     assert [(fault.item, bool(fault.reason)) for fault in answers.bad] == [("b", True)]

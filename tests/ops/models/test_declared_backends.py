@@ -17,6 +17,7 @@ from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.model_error import ModelError
+from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.place.identity import caption_scorer
@@ -54,7 +55,8 @@ def test_a_backend_of_another_package_captions_by_a_recipe_and_has_an_identity()
     assert scorer.model == content_digest(SPEC) and {"precision", "encoding"}.isdisjoint(scorer.settings)
     ask = Queries(vision_backend(SPEC, "bf16", 8, "png"), Decode(side=48, mode="exact"), 12, "what?")
     piece = Piece(("a", "b"), [(jpeg("blue"), "what?"), (jpeg("maroon"), "what?")])
-    found = ask.fetch(ask.infer(ask.prepare(piece))).found
+    job = CaptionPictures(ask, "what?", "c", name="main")
+    found = job.fetch(job.infer(job.prepare(piece))).found
     assert [found[key].text for key in "ab"] == ["A blue picture.", "A red picture."]
     with pytest.raises(ModelError, match="models of 'palette:' fuse no texts; name another"):
         fusion_backend(SPEC, "bf16", 8)

@@ -18,6 +18,7 @@ from pairmill.ops.image.pixels import pixels_of
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.chat_messages import read
 from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.generative_job import Answers, Queries, generated_columns
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curate
@@ -90,7 +91,8 @@ def answered() -> list[tuple[str, str]]:
         futures.append(Future())
         futures[-1].set_result(answer)
     keys = [str(number) for number in range(len(lines))]
-    found = ask.fetch((Answers({}, []), keys, futures)).found
+    job = CaptionPictures(ask, "Describe.", "c", name="main")
+    found = job.fetch((Answers({}, []), keys, futures)).found
     columns = generated_columns([found[key] for key in keys], "text", "status")
     return list(zip(columns["text"].to_pylist(), columns["status"].to_pylist(), strict=True))
 
