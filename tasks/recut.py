@@ -26,7 +26,7 @@ from pairmill.catalog.recipe.plan import Plan, compile_plan, tables_of
 from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe, NoPairs
-from pairmill.catalog.terms.scores import imported_in
+from pairmill.catalog.terms.scores import imported_in, named_in
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.import_scores import with_imported
 from pairmill.catalog.write.lease import writing
@@ -144,7 +144,7 @@ def kind_of_rule(lake: Lake, keep: str) -> str:
 
     Raises BadPredicate for an unknown column, with the nearest name, or a predicate that is none.
     """
-    scores = (*declared(), *imported_in(lake.tables))
+    scores = (*declared(), *named_in(lake.tables))
     kinds = {"images": "image", "sentences": "sentence", "candidates": "pair"}
     known = {kind: {c: t for table in tables_of(of, scores) for c, t in table.columns.items()}
              for kind, of in kinds.items()}  # fmt: skip

@@ -27,7 +27,7 @@ from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.score import Stage
-from pairmill.catalog.terms.scores import imported_in
+from pairmill.catalog.terms.scores import named_in
 
 # Inputs of the facts for every plan, besides scores: tables, and scorers by the table that they fill.
 TABLES = ("documents", "images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content",
@@ -63,7 +63,7 @@ def tables_read(lake: Lake) -> list[str]:
     The list does not depend on the plan: otherwise, recipes with different scores that alternate on a lake would remove
     each other's facts.
     """
-    known = (*declared(), *imported_in(lake.tables))
+    known = (*declared(), *named_in(lake.tables))
     early = [score.table for score in known if score.rule_columns and score.stage < Stage.CAPTION]
     return [table for table in (*TABLES, *early) if table in lake.tables]
 

@@ -7,7 +7,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score
-from pairmill.catalog.terms.scores import IMPORTED, imported_in
+from pairmill.catalog.terms.scores import HEAD, IMPORTED, named_in
 
 Columns = dict[str, str]
 # DuckLake's names of the types that scores have.
@@ -40,6 +40,19 @@ def add(lake: Lake) -> None:
     lake.reload_tables()
 
 
+def add_heads(lake: Lake, scores: Sequence[Score]) -> None:
+    """Create the tables that the lake lacks of the heads among ``scores``. The caller holds the lease."""
+    missing = [score for score in scores if score.table.startswith(HEAD) and score.table not in lake.tables]
+
+    def body() -> None:
+        for score in missing:
+            lake.execute(f"CREATE TABLE {table_shape(score)}")
+
+    if missing:
+        lake.retrying(body)
+        lake.reload_tables()
+
+
 def create_empty_tables(lake: Lake) -> None:
     """Create an empty temporary table for each declared score, and each table of a migration, that a reader lacks."""
     for score in _beyond_migrations():
@@ -51,14 +64,14 @@ def create_empty_tables(lake: Lake) -> None:
 
 
 def scores_in(lake: Lake) -> tuple[Score, ...]:
-    """Return the declared scores, and all others that the lake has tables of: undeclared and imported ones."""
-    return (*declared(), *undeclared(lake), *imported_in(lake.tables))
+    """Return the declared scores, and all others that the lake has tables of: undeclared ones, imported ones, heads."""
+    return (*declared(), *undeclared(lake), *named_in(lake.tables))
 
 
 def undeclared(lake: Lake) -> tuple[Score, ...]:
     """Return the scores in the lake that no installed package declares, derived from their tables alone.
 
-    Published versions still need them. Imported scores, which a recipe declares, are not among them.
+    Published versions still need them. Those that a recipe names, imported and by heads, are not among them.
     """
     known = {score.table for score in declared()}
     taken = {name for score in declared() for name in score.rule_columns}
@@ -66,7 +79,7 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     for table, columns in sorted(_existing_columns(lake).items()):
         of = "image" if "sha256" in columns else "sentence"
         key = "sha256" if of == "image" else "content"
-        if table in known or table.startswith(IMPORTED) or table in schema.released():
+        if table in known or table.startswith((IMPORTED, HEAD)) or table in schema.released():
             continue
         if not {key, "shard", "scorer", "commit"} <= columns.keys():
             continue

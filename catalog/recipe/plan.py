@@ -15,7 +15,7 @@ from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compar
 from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.score import Score, Stage
-from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE, imported_score
+from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE, head_score, imported_score
 
 CAPTION_TABLES = ("captions", "caption_similarity")  # a scorer of each captioner fills both
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
@@ -200,7 +200,7 @@ def compile_plan(
         BadPredicate: A rule is not one scalar boolean over known columns.
         BadRecipe: A rule reads a score that this recipe does not compute, or the recipe names an undeclared score.
     """
-    known = _add_imported(recipe, declared() if scores is None else tuple(scores))
+    known = _add_named(recipe, declared() if scores is None else tuple(scores))
     _check_named_scores(recipe, known)
     benchmarks = () if recipe.contamination is None else (recipe.contamination.rule,)
     images = _compile((READABLE, *recipe.images, *benchmarks), tables_of("image", known), recipe, known)
@@ -221,12 +221,17 @@ def compile_plan(
     return Plan(recipe, images, sentences, dict(scorers or {}), tuple(asked), candidates)
 
 
-def _add_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
-    """Return ``known`` with the recipe's imported scores. Raise BadRecipe for a name that is taken."""
-    for name in recipe.imported:
-        if not is_free(name, known):
-            raise BadRecipe(f"recipe '{recipe.name}', imported: a score of Pairmill or of a package has '{name}'")
-    return (*known, *map(imported_score, dict.fromkeys(recipe.imported)))
+def _add_named(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
+    """Return ``known`` with the recipe's imported scores and heads. Raise BadRecipe for a name that is taken."""
+    for setting, names, score_of in (
+        ("imported", recipe.imported, imported_score),
+        ("heads", recipe.heads or (), head_score),
+    ):
+        for name in dict.fromkeys(names):
+            if not is_free(name, known):
+                raise BadRecipe(f"recipe '{recipe.name}', {setting}: another score has the name '{name}'")
+            known = (*known, score_of(name))
+    return known
 
 
 def lacking(recipe: Recipe, score: Score) -> str:

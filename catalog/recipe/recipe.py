@@ -49,6 +49,11 @@ class Recipe(Settings):
     imported: Advanced[list[ImportedName]] = Field(
         [], description="Scores of pictures that `pairmill import-scores` put into the lake, for rules to read."
     )
+    heads: Advanced[dict[ImportedName, str] | None] = Field(
+        None,
+        min_length=1,
+        description="Files of linear layers or MLPs over CLIP's vectors, by the names under which rules read them.",
+    )
     seed: Advanced[int] = Field(0, ge=0, lt=2**63, description="Random seed of samples, orders and cluster training.")
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(
@@ -123,6 +128,7 @@ class Recipe(Settings):
             "balance.cap": self.balance.cap is not None,
             "tags": self.tags is not None,
             "contamination": self.contamination is not None,
+            "heads": bool(self.heads),
         }
         return tuple(f"`{name}`" for name, is_on in compared.items() if is_on)
 
@@ -197,13 +203,14 @@ class Recipe(Settings):
         size = {"batch_size"}
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
-                                     "ingest": {"payload"}, "contamination": {"sets"}}  # fmt: skip
+                                     "ingest": {"payload"}, "contamination": {"sets"}, "heads": True}  # fmt: skip
         content = self.model_dump(mode="json", exclude_defaults=True, exclude=placement)
         if self.scores:
             content["scores"] = {
                 score: {name: value for name, value in given.items() if name not in size}
                 for score, given in content["scores"].items()
             }
+        content |= {"heads": sorted(self.heads)} if self.heads else {}
         # Only its placement differs from a section's defaults; a section that is None by default says more when empty.
         usual = {name for name, field in type(self).model_fields.items() if field.default is not None}
         content = {name: value for name, value in content.items() if value != {} or name not in usual}

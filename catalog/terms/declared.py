@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage, of_generated_texts
-from pairmill.catalog.terms.scores import OWN
+from pairmill.catalog.terms.scores import OWN, named_in
 
 GROUP = "pairmill.scorers"
 SLOW_SECONDS = 10.0  # after which the import of a declaration is reported
@@ -85,7 +85,7 @@ def is_free(name: str, scores: Iterable[Score]) -> bool:
 
 def find(table: str) -> Score:
     """Return the score that fills ``table``. Raise KeyError if there is none."""
-    for score in declared():
+    for score in (*declared(), *named_in([table])):
         if score.table == table:
             return score
     raise KeyError(table)

@@ -303,6 +303,24 @@ def imported_score(name: str) -> Score:
     return Score(IMPORTED + name, "image", (column,), Stage.INGEST, on_demand=False, step="import scores")
 
 
+HEAD = "head_"
+
+
+def head_score(name: str) -> Score:
+    """Return the declaration of the score by the head ``name`` of a recipe: table ``head_NAME``, column ``NAME``."""
+    column = Column(
+        name, "DOUBLE", "by a head over the picture's CLIP vector, on its own scale", added_as="head_number"
+    )
+    op, settings = "pairmill.ops.models.clip.vector_head:VectorHead", {"head_file": f"heads.{name}"}
+    return Score(HEAD + name, "image", (column,), Stage.CLIP, ("image_vector",), op, settings, "clip", on_demand=False)
+
+
 def imported_in(tables: Iterable[str]) -> tuple[Score, ...]:
     """Return the declarations of the imported scores among a lake's ``tables``, sorted by name."""
     return tuple(imported_score(table.removeprefix(IMPORTED)) for table in sorted(tables) if table.startswith(IMPORTED))
+
+
+def named_in(tables: Iterable[str]) -> tuple[Score, ...]:
+    """Return the declarations of the scores that recipes name, imported and by heads, among a lake's ``tables``."""
+    heads = (head_score(table.removeprefix(HEAD)) for table in sorted(tables) if table.startswith(HEAD))
+    return (*imported_in(tables), *heads)

@@ -14,6 +14,7 @@ from pairmill.catalog.lake.schema import READ_BY_PATH
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.contents import HOMES
 from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.scores import HEAD
 from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, named_paths, still_named
 
 # 'gone': the file is missing. 'damaged': other bytes than were written, or not readable. 'doubled': rows that count
@@ -80,7 +81,7 @@ def redone_by(table: str) -> Redone:
         return "whole"
     if table in HOMES:
         return "home"
-    if table in ("inputs", "fetches") or any(score.table == table for score in declared()):
+    if table in ("inputs", "fetches") or table.startswith(HEAD) or any(score.table == table for score in declared()):
         return "run"
     return "copy"
 

@@ -15,8 +15,8 @@ from pairmill.catalog.terms.score import Score
 
 LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy", "pillow", "simplejpeg", "faiss-cpu",
              "sentencex", "py3langid", "nltk")  # fmt: skip
-# Fields of an op that are not hashed as settings: they are hashed separately (folders by their content), or placement.
-_OWN_FIELDS = {"version", "model", "batch_size", "benchmark_folders"}
+# Fields of an op that are not hashed as settings: they are hashed separately (files by their content), or placement.
+_OWN_FIELDS = {"version", "model", "batch_size", "benchmark_folders", "head_file"}
 
 
 @dataclass(frozen=True)

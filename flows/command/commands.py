@@ -156,6 +156,15 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--name", "the name under which rules read the score", "NAME", is_required=True),
             Option("--column", "the column of numbers; default: --name", "COLUMN"), LAKE, TEXT_OR_JSON,
         )),
+        Command("convert-head", "version_commands:convert_file",
+                "Convert a head over CLIP's vectors, such as LAION's aesthetic predictor, for a recipe's `heads`.",
+                "sac+logos+ava1-l14-linearMSE.pth --clip open_clip:ViT-L-14/openai --to aesthetic.safetensors", (
+            Option("file", "a PyTorch or safetensors file with weight and bias, or layers.N.weight and .bias", "FILE"),
+            Option("--clip", "the CLIP whose vectors it reads", "SPEC", is_required=True),
+            Option("--to", "the file to write, NAME.safetensors", "FILE", is_required=True),
+            Option("--activation", "between layers whose numbers leave a gap", choices=("none", "relu")),
+            Option("--output", "of the last layer", choices=("none", "sigmoid")),
+        )),
         Command("diff", "pairmill_diff:diff", options=(
             Option("--fail-if", 'exit with status 1 if "lost > 5%%" or the like; gained, lost or changed', "CONDITION",
                    repeats=True),

@@ -1,4 +1,4 @@
-"""Implement the commands on one dataset version: `export`, `report`, `tag`, `recut`; and `import-scores`."""
+"""Implement the commands on one dataset version: `export`, `report`, `tag`, `recut`; and those that bring scores."""
 
 import json
 import shlex
@@ -119,6 +119,15 @@ def import_file(args: Namespace) -> int:
         versions = [each.version for each in opened.datasets()]
         newest = max(versions, key=lambda each: each.created_at, default="")
     print(json.dumps(asdict(done)) if args.format == "json" else visible(_text(done, args.key, str(newest), args.lake)))
+    return 0
+
+
+def convert_file(args: Namespace) -> int:
+    """Convert a head's file; print how a recipe names it."""
+    from pairmill.ops.models.clip.vector_head import convert_head
+
+    convert_head(args.file, args.clip, args.to, activation=args.activation, output=args.output)
+    print(visible(f"{args.to}: written for {args.clip}; in a recipe: heads: {{NAME: {args.to}}}"))
     return 0
 
 

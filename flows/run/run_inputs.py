@@ -56,6 +56,8 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
     for folder in recipe.contamination.sets if recipe.contamination else ():
         yield folder
         yield from _stamps(Path(folder).expanduser())
+    for file in (recipe.heads or {}).values():
+        yield f"{file} {file_stamp(str(Path(file).expanduser()))}"
     for format, tree in sorted(map(_tree, sources), key=lambda found: (found[0], found[1].place)):
         yield f"{format}:{tree.place}"
         yield from _listing(tree)

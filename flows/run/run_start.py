@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.lake.score_tables import add_heads
 from pairmill.catalog.pending.quarantine import check_reason
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
@@ -126,6 +127,7 @@ def session_on(
         LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
     with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        add_heads(writer.lake, plan.scores)
         session.allow_empty = compute.allow_empty
         session.budget.most = compute.max_cost
         session.spending.limits = compute.limits()

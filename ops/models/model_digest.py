@@ -93,14 +93,25 @@ def image_size(spec: str) -> int:
 
     Raises ModelError as `resolve` does.
     """
+    size = _clip_config(spec).get("vision_cfg", {}).get("image_size", 0)
+    return int(min(size) if isinstance(size, (list, tuple)) else size)
+
+
+def vector_width(spec: str) -> int:
+    """Return how many numbers a CLIP model's vectors have, from its config; 0 if the config has none.
+
+    Raises ModelError as `resolve` does.
+    """
+    return int(_clip_config(spec).get("embed_dim", 0))
+
+
+def _clip_config(spec: str) -> dict:
+    """Return open_clip's config of a CLIP model, {} without one. Raises ModelError as `resolve` does."""
     path = resolve(spec)
     if path.is_file():
-        config = _open_clip_config(split_open_clip(spec)[0])
-    else:
-        file = path / "open_clip_config.json"
-        config = json.loads(file.read_bytes()).get("model_cfg", {}) if file.is_file() else {}
-    size = config.get("vision_cfg", {}).get("image_size", 0)
-    return int(min(size) if isinstance(size, (list, tuple)) else size)
+        return _open_clip_config(split_open_clip(spec)[0])
+    file = path / "open_clip_config.json"
+    return json.loads(file.read_bytes()).get("model_cfg", {}) if file.is_file() else {}
 
 
 @cache

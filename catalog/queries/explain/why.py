@@ -17,7 +17,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.scores import imported_in
+from pairmill.catalog.terms.scores import named_in
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
@@ -63,7 +63,7 @@ class Scope:
 
     def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
         """Return the score columns of ``kind`` ('image', 'sentence') in scope: the dataset's, or all declared ones."""
-        scores = self.plan.scores if self.plan else (*declared(), *imported_in(self.filled))
+        scores = self.plan.scores if self.plan else (*declared(), *named_in(self.filled))
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:

@@ -101,7 +101,7 @@ def _op(recipe: Recipe, score: Score) -> Any:
     """Create the op of a score with the recipe's settings. Raises BadRecipe for a setting that the op does not have."""
     made = op_class(score)
     known = {field.name for field in fields(made)}
-    given: dict[str, Any] = {name: reduce(getattr, key.split("."), recipe) for name, key in score.settings.items()}
+    given: dict[str, Any] = {name: reduce(_part, key.split("."), recipe) for name, key in score.settings.items()}
     asked = recipe.scores.get(score.name, {})
     if unknown := sorted(asked.keys() - (known - {"version", "model"})):
         may = ", ".join(sorted(known - {"version", "model"})) or "none"
@@ -111,6 +111,11 @@ def _op(recipe: Recipe, score: Score) -> Any:
         if not given["model"]:
             raise BadRecipe(f"recipe '{recipe.name}': the score '{score.name}' needs `models.{score.model}`; name one.")
     return made(**given, **asked)
+
+
+def _part(settings: Any, name: str) -> Any:
+    """Return a part of settings by its name, also of a section that maps names of the user's."""
+    return settings[name] if isinstance(settings, dict) else getattr(settings, name)
 
 
 def op_class(score: Score) -> Any:
