@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import load
 from pairmill.flows.run.settings import RECIPES
-from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.clip.vector_head import VectorHead, convert_head
+from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.measure.score_images import score_images
 from pairmill.tasks.relate.cluster import cluster_survivors
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_head_of_this_clip_is_refused_in_one_line(
         file.write_bytes(b"no head")
     else:
         filled = {name: torch.ones(shape) for name, shape in tensors.items()}
-        save_file(filled, file, {"clip": content_digest(tiny)} | metadata)
+        save_file(filled, file, {"clip": model_digest(tiny)} | metadata)
     with pytest.raises(ModelError, match=message) as refused:
         VectorHead(str(file), tiny)
     assert "\n" not in str(refused.value)

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.models.backends import content_digest
-from pairmill.ops.models.model_digest import vector_width
+from pairmill.ops.models.model_digest import model_digest, vector_width
 from pairmill.ops.models.model_error import ModelError
 
 _WEIGHT = re.compile(r"(?:.*\.)?(\d+)\.weight")
@@ -57,7 +56,7 @@ class VectorHead:
     content: str = field(init=False)  # digest of the file's bytes; its name does not matter
 
     def __post_init__(self) -> None:
-        head, width, digest = self._loaded(), vector_width(self.model), content_digest(self.model)
+        head, width, digest = self._loaded(), vector_width(self.model), model_digest(self.model)
         if head.clip != digest:
             raise ModelError(
                 f"head '{self.head_file}' is for vectors of the CLIP {head.clip}, and '{self.model}' is {digest}; name "
@@ -140,7 +139,7 @@ def convert_head(source: str, clip: str, to: str, **settings: str) -> None:
         else:
             tensors = torch.load(source, map_location="cpu", weights_only=True)
         layers = {name: value.float().contiguous() for name, value in tensors.items()}
-        save_file(layers, to, {"clip": content_digest(clip), **settings})
+        save_file(layers, to, {"clip": model_digest(clip), **settings})
     except ModelError:
         raise
     except Exception as error:  # a dozen types: no file, no pickle, classes that it would run, no folder to write to
