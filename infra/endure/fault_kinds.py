@@ -178,6 +178,8 @@ def full_in(name: str) -> Callable[[Victim], None]:
             FULL_FOLDER=lake,
         )
         status = process.wait(timeout=600)
+        if not flag.exists():
+            raise RuntimeError(f"the run has no step '{name}': its world may be too small")
         flag.unlink()
         said = (victim.folder / "run.log").read_text(errors="replace")
         if status != 1 or "disk is full" not in said or "Traceback" in said:
