@@ -60,6 +60,7 @@ _BOUNDS = (
     f"JOIN ducklake_data_file f USING (data_file_id, table_id) JOIN ({_FILES}) n USING (table_id) "
     "WHERE f.end_snapshot IS NULL GROUP BY ALL"
 )
+_STATISTICS = "ducklake_table_column_stats"
 _INLINED = "SELECT table_id FROM ducklake_inlined_data_tables"
 _TEXTS = (
     f"SELECT DISTINCT c.table_id, c.column_id, c.table_id IN ({_INLINED}) AS is_inlined "
@@ -133,15 +134,18 @@ def refresh_statistics(writer: Writer) -> None:
     def body() -> None:
         writer.check()
         texts = f"({_TEXTS}) c LEFT JOIN ({_BOUNDS}) b USING (table_id, column_id)"
-        for low, high, *key in metadata.read(f"SELECT {_CERTAIN} low END, {_CERTAIN} high END, {_KEY} FROM {texts}"):
-            metadata.write(
-                "UPDATE ducklake_table_column_stats SET min_value = ?, max_value = ? "
-                "WHERE table_id = ? AND column_id = ?",
-                (LEAST if low is None else low, MOST if high is None else high, *key),
-            )
+        low, high = (
+            f"coalesce({_CERTAIN} {name} END, {quoted(widest)}) AS {name}"
+            for name, widest in (("low", LEAST), ("high", MOST))
+        )
+        metadata.write(f"CREATE OR REPLACE TEMP TABLE text_bounds AS SELECT {_KEY}, {low}, {high} FROM {texts}")
+        metadata.write(
+            f"UPDATE {_STATISTICS} SET min_value = b.low, max_value = b.high FROM text_bounds b "
+            f"WHERE {_STATISTICS}.table_id = b.table_id AND {_STATISTICS}.column_id = b.column_id"
+        )
         for kind, bounds in _WIDEST.items():
             metadata.write(
-                "UPDATE ducklake_table_column_stats SET min_value = ?, max_value = ? WHERE (table_id, column_id) IN "
+                f"UPDATE {_STATISTICS} SET min_value = ?, max_value = ? WHERE (table_id, column_id) IN "
                 "(SELECT table_id, column_id FROM ducklake_column WHERE end_snapshot IS NULL AND column_type = ?) "
                 f"AND (min_value IS NULL OR table_id NOT IN ({_INLINED}))",
                 (*bounds, kind),

@@ -3,7 +3,6 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -62,7 +61,7 @@ def checkpoint(writer: Writer) -> None:
     later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
     """
     lake = writer.lake
-    flush_inlined(writer, BOOKKEEPING)
+    flush_inlined(writer)
     drop_emptied(writer)
     merged = lake.tables.difference(READ_BY_PATH)
     for table, paths in with_deleted_rows(lake, merged, SMALL_BYTES):
@@ -74,11 +73,14 @@ def checkpoint(writer: Writer) -> None:
     thin(lake)
 
 
-def flush_inlined(writer: Writer, tables: Iterable[str]) -> None:
-    """Move the rows of ``tables`` that are in the metadata database to Parquet files. Raises LeaseLost."""
-    for table in tables:
-        writer.check()
-        writer.lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
+def flush_inlined(writer: Writer) -> None:
+    """Move the rows that are in the metadata database to Parquet files, in one transaction. Raises LeaseLost.
+
+    That takes 260 CPU ms on a small lake, and 60 if there is nothing to move. A statement for each table took 440 and
+    180: DuckLake loads the catalog as of the creation of a table, and 28 tables were created at other times.
+    """
+    writer.check()
+    writer.lake.execute("CALL ducklake_flush_inlined_data('lake')")
 
 
 def _merge(writer: Writer, table: str, limit: str) -> None:

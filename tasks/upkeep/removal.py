@@ -216,7 +216,7 @@ def erase(writer: Writer) -> Erased:
     lake = writer.lake
     rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
     own = lake.tables.intersection(BOOKKEEPING)  # last: to rewrite the others changes `partitions`
-    flush_inlined(writer, sorted(own))
+    flush_inlined(writer)
     rewritten += _rewrite_all(writer, own)
     runs = [f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata)]
     others = tuple(f"files of the last day that {run} may still write" for run in runs)

@@ -49,7 +49,7 @@ class History:
             if what in ("insert", "replace", "delete"):
                 self._lake.retrying(lambda: self._change(what, str(key), n))
             elif what == "flush":
-                flush_inlined(writer, [self._table])
+                flush_inlined(writer)
             elif what == "checkpoint":
                 checkpoint(writer)
             elif what == "sweep":
