@@ -32,16 +32,18 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # last would keep one worker busy alone.
 LONGEST = (
     "test_readme", "test_readme.py::test_every_command_of_the_documents_runs[of the demo]",
-    "flows/test_up", "endure/test_chaos",
-    "endure/test_crash_clones", "fuzz/test_hostile", "flows/test_generation",
-    "fuzz/test_corruption", "flows/test_check", "flows/test_takedown", "flows/test_nothing_to_do",
-    "tasks/test_two_nodes", "tasks/test_stage", "tasks/test_vocabulary", "tasks/test_kept_fleets", "flows/test_run",
-    "flows/pages/test_report", "flows/test_flows_at_a_server", "flows/test_alerts", "flows/test_planted_secrets",
-    "flows/test_killed_recaption", "flows/test_recaption", "flows/test_maintain",
-    "flows/test_killed_states", "flows/test_several_captioners", "flows/test_retry", "flows/test_import_scores",
-    "flows/browse/test_while_a_run_commits", "flows/test_grouped_sentences",
-    "flows/test_http_captions", "tasks/test_sentence_duplicates", "flows/test_balance",
-    "tasks/test_mixed_nodes", "test_wheel", "demo/test_truth", "flows/test_gate",
+    "flows/test_unfinished_removals", "tasks/test_two_nodes", "flows/test_check", "flows/test_takedown",
+    "flows/test_recaption", "endure/test_crash_clones", "tasks/test_vocabulary", "tasks/test_stage", "flows/test_up",
+    "endure/test_chaos", "flows/test_resume", "flows/test_planted_secrets", "flows/test_killed_recaption",
+    "flows/pages/test_report", "flows/test_run", "tasks/test_kept_fleets", "flows/test_several_captioners",
+    "flows/test_nothing_to_do", "ops/models/http/test_chat_client", "tasks/test_superseding", "flows/test_full_disk",
+    "flows/test_generation", "flows/test_python_api", "flows/test_import_scores", "endure/test_histories",
+    "tasks/test_waiting", "flows/test_killed_states", "flows/test_versions", "tasks/test_mixed_nodes",
+    "fuzz/test_corruption", "ops/models/test_families", "flows/test_foreign_score", "flows/test_grouped_sentences",
+    "flows/test_http_captions", "flows/test_gate", "tasks/test_sentence_duplicates", "flows/test_maintain",
+    "flows/browse/test_while_a_run_commits", "demo/test_photographs", "demo/test_truth", "tasks/test_run_limits",
+    "tasks/test_ingest_unwell", "flows/test_flows_at_a_server", "flows/test_recaption_prefect", "fuzz/test_hostile",
+    "flows/test_retry", "flows/test_alerts",
 )  # fmt: skip
 
 

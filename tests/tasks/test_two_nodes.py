@@ -31,11 +31,6 @@ def test_a_fetch_uses_both_nodes_and_a_host_has_its_few_connections_over_the_clu
 
 
 @pytest.mark.slow
-def test_a_model_is_loaded_once_for_three_rounds(told: dict[str, Any]):
-    assert told["rounds"]["loads"] == 1
-
-
-@pytest.mark.slow
 def test_what_no_node_has_is_refused_in_a_line_that_names_what_each_has(told: dict[str, Any]):
     said = told["refused"]["said"]
     assert "asks for 2 CPUs and 4 GPUs" in said and "2 CPUs, 0 GPUs; 3 CPUs, 1 GPUs" in said and "--model" in said

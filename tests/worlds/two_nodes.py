@@ -26,6 +26,7 @@ from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect import fetch as fetching
 from pairmill.tasks.collect.fetch import FetchPictures
 from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run import stage as stages
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Output, Part
 from pairmill.tasks.run.place.placement import ModelPool, Placement
@@ -129,18 +130,12 @@ def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
     return told
 
 
-def rounds(out: str, where: Placement) -> dict:
-    """Run three rounds of one stage; return how often the model was loaded."""
-    before = len(noted_in(out))
-    with JobStage(OnGpu(out, 0.05), where) as stage:
-        for n in range(3):
-            assert len(list(results(stage, items(f"round{n}", 6, rows=3), out))) == 18
-    return {"loads": len(noted_in(out)) - before}
+@dataclass(frozen=True)
+class SlowUntilLost(OnGpu):
+    """Model job that is slow until the log ``lost`` has a line, so that work is left for a machine that joins."""
 
-
-def noted_in(out: str) -> list[str]:
-    """Return the log of model loads."""
-    return noted(Path(out), "loads")
+    def infer(self, ready: Piece) -> Piece:
+        return ready if noted(Path(self.folder), "lost") else super().infer(ready)
 
 
 def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> dict:
@@ -150,7 +145,7 @@ def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> d
     started = time.monotonic()
     state: dict[str, Any] = {}
 
-    with JobStage(OnGpu(out, 0.25), where) as stage:
+    with JobStage(SlowUntilLost(out, 0.25), where) as stage:
         for n, (key, (node, _, _)) in enumerate(results(stage, items("come", 60, rows=4), out)):
             made.append((key, [node]))
             if n == 12:
@@ -160,6 +155,7 @@ def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> d
                 at["worked"] = time.monotonic() - started
                 cluster.remove_node(first, allow_graceful=False)
                 at["lost"] = time.monotonic() - started
+                note(out, "lost", node_of(first))
     keys = [key for key, _ in made]
     return {"rows": len(keys), "distinct": len(set(keys)), "joined to working": at["worked"] - at["joined"],
             "after the loss": time.monotonic() - started - at["lost"]}  # fmt: skip
@@ -169,7 +165,7 @@ def refused(out: str, where: Placement) -> dict:
     """Request resources that no node has; return the error and its delay."""
     started = time.monotonic()
     try:
-        with JobStage(OnGpu(out, 0.1), where) as stage:
+        with patch.object(stages, "PATIENCE_SECONDS", 5.0), JobStage(OnGpu(out, 0.1), where) as stage:
             list(results(stage, items("never", 2), out))
     except PairmillError as error:
         return {"said": str(error), "seconds": time.monotonic() - started}
@@ -232,7 +228,6 @@ def main(out: str) -> None:
     where = Placement(ray_address="auto", models={"clip": ModelPool(feeders=1)})
     told: dict[str, Any] = {"table": table(out, where, names)}
     told["fetched"] = fetched(out, names)
-    told["rounds"] = rounds(out, where)
     too_much = Placement(ray_address="auto", models={"clip": ModelPool(gpus=4, feeders=1)})
     told["refused"] = refused(out, too_much)
     told["nodes"] = nodes_come_and_go(cluster, first, out, where)
