@@ -114,4 +114,5 @@ def _fork_server_for_every_model(worker_id: str) -> Iterator[None]:
         if worker_id != "master":
             fork_server.preload(f"{prefix}x" for prefix in (*OTHER_PREFIXES, *(each.prefix for each in OWN)))
             patch.setattr(fork_server, "preload", lambda specs: None)
+            patch.setattr(fork_server, "is_running", lambda: True)  # so that every worker is forked
         yield

@@ -46,8 +46,8 @@ def _literal(value: Any) -> str | None:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) and abs(value) < 2**63:
-        return f"({value})"
+    if isinstance(value, int) and -(2**63) < value < 2**64:
+        return f"({value})" if value < 2**63 else f"({value}::UBIGINT)"
     if isinstance(value, float) and math.isfinite(value):
         return f"({value!r}::DOUBLE)"
     if isinstance(value, str) and is_fit(value):

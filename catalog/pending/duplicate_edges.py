@@ -17,6 +17,7 @@ holds. Then only copies that also agree in the next band's first byte are certai
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from math import ceil, sqrt
 
@@ -146,17 +147,24 @@ def near_candidates(
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE near_pairs (a BLOB, b BLOB)")
     n = lake.query("SELECT count(*) FROM sentence_signature WHERE scorer = ?", (scorer,))[0][0]
-    for number in range(1, bands + 1):
-        for first, last in _ranges(n):
-            ordered = (
-                f'SELECT unhex(content) AS key, band{number} AS band, sketch, "commit" > ? AS is_new '
-                f"FROM sentence_signature WHERE scorer = ? AND band{number} BETWEEN ?::UBIGINT AND ?::UBIGINT "
-                f"ORDER BY band, band{number % bands + 1}, key"
-            )
-            rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
-            found = [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]
-            if found:
-                lake.insert("near_pairs", pa.concat_tables(found))
+    signatures = "sentence_signature"
+    if n <= BLOCK:  # 160 bytes a sentence; without the lake's tables a pass costs 1 CPU ms, else 20
+        signatures = "signatures_read"
+        lake.execute(
+            f"CREATE OR REPLACE TEMP TABLE {signatures} AS FROM sentence_signature WHERE scorer = ?", (scorer,)
+        )
+    with lake.without_tables() if n <= BLOCK else nullcontext():
+        for number in range(1, bands + 1):
+            for first, last in _ranges(n):
+                ordered = (
+                    f'SELECT unhex(content) AS key, band{number} AS band, sketch, "commit" > ? AS is_new '
+                    f"FROM {signatures} WHERE scorer = ? AND band{number} BETWEEN ?::UBIGINT AND ?::UBIGINT "
+                    f"ORDER BY band, band{number % bands + 1}, key"
+                )
+                rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
+                found = [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]
+                if found:
+                    lake.insert("near_pairs", pa.concat_tables(found))
     yield from lake.blocks(
         "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM "
         "(SELECT DISTINCT least(a, b) AS a, greatest(a, b) AS b FROM near_pairs) p "

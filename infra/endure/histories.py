@@ -218,7 +218,7 @@ class Fork:
             os.dup2(log, 2)
             os.set_inheritable(write, False)
             forkserver._forkserver.ensure_running = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
-            pool.start_fork_server = process.start_fork_server = lambda: None
+            process.start_fork_server = lambda: None
             pool.Process = _Forked
             result = call()
             status = result if isinstance(result, int) else 0

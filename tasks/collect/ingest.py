@@ -230,11 +230,6 @@ class IngestUnits:
     source: Source
     settings: IngestSettings
 
-    @property
-    def is_light(self) -> bool:
-        """Whether the job needs no torch: it does if the ban list has perceptual hashes."""
-        return not self.settings.banned.hashes
-
     def __call__(self, item: WorkItem) -> Iterator[Part]:
         """Yield the rows of the shard's units in parts of some PART_BYTES of one table."""
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)

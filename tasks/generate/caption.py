@@ -111,7 +111,6 @@ class StoreOwnCaptions:
 
     stage: ClassVar[str] = "own captions"
     unit: ClassVar[str] = "pictures"
-    is_light: ClassVar[bool] = True
 
     scorer: str
 

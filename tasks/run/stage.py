@@ -149,8 +149,7 @@ class JobStage:
             raise PairmillError(refusal(asked, [here]))
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
-        light = getattr(self._job, "is_light", False)
-        shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
+        shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least)
         return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, self._watchdog())
 
     def _watchdog(self) -> Watchdog:

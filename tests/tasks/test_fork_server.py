@@ -123,14 +123,23 @@ def test_what_no_model_needs_is_not_preloaded():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "finished", "left", "workers"),
-    [(0.0, 0, 100, 1), (1.0, 10, 10, 1), (0.1, 0, 100, 5), (6.0, 3, 4, 4), (50.0, 100, 3, 1), (2.0, 0, 1, 1)],
+    ("seconds", "finished", "left", "workers", "workers_beside_a_server"),
+    [
+        (0.0, 0, 100, 1, 1),
+        (1.0, 10, 10, 1, 1),
+        (0.1, 0, 100, 1, 5),
+        (6.0, 3, 4, 1, 4),
+        (6.0, 3, 8, 8, 8),
+        (50.0, 100, 3, 1, 1),
+        (2.0, 0, 1, 1, 1),
+    ],
 )
 def test_a_worker_is_wanted_for_each_start_that_the_work_left_takes(
-    seconds: float, finished: int, left: int, workers: int
+    seconds: float, finished: int, left: int, workers: int, workers_beside_a_server: int
 ):
-    assert Pace.START_SECONDS == 2.0
-    assert count_workers(seconds, finished, left) == workers
+    assert (Pace.START_SECONDS, Pace.SERVER_SECONDS) == (2.0, 15.0)
+    assert count_workers(seconds, finished, left, is_served=False) == workers
+    assert count_workers(seconds, finished, left, is_served=True) == workers_beside_a_server
 
 
 @pytest.fixture
@@ -146,6 +155,7 @@ def test_one_worker_does_what_is_not_worth_the_start_of_another(
     start: float, workers: int, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(Pace, "START_SECONDS", start)
+    monkeypatch.setattr(Pace, "SERVER_SECONDS", start)
     items = [WorkItem(f"{n}", ("a",)) for n in range(40)]
     made = list(
         run_in_pool(items, JobWorker(Pids(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2, least=1))
@@ -169,13 +179,8 @@ class Pids(Notes):
         return super().__call__(WorkItem(f"{os.getpid()}", item.keys))
 
 
-def test_a_light_job_runs_in_the_process_that_lists_and_pools_of_any_size_share_their_processes(
-    notes: Path, tmp_path: Path
-):
+def test_a_small_round_of_any_pool_runs_in_the_process_that_lists(notes: Path, tmp_path: Path):
     items, output = [WorkItem("0", ("a",))], Output(f"{tmp_path}/", "run", 1)
-    list(run_in_pool(items, JobWorker(Notes(str(notes))), output, PoolShape(2, least=1, is_light=True)))
-    (listing,) = pids()
-    assert listing == pool.apart().pid
     for shape in (PoolShape(1), PoolShape(2, least=1), PoolShape(7, least=1)):
         list(run_in_pool(items, JobWorker(Notes(str(notes))), output, shape))
-    assert len(pids()) == 2
+    assert pids() == [pool.apart().pid]

@@ -41,9 +41,9 @@ class Job(Protocol):
     """Callable that converts one work item to rows of tables.
 
     A job is pickled once to each worker, lives as long as the worker, and loads its models on first use. It may yield
-    several parts of one table, so that the written rows need not fit in memory. Optional attributes: ``is_light``, true
-    if the job uses neither models nor torch; ``reads_sources``, true if its rows are units of a source, read in turn;
-    ``unit``, the name of the item's rows in the plural, for progress.
+    several parts of one table, so that the written rows need not fit in memory. Optional attributes: ``reads_sources``,
+    true if its rows are units of a source, read in turn; ``unit``, the name of the item's rows in the plural, for
+    progress.
     """
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:

@@ -33,6 +33,7 @@ FREEZE = "pairmill.tasks.run.pool.freeze"
 # is not locked, and is removed.
 HOLDER = "pairmill-holder"
 _modules: list[str] = []
+_started = threading.Event()
 _held: dict[Path, int] = {}
 _lock = threading.Lock()
 _main_lock = threading.Lock()
@@ -63,6 +64,12 @@ def start_fork_server() -> None:
         sweep_folders()
         hold_folder()
         forkserver.ensure_running()
+        _started.set()
+
+
+def is_running() -> bool:
+    """Return whether this process has started the fork server."""
+    return _started.is_set()
 
 
 @contextmanager

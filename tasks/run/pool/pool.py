@@ -21,7 +21,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.items.partition import Output
-from pairmill.tasks.run.pool.fork_server import start_fork_server
+from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.poison import LostWorker, quarantine_killers
 from pairmill.tasks.run.pool.process import Process, Report
 from pairmill.tasks.run.pool.watchdog import Watchdog
@@ -42,14 +42,12 @@ class PoolShape:
         devices: CUDA_VISIBLE_DEVICES of each process, in turn ('' or none: CPU work).
         lanes: Items in flight in each process.
         least: Processes to start at once, 0 for all; the others start when the remaining work is worth their start.
-        is_light: Whether the job needs no model, so that the process that lists sources can be the pool's first.
     """
 
     processes: int
     devices: tuple[str, ...] = ()
     lanes: int = 1
     least: int = 0
-    is_light: bool = False
 
 
 def run_in_pool(
@@ -66,7 +64,6 @@ def run_in_pool(
     processes continue. ``show`` is called every few seconds with the number of finished rows of unfinished items. The
     manifests carry the notes of ``watchdog``, which ends processes that hang. Raises the job's errors.
     """
-    start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
     crew = _PoolCall(worker, output, shape)
     waiting, left, running = list(reversed(items)), len(items), 0
     watchdog = watchdog or Watchdog()
@@ -140,22 +137,25 @@ cached_processes: dict[object, Process] = {}
 def _process_at(shape: PoolShape, place: int) -> Process:
     """Return worker process number ``place`` of a pool, from a cache; create it if it is missing.
 
-    Pools on CPUs share their processes, whatever the size of the pool.
+    Pools on CPUs share their processes, whatever the size of the pool. The first is the one that lists sources: a small
+    run has no other, and imports what its own models need.
     """
-    if shape.is_light and place == 0:
+    on_cpus = not any(shape.devices)
+    if on_cpus and place == 0 and shape.lanes == 1:
         return apart()
-    is_forked = not any(shape.devices)  # the fork server imported the libraries without a GPU
-    kind = replace(shape, least=0, is_light=False, processes=0 if is_forked else shape.processes)
+    kind = replace(shape, least=0, processes=0 if on_cpus else shape.processes)
     if (kind, place) not in cached_processes:
         sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
-        cached_processes[kind, place] = Process(sees, is_forked, kind.lanes)
+        # The fork server imported the libraries without a GPU.
+        cached_processes[kind, place] = Process(sees, on_cpus and (place > 0 or fork_server.is_running()), kind.lanes)
     return cached_processes[kind, place]
 
 
 def apart() -> Process:
-    """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server.
+    """Return the process that lists sources and is the first of each pool on CPUs.
 
-    It caches clients of remote storage: changed settings of these (AWS_*, *_proxy) get a new process.
+    It is spawned unless the fork server runs, whose imports cost a small run more than its work. It caches clients of
+    remote storage: changed settings of these (AWS_*, *_proxy) get a new process.
     """
     reach = frozenset(
         (name, value)
@@ -163,7 +163,7 @@ def apart() -> Process:
         if name.startswith("AWS_") or name.lower().endswith("_proxy")
     )
     if reach not in cached_processes:
-        cached_processes[reach] = Process({}, is_forked=False)
+        cached_processes[reach] = Process({"CUDA_VISIBLE_DEVICES": ""}, fork_server.is_running())
     return cached_processes[reach]
 
 
@@ -244,8 +244,10 @@ class Pace:
     """Durations of a stage's items, unfinished ones too, from which the number of workers follows. Thread-safe."""
 
     # One worker is justified per START_SECONDS of remaining work: forking it and loading a small CLIP or captioner
-    # takes 0.6 to 1.3 CPU seconds before its first row.
+    # takes 0.6 to 1.3 CPU seconds before its first row. The fork server imports for 5 to 9 CPU seconds: it is started,
+    # with the second worker, for SERVER_SECONDS of remaining work.
     START_SECONDS: ClassVar[float] = 2.0
+    SERVER_SECONDS: ClassVar[float] = 15.0
     LOOK_SECONDS: ClassVar[float] = 0.25
 
     def __init__(self) -> None:
@@ -272,16 +274,17 @@ class Pace:
         now = time.monotonic()
         with self._lock:
             under_way = sum(now - began for began in self._began.values())
-            return count_workers(self._seconds + under_way, self._finished, left)
+            return count_workers(self._seconds + under_way, self._finished, left, fork_server.is_running())
 
 
-def count_workers(seconds: float, finished: int, left: int) -> int:
+def count_workers(seconds: float, finished: int, left: int, is_served: bool) -> int:
     """Return the number of workers, at least 1, that ``left`` items justify if ``finished`` items took ``seconds``.
 
-    One worker is justified per START_SECONDS of work. Until an item has finished, the seconds so far count as the
-    duration of one item.
+    One worker is justified per START_SECONDS of work, only one below SERVER_SECONDS unless the fork server runs
+    (``is_served``). Until an item has finished, the seconds so far count as the duration of one item.
     """
-    return max(1, floor(seconds / max(1, finished) * left / Pace.START_SECONDS))
+    remaining = seconds / max(1, finished) * left
+    return max(1, floor(remaining / Pace.START_SECONDS)) if is_served or remaining >= Pace.SERVER_SECONDS else 1
 
 
 class RowsAhead:
