@@ -46,7 +46,9 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
         LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. Earlier steps are finished.
         LeaseLost: Another process took the lease over.
     """
-    if described := _describe(lake, limits):
+    with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds):
+        described = comments.describe(lake)
+    if described:  # a lake of an older Pairmill lacked some
         yield f"described tables and columns: {described:,} comments and macros written"
     yield f"retried {_fetch_again(lake):,} addresses that failed for a passing reason"
     for step in (_compact, _sweep, _vacuum):
@@ -54,12 +56,6 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
             yield step(writer, limits)
     yield from finish_unfinished(lake, reports_folder(lake.uri), limits.wait_seconds)
     yield _trim(lake, limits)
-
-
-def _describe(lake: Lake, limits: Limits) -> int:
-    """Write the comments and macros that a lake of an older Pairmill lacks; return their number."""
-    with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds):
-        return comments.describe(lake)
 
 
 def _compact(writer: Writer, limits: Limits) -> str:

@@ -105,16 +105,24 @@ def _eligible(plan: Plan, kind: Kind) -> str:
 
 def find_trained(lake: Lake, scorer: str) -> Trained | None:
     """Return the newest centroids of the scorer with this digest; None if none are committed."""
+    if (found := newest_frozen(lake, "centroids", "n", scorer)) is None:
+        return None
+    path, n, commit, k = found
+    return Trained(path, n, _digest(lake, scorer, commit), k)
+
+
+def newest_frozen(lake: Lake, table: str, size: str, scorer: str) -> tuple[str, int, int, int] | None:
+    """Return (path, ``size``, commit, rows) of the newest file of a scorer in a frozen table; None if it has none.
+
+    ``size`` is the column, equal in all rows of a file, that has the size of the lake when they were frozen.
+    """
     found = lake.query(
-        """SELECT p.path, any_value(c.n), p."commit", count(*)
-        FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND c."commit" = p."commit"
-        WHERE p."table" = 'centroids' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
+        f"""SELECT p.path, any_value(f.{size}), p."commit", count(*)
+        FROM partitions p JOIN {table} f ON f.scorer = p.scorer AND f."commit" = p."commit"
+        WHERE p."table" = '{table}' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
         (scorer,),
     )
-    if not found:
-        return None
-    path, n, commit, k = found[0]
-    return Trained(lake.data_path + path, n, _digest(lake, scorer, commit), k)
+    return (lake.data_path + found[0][0], *found[0][1:]) if found else None
 
 
 def _digest(lake: Lake, scorer: str, commit: int) -> str:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.training import SENTENCES, sample_query
+from pairmill.catalog.pending.training import SENTENCES, newest_frozen, sample_query
 from pairmill.catalog.pending.worklist import payload_paths, rounds
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.ids import text_id
@@ -60,21 +60,15 @@ def merge_counts(lake: Lake, scorer: str, rarest: float) -> pa.Table:
 
 def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
     """Return the newest frozen word probabilities of the scorer with this digest; None if there are none."""
-    found = lake.query(
-        """SELECT p.path, any_value(w.sentences), p."commit" FROM partitions p
-        JOIN word_probabilities w ON w.scorer = p.scorer AND w."commit" = p."commit"
-        WHERE p."table" = 'word_probabilities' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
-        (scorer,),
-    )
-    if not found:
+    if (found := newest_frozen(lake, "word_probabilities", "sentences", scorer)) is None:
         return None
-    path, sentences, commit = found[0]
+    path, sentences, commit, _ = found
     rows = lake.table(
         "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
     )
     # p is a quotient of integers with 17 digits, equal on every machine.
     digest = text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
-    return FrozenWords(lake.data_path + path, sentences, digest)
+    return FrozenWords(path, sentences, digest)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """Make the pages of tables, quarantine reasons and scorers from their declarations."""
 
 import re
+from pathlib import Path
+
+import yaml
 
 from infra.site.markdown import code, table
 from pairmill.catalog.lake.schema import MIGRATIONS, NEWEST, released
 from pairmill.catalog.lake.table_meanings import meaning, tables
-from pairmill.catalog.terms.reasons import MEANINGS
+from pairmill.catalog.terms.reasons import REASONS
 from pairmill.catalog.terms.scores import OWN
 
 
@@ -29,7 +32,8 @@ def lake_tables() -> dict[str, dict[str, str]]:
 
 def reasons_page() -> str:
     """Return the page of quarantine reasons."""
-    rows = [(code(name), reason.meaning, reason.remedy) for name, reason in MEANINGS.items()]
+    said = yaml.safe_load((Path(__file__).parent / "reasons.yaml").read_text("utf-8"))
+    rows = [(code(name), said[name]["meaning"], said[name]["remedy"]) for name in REASONS]
     return (
         "# Quarantine reasons\n\nWhat cannot be used is a row of `quarantine` with one of these reasons and a detail. "
         "`pairmill quarantine` counts them, `pairmill run RECIPE --retry REASON` tries one reason again.\n\n"

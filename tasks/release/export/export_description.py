@@ -3,7 +3,9 @@
 Croissant (MLCommons, version 1.0) is JSON-LD of the files, the columns, the recipe, the funnel and the sources.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,54 +21,12 @@ from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.pictures import EXPORTED
 
 CROISSANT = ".croissant.json"
+HERE = Path(__file__).parent
 _MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json": "application/json",
           "jsonl": "application/jsonl"}  # fmt: skip
 _KINDS = {**columns("pairs"), "n_tokens": "INTEGER", "occurrences": "BIGINT"}
 _LISTS = ("captions", "conversations", "images", "texts", "image_bytes")
 _TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
-# The context that the specification prescribes word for word.
-_CONTEXT: dict[str, Any] = {
-    "@language": "en", "@vocab": "https://schema.org/", "citeAs": "cr:citeAs", "column": "cr:column",
-    "conformsTo": "dct:conformsTo", "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/", "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"}, "extract": "cr:extract", "field": "cr:field",
-    "fileProperty": "cr:fileProperty", "fileObject": "cr:fileObject", "fileSet": "cr:fileSet",
-    "format": "cr:format", "includes": "cr:includes", "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath", "key": "cr:key", "md5": "cr:md5", "parentField": "cr:parentField",
-    "path": "cr:path", "recordSet": "cr:recordSet", "references": "cr:references", "regex": "cr:regex",
-    "repeated": "cr:repeated", "replace": "cr:replace", "sc": "https://schema.org/", "separator": "cr:separator",
-    "source": "cr:source", "subField": "cr:subField", "transform": "cr:transform",
-}  # fmt: skip
-_FORM = {
-    "webdataset": (
-        "WebDataset tars. A sample has three files: `IMAGE_ID.{picture}` (the picture, in its own format, named "
-        "`.{picture}` whatever that is), `IMAGE_ID.txt` (the column `{text}`) and `IMAGE_ID.json` (all "
-        "columns)."
-    ),
-    "parquet": "Parquet tables. The column `{image}` has the picture in its own format.",
-    "texts": "Parquet tables of texts, without pictures.",
-    "realsyn": "Parquet tables in the columns of RealSyn's release: the picture's address on the web, and its texts.",
-    "obelics": (
-        "Parquet tables of documents, as OBELICS is released: `images` and `texts` are parallel lists in reading "
-        "order, one of them null at each place. `image_bytes` has the pictures, `metadata` (JSON text) "
-        "what is known of each picture, `general_metadata` (JSON text) of the document."
-    ),
-    "folder": (
-        "Pictures under their own names, resized if `--bucket` was given. Beside each is a `.txt` of its "
-        "captions (`{text}`), one a line. `metadata.jsonl` lists them."
-    ),
-    "llava": (
-        "JSON lists of conversations, as LLaVA trains on them. `image` is the picture's name in the tars of the "
-        "webdataset export of the same version."
-    ),
-}
-
-_STRIPPED = (
-    "Private metadata (EXIF with GPS, owner and serial numbers, XMP, IPTC, comments) is removed from the pictures, and "
-    "their pixels are unchanged. `sha256` is the source's, `exported_sha256` the exported bytes'. Where "
-    "`picture_metadata` is `original`, the bytes are the source's."
-)
 
 
 def croissant(
@@ -97,7 +57,7 @@ def croissant(
         line = f"{each.name}: {each.pictures} pictures kept, {each.dropped} dropped, {each.texts} texts"
         biases.append(f"{line}; {each.rule} drops most ({each.dropped_by_rule})" if each.rule else line)
     found = {
-        "@context": _CONTEXT,
+        "@context": json.loads((HERE / "croissant_context.json").read_bytes()),  # as the specification prescribes
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": dataset.name,
@@ -153,8 +113,9 @@ def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], 
     }
     # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
     header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
-    form = _FORM[format].format(picture=PICTURE, text=text, image=IMAGE)
-    form += f"\n\n{_STRIPPED}" if set(EXPORTED) <= {*names} or format == "obelics" else ""
+    texts = yaml.safe_load((HERE / "dataset_card.yaml").read_text("utf-8"))
+    form = texts[format].format(picture=PICTURE, text=text, image=IMAGE)
+    form += f"\n\n{texts['stripped']}" if set(EXPORTED) <= {*names} or format == "obelics" else ""
     return f"""---
 {header}---
 
