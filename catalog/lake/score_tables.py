@@ -41,12 +41,16 @@ def add(lake: Lake) -> None:
 
 
 def add_heads(lake: Lake, scores: Sequence[Score]) -> None:
-    """Create the tables that the lake lacks of the heads among ``scores``. The caller holds the lease."""
+    """Create the tables that the lake lacks of the heads among ``scores``, temporary ones for a reader.
+
+    A caller that opened the lake for writing holds the lease.
+    """
+    kind = "TEMP TABLE" if lake.read_only else "TABLE"
     missing = [score for score in scores if score.table.startswith(HEAD) and score.table not in lake.tables]
 
     def body() -> None:
         for score in missing:
-            lake.execute(f"CREATE TABLE {table_shape(score)}")
+            lake.execute(f"CREATE {kind} {table_shape(score)}")
 
     if missing:
         lake.retrying(body)

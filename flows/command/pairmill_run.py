@@ -108,6 +108,7 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
 def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.literals import work_without_pandas
+    from pairmill.catalog.lake.score_tables import add_heads
     from pairmill.catalog.recipe.plan import compile_plan
     from pairmill.catalog.write.import_scores import with_imported
     from pairmill.flows.run.settings import resolve_source
@@ -116,6 +117,7 @@ def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pen
 
     work_without_pandas()
     plan, _ = identity.with_scorers(compile_plan(recipe))
+    add_heads(lake, plan.scores)
     seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources])
     return seen.found, seen.notes
 

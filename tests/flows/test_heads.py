@@ -9,7 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.score_tables import add_heads
 from pairmill.catalog.recipe.recipe import load
+from pairmill.catalog.terms.scores import head_score
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.models.clip.vector_head import VectorHead, convert_head
 from pairmill.ops.models.model_digest import model_digest
@@ -108,6 +110,9 @@ def test_a_rule_reads_a_heads_numbers_and_no_pixel_is_read(curated_copy: Path, t
     settings |= {"images.pretty.keep": f"aesthetic >= {middle}"}
     with create_or_open(curated_copy) as lake:  # whoever reads pixels fails
         lake.execute("DELETE FROM payloads")
+    with create_or_open(curated_copy, read_only=True) as reader:  # as a dry run opens it
+        add_heads(reader, [head_score("aesthetic")])
+        assert reader.query("SELECT count(*) FROM head_aesthetic") == [(0,)]
     run_part(curated_copy, scored, settings)
     found = dict(rows(curated_copy, "SELECT sha256, aesthetic FROM head_aesthetic"))
     assert len(found.keys() & wanted.keys()) > 5
