@@ -203,7 +203,11 @@ def extend(content: Mapping[str, Any], read: Callable[[str], Mapping[str, Any]],
     if not isinstance(name, str) or depth >= DEEPEST:
         why = "is extended in a circle" if isinstance(name, str) else "is no recipe's name or path"
         raise BadRecipe(f"recipe '{content.get('name', '')}', 'extends': {name!r} {why}; name one such as 30m.")
-    base = extend(read(name), read, depth + 1)
+    try:
+        extended = read(name)
+    except BadRecipe as error:
+        raise BadRecipe(f"recipe '{content.get('name', '')}', 'extends': {error}") from error
+    base = extend(extended, read, depth + 1)
     base.pop("name", None)
     named = {"name": settings["name"]} if "name" in settings else {}
     return named | {key: value for key, value in _merge(base, settings).items() if value is not None}

@@ -11,6 +11,7 @@ from pairmill.flows.command.option_types import (
     amount,
     cost,
     from_0,
+    minutes,
     model_sizes,
     network,
     numbers,
@@ -64,8 +65,8 @@ COMPUTE = (
         Option("--max-gpu-hours", "the most hours of work on GPUs, times the GPUs of a worker", "N", amount, 0.0),
         Option("--max-rows", "the most rows written, over all tables", "N", amount, 0.0),
         Option("--max-gigabytes", "the most gigabytes written to the lake", "N", amount, 0.0),
-        Option("--wait", "wait so long while another run writes to the lake", "MINUTES", amount, 0.0),
-        Option("--stall-minutes", "end workers of a stage that finishes no row for so long", "N", amount, 60),
+        Option("--wait", "wait so long while another run writes to the lake", "MINUTES", minutes, 0.0),
+        Option("--stall-minutes", "end workers of a stage that finishes no row for so long", "N", minutes, 60),
     ),
     Option("--log-format", "json: on standard error one object a line, of the workers too, and no progress bars; "
            "the result stays on standard output", choices=("text", "json")),

@@ -31,6 +31,12 @@ def _positive(below: float, wrong: str, read: Callable[[str], float] = float) ->
     return parse
 
 
+def _from_0(wrong: str) -> Callable[[str], float]:
+    """Return a parser of numbers from 0; ``wrong`` ends the message for any other text."""
+    above = _positive(float("inf"), wrong)
+    return lambda text: 0.0 if text.strip() in ("0", "0.0") else above(text)
+
+
 def _percent(text: str) -> float:
     """Read '5%', 'at most 5%' or '0.05'."""
     said = text.strip().removeprefix("at most ").strip()
@@ -43,6 +49,7 @@ from_0 = _whole(0, 999_999_999, "no such number; give a whole number, 0 or more"
 sample_size = _whole(50, 5_000, "no size of a sample; give 50 to 5000 pictures")
 cost = _positive(float("inf"), "no sum; give one above 0, such as 25")
 amount = _positive(float("inf"), "no number above 0; give one such as 8 or 0.5")
+minutes = _from_0("no number of minutes; give 0 or more")
 share = _positive(1.0, "no share between 0 and 1; give one such as 5%", _percent)
 
 

@@ -1,5 +1,6 @@
 """Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,9 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
 
         def begin(session: "Session") -> None:
             warn_of_demo(screen, session.demo_weights)
+            asked, cpus = session.placement.workers, len(os.sched_getaffinity(0))
+            if asked > cpus and not session.placement.is_cluster:
+                session.note(f"{asked:,} workers were asked of {cpus} CPUs; --workers 0 takes one per CPU.", once=True)
             session.progress, session.waiting = display.progress, display.waiting
 
         return curate_anew(request, lake, compute, notes, display.run_step, begin)
@@ -102,6 +106,8 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     if not any(each.rows for each in found):
         screen.print("nothing is pending: a run would do no work.")
     print_notes(screen, notes)
+    if not exists:
+        screen.print("forecast of pairs, time, disk and cost from a sample: `pairmill preflight`")
     return 0
 
 

@@ -105,7 +105,12 @@ class Source:
             what = f"'{name}' is nothing" if n == 1 else f"none of its {n:,} files ({name}, …) is anything"
             return f"source '{self.uri}': {what} that is read; give {READ}"
         known = tables.header(self.tree, first)
-        columns = f"; its columns are {', '.join(list(known.columns)[:SHOWN])}" if known and known.columns else ""
+        names = list(known.columns)[:SHOWN] if known else []
+        columns = f"; its columns are {', '.join(names)}" if names else ""
+        if any("://" in each for each in names):
+            columns += " (its first line is data: add a line with the columns' names, such as url,caption)"
+        elif len(names) == 1 and (mark := next((each for each in ";|\t" if each in names[0]), "")):
+            columns += f" (separated by {mark!r}: write commas, or tabs in a .tsv)"
         expected = "; or ".join(each.expects for each in readers)
         return f"source '{self.uri}': '{name}' cannot be read{columns}; expected {expected}"
 
