@@ -59,6 +59,12 @@ def ranked_splits(recipe: Recipe) -> list[str]:
     return sorted(splits, key=lambda name: (-splits[name], name == "test", name))
 
 
+def nested_sizes(recipe: Recipe, n: int) -> list[tuple[str, int]]:
+    """Return (name, number of pairs) of a recipe's sizes, smallest first, of ``n`` pairs in the largest split."""
+    counts = {name: int(size) if size > 1 else max(1, round(size * n)) for name, size in (recipe.sizes or {}).items()}
+    return sorted(counts.items(), key=lambda each: each[1])
+
+
 def add_divisions(lake: Lake, plan: Plan, components: Components | None) -> tuple[str, ...]:
     """Add to ``cut_pairs`` the columns ``split`` and ``size``, if the recipe has them; return notes for the user.
 
@@ -258,8 +264,7 @@ def _assign_sizes(lake: Lake, plan: Plan) -> None:
     of_split = f"split = {quoted(ranked_splits(recipe)[0])}" if recipe.splits else "true"
     joined = "cut_pairs JOIN cut_splits USING (sha256)" if recipe.splits else "cut_pairs"
     n = lake.query(f"SELECT count(*) FROM {joined} WHERE {of_split}")[0][0]
-    counts = {name: int(size) if size > 1 else max(1, round(size * n)) for name, size in (recipe.sizes or {}).items()}
-    ordered = sorted(counts.items(), key=lambda each: each[1])
+    ordered = nested_sizes(recipe, n)
     cases = " ".join(f"WHEN place <= {count} THEN {quoted(name)}" for name, count in ordered)
     bits = "CAST('0x' || substr(digest, {}, 16) AS UBIGINT)"
     cluster = "OVER (PARTITION BY cluster ORDER BY h, sha256)"

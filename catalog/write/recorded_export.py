@@ -1,6 +1,6 @@
 """Record a finished export in ``exports``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from pairmill.catalog.lake.lake import Lake
@@ -9,14 +9,15 @@ from pairmill.catalog.lake.lake import Lake
 def record_export(
     lake: Lake,
     check: Callable[[], None],
-    version: tuple[str, int],
+    rows: Mapping[tuple[str, int], int],
     format: str,
     uri: str,
     files: int,
-    rows: int,
     n_bytes: int,
 ) -> None:
-    """Insert a row into ``exports`` for an export of ``version`` (dataset, number); replace an earlier row of ``uri``.
+    """Insert a row into ``exports`` for each version of an export; replace earlier rows of ``uri``.
+
+    ``rows`` has the number of rows by (dataset, version); several are a mixture, whose files hold rows of all.
 
     ``check`` runs in the same transaction, which it aborts by raising. The caller holds the lease.
     """
@@ -24,7 +25,8 @@ def record_export(
     def body() -> None:
         check()
         lake.execute("DELETE FROM exports WHERE uri = ?", (uri,))
-        row = (*version, format, uri, files, rows, n_bytes, datetime.now(UTC))
-        lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        for version, n in rows.items():
+            row = (*version, format, uri, files, n, n_bytes, datetime.now(UTC))
+            lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     lake.retrying(body)

@@ -7,6 +7,7 @@ from pairmill.catalog.queries.compare.version_diff import VersionDiff as Version
 from pairmill.catalog.queries.datasets import Dataset as Dataset
 from pairmill.catalog.queries.datasets import FunnelStep as FunnelStep
 from pairmill.catalog.queries.datasets import PublishedVersion as PublishedVersion
+from pairmill.catalog.queries.edit_preview import EditPreview as EditPreview
 from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
 from pairmill.catalog.queries.explain.explanation import PicturePage as PicturePage
 from pairmill.catalog.queries.explain.why import Facts as Facts

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pairmill.catalog.write.import_scores import ImportedScores
     from pairmill.flows.api import answer_types as answers
     from pairmill.flows.api.pair_dataset import PairDataset
-    from pairmill.tasks.release.export.export import Captions, Exported
+    from pairmill.tasks.release.export.export import Exported
     from pairmill.tasks.release.export.export_forms import Format
 
 
@@ -385,15 +385,43 @@ class OpenLake:
 
     def export(
         self,
-        dataset: str,
+        dataset: str | Sequence[str],
         to: str,
         format: "Format" = "webdataset",
-        captions: "Captions" = "chosen",
-        text: str = "text1",
-        shuffle: int | None = None,
+        split: str = "",
+        size: str = "",
+        pairs: int | None = None,
+        seed: int = 0,
+        **options: Any,
     ) -> "Exported":
-        """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
-        return self.dataset(dataset).export(to, format, captions, text, shuffle)
+        """Write a version's files to a folder or s3:// prefix, as `pairmill export` does.
+
+        Several versions, each ``NAME@V:WEIGHT``, are a mixture. ``options``: those of `PairDataset.export`.
+        """
+        from pairmill.catalog.lake.opening import open_as_allowed
+        from pairmill.catalog.queries.export.selected_pairs import select
+        from pairmill.tasks.release.export.export import export
+        from pairmill.tasks.release.export.picture_folder import FolderOptions
+
+        with open_as_allowed(self.lake.uri) as lake:
+            specs = [dataset] if isinstance(dataset, str) else dataset
+            selected = select(lake, specs, split, size, pairs, seed)
+            first = selected.versions[0]
+            sidecars = {name: options.pop(name) for name in FolderOptions.names() if name in options}
+            return export(lake, first.name, first.version, to, format, selected=selected, sidecars=sidecars, **options)
+
+    def edit(self, dataset: str, dry_run: bool = False, **edit: Any) -> "answers.EditPreview":
+        """Store an edit of texts as `pairmill edit` does, for the next cut; return what it changes in the version.
+
+        ``edit``: ``field``, and one of ``find`` or ``regex`` with ``replace``, ``prefix``, ``table``, ``picture`` with
+        ``text``. ``dry_run`` stores nothing. Raises PairmillError if the edit is not valid, or changes no pair, and
+        LeaseHeld.
+        """
+        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit
+
+        with create_or_open(self.lake.uri, read_only=dry_run) as lake:
+            return (preview_text_edit if dry_run else edit_texts)(lake, dataset, TextEdit(**edit))[-1]
 
     def _version(self, spec: str) -> "answers.Dataset":
         """Return the version that ``spec`` names. Raises PairmillError if there is none."""

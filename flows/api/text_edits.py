@@ -49,7 +49,10 @@ def preview_text_edit(lake: Lake, spec: str, edit: TextEdit) -> tuple[Dataset, E
 
     Raises PairmillError if the edit is not valid, or changes no pair.
     """
-    dataset, (kind, *_) = find(lake, spec), edit.kinds
+    dataset, kinds = find(lake, spec), edit.kinds
+    if len(kinds) != 1:
+        raise PairmillError("one edit at a time: find, regex, prefix, table or picture.")
+    (kind,) = kinds
     names = text_columns.of_every_kind(dataset.n_texts)
     if edit.field not in names:
         remedy = did_you_mean(edit.field, names) or f"there are {', '.join(names)}."

@@ -15,6 +15,7 @@ from pairmill.flows.command.option_types import (
     model_sizes,
     network,
     numbers,
+    pair_count,
     sample_size,
     share,
     worker_count,
@@ -177,7 +178,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         )),
         Command("export", "version_commands:write_export", "Export a dataset as tars, Parquet or a folder of pictures.",
                 "30m --to out/tars", (
-            DATASET,
+            replace(DATASET, metavar="NAME[@V][:WEIGHT]", more={"nargs": "+"},
+                    about="a dataset version, or several: a mixture by their weights, the shares of its pairs"),
             Option("--to", "a new folder or s3://bucket/prefix", "URI", is_required=True),
             Option("--format", f"{ABOUT_FILES}; realsyn: its five columns, by address; llava: JSON of conversations; "
                    "obelics: interleaved documents; folder: pictures with a .txt beside each; default: webdataset",
@@ -196,6 +198,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                    "PIXELS", above_0, None),
             Option("--metadata", "of pictures: stripped of GPS, EXIF, XMP and the like, pixels untouched; or original, "
                    "the source's bytes; default: stripped", choices=("stripped", "original")),
+            Option("--split", "take this split alone", "SPLIT"),
+            Option("--size", "take this nested size, with the smaller ones in it", "SIZE"),
+            Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N", pair_count, None),
+            Option("--seed", "of the draw of --pairs or a mixture; equal seeds draw equal pairs", "SEED", from_0, 0),
             Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
             Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),
             LAKE,
@@ -251,7 +257,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                    0),
             LAKE,
             Option("--once", "run this deployment (curate/demo), show its outcome, and stop", "DEPLOYMENT"),
-            *_group_options("with --once, for that run", SOURCE, MODELS, SET),
+            *_group_options("with --once, for that run", SOURCE, MODELS, WITH, SET),
         ), interrupted=GOES_ON),
     ),
     "set up": (

@@ -46,6 +46,7 @@ def _percent(text: str) -> float:
 worker_count = _whole(0, 999_999, "not a number of workers; give 0 (one per CPU) or more")
 above_0 = _whole(1, 65_535, "no such number; give one from 1 to 65535")
 from_0 = _whole(0, 999_999_999, "no such number; give a whole number, 0 or more")
+pair_count = _whole(1, 999_999_999, "no number of pairs; give 1 or more")
 sample_size = _whole(50, 5_000, "no size of a sample; give 50 to 5000 pictures")
 cost = _positive(float("inf"), "no sum; give one above 0, such as 25")
 amount = _positive(float("inf"), "no number above 0; give one such as 8 or 0.5")

@@ -30,8 +30,9 @@ def up(args: Namespace) -> int:
     if args.once:
         _check_known(args.once)
         _parameters(args)  # an address with a secret is refused before a server is started
-    elif args.source or args.set or args.models != "recipe":
-        raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
+    elif args.source or args.set or args.packs or args.models != "recipe":
+        options = "--source, --set, --with and --models"
+        raise PairmillError(f"{options} are for one run: add --once DEPLOYMENT, such as curate/demo.")
 
     def say(line: str) -> None:
         screen.print(line, markup=False)
@@ -135,7 +136,8 @@ def _parameters(args: Namespace) -> dict:
     """Return the flow parameters that the command line sets; the deployment's own apply otherwise."""
     assigned = [text.partition("=") for text in args.set]
     check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
-    given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
+    sources = [_absolute(resolve_source(uri)) for uri in args.source]
+    given = {"sources": sources, "overrides": overrides(args.set, args.packs)}
     given |= {"models": args.models} if args.models != "recipe" else {}
     return {name: value for name, value in given.items() if value}
 

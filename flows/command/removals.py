@@ -272,7 +272,8 @@ def _describe_takedown(report: dict[str, Any]) -> Iterator[str]:
         yield f"{each['dataset']}: {each['pairs_removed']:,} pairs taken out, {each['pairs_changed']:,} lost a text"
     for export in report["exports"]:
         # A folder may be the one in which a user's pictures lie.
-        way = "run again, with its own options" if export["format"] == "folder" else "delete it, or"
+        way = "" if export["format"] == "folder" else "delete it, or "
+        way += "run again, with its own options"
         yield (f"still holds it: {export['uri']}; {way}: pairmill export {export['dataset']} "
                f"--format {export['format']} --to {export['uri']}")  # fmt: skip
     yield from _describe_erasure(report)

@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
 def write_export(args: Namespace) -> int:
     """Export a dataset version to files, and print a line about them; the export is recorded in ``exports``."""
+    from pairmill.catalog.queries.export.selected_pairs import select
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
     from pairmill.tasks.release.export.picture_folder import FolderOptions
 
     with open_as_allowed(args.lake) as lake:
-        opened = OpenLake(lake)
-        dataset = opened.dataset(args.dataset).version
-        screen = console()
+        selected = select(lake, args.dataset, args.split, args.size, args.pairs, args.seed)
+        dataset, screen = selected.versions[0], console()
+        if args.concepts and selected.given():
+            raise PairmillError("--concepts counts the pictures of one whole version. Leave it out.")
         with screen.status("counting the concepts by the version's CLIP"):
-            gaps = opened.concepts(args.dataset, read_names(args.concepts)) if args.concepts else []
-        chosen = {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
+            gaps = OpenLake(lake).concepts(str(dataset), read_names(args.concepts)) if args.concepts else []
+        chosen: dict[str, Any] = {"selected": selected}
+        chosen |= {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
         chosen["metadata"] = args.metadata
         sidecars = {name: getattr(args, name) for name in FolderOptions.names()}
         chosen["sidecars"] = {name: value for name, value in sidecars.items() if value is not None}

@@ -17,7 +17,7 @@ from pairmill.catalog.lake.lease_row import former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.export.exports import lake_id, of_version
+from pairmill.catalog.queries.export.exports import lake_id, with_pairs_of
 from pairmill.catalog.upkeep import taken_items
 from pairmill.catalog.upkeep.amended_versions import amend, find_touched
 from pairmill.catalog.upkeep.forgotten_scorer import STEP, Forgettable, delete_scorer, forgettable
@@ -79,11 +79,7 @@ def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: 
                 "documents": sorted(taken_items.read_selected(lake, "taken_documents", "document_id")),
                 "rows": taken_items.delete_rows(lake, commit),
                 "versions": amended,
-                "exports": [
-                    {"dataset": str(version), "format": format, "uri": uri}
-                    for version in versions
-                    for uri, format, _ in of_version(lake, version)
-                ],
+                "exports": with_pairs_of(lake, versions),
             }
 
         return remove(writer, "takedown", reason, delete, reports)

@@ -15,11 +15,11 @@ from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.queries.datasets import Dataset, find
+from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 
-_ON_THE_WEB = " AND regexp_matches(raw_image_url, '^https?://')"
 PICTURE_SHARDS = "SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL"
 TYPED = 5  # samples from which `datasets` infers the columns' types
 MOST = 100  # hosts and licences that are listed, by their number of rows
@@ -38,7 +38,6 @@ class RowOrder:
         grows: Order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a
             later version adds come last. The column `version` is that first version.
         each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
-        on_the_web: Leave out pairs whose picture has no address on the web.
     """
 
     by_shard: bool = False
@@ -46,12 +45,11 @@ class RowOrder:
     seed: int | None = None
     grows: bool = False
     each_of: tuple[str, ...] = ()
-    on_the_web: bool = False
 
 
-def pair_columns(dataset: Dataset) -> dict[str, str]:
-    """Return column -> DuckDB type of a version's pairs, in the order of ``pairs``."""
-    beyond = text_columns.beyond(dataset.n_texts, dataset.divisions)
+def pair_columns(selected: Selection) -> dict[str, str]:
+    """Return column -> DuckDB type of the selected pairs, in the order of ``pairs``."""
+    beyond = text_columns.beyond(selected.n_texts, selected.divisions)
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
@@ -60,16 +58,19 @@ def lake_id(lake: Lake) -> str:
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
-def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "") -> None:
-    """Copy the version's pairs into the temporary table ``export_rows``, numbered from 0 in ``order``.
+def gather(lake: Lake, selected: Selection, order: RowOrder, with_captions: str = "") -> None:
+    """Copy the selected pairs into the temporary table ``export_rows``, numbered from 0 in ``order``.
 
     The pairs are copied because an export takes hours, and an open query on the lake would block commits as long. The
     copy spills to disk, about 1.5 KB per pair. Pairs of one split stand together. Column ``sample_bytes`` is an upper
     bound of the size of a pair's tar sample: bytes, texts, three headers with padding.
 
-    ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none.
+    ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none. A mixture has the
+    column ``origin``, the version of the pair.
     """
-    pairs = f"(SELECT {dataset.columns} FROM pairs WHERE {dataset.where}{_ON_THE_WEB if order.on_the_web else ''})"
+    origin = ", dataset || '@' || version AS origin" if selected.is_mixture else ""
+    shown = text_columns.of_version(selected.n_texts, selected.divisions)
+    pairs = f"(SELECT {shown}{origin} FROM pairs WHERE {selected.where})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
@@ -80,6 +81,7 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         pairs, key = f"(SELECT *, image_id || '-' || text_column AS sample FROM ({each}))", "sample"
     by, oldest = f"p.{key}", pairs
     if order.grows:
+        dataset = selected.versions[0]
         since = f"dataset = {quoted(dataset.name)} AND version <= {dataset.version}"
         first = f"(SELECT sha256, min(version) AS first FROM pairs WHERE {since} GROUP BY sha256)"
         pairs = f"(SELECT p.* REPLACE (f.first AS version) FROM {pairs} p JOIN {first} f USING (sha256))"
@@ -89,9 +91,11 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
         by = shuffle_order(order.seed, f"p.{key}")
     elif order.by_shard:
         by = f"c.shard, {by}"
-    splits = splits_of(lake, dataset)
+    splits = splits_of(lake, selected)
     of_splits = [f"(SELECT * FROM {oldest} WHERE split = {quoted(name)})" for name in splits] or [oldest]
-    first = [_typical_pairs(lake, each, dataset, bool(with_captions), key) for each in of_splits if order.typical_first]
+    first = [
+        _typical_pairs(lake, each, selected, bool(with_captions), key) for each in of_splits if order.typical_first
+    ]
     if typical := [row_id for found in first for row_id in found]:
         by = f"p.{key} NOT IN ({', '.join(map(quoted, typical))}), {by}"  # false sorts first
     by = f"p.version, {by}" if order.grows else f"p.split, {by}" if splits else by
@@ -103,17 +107,17 @@ def gather(lake: Lake, dataset: Dataset, order: RowOrder, with_captions: str = "
     )
 
 
-def _typical_pairs(lake: Lake, pairs: str, dataset: Dataset, with_captions: bool, key: str) -> list[str]:
+def _typical_pairs(lake: Lake, pairs: str, selected: Selection, with_captions: bool, key: str) -> list[str]:
     """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
     stops it. A greedy cover by the distinct sets of known columns, of which there are few.
 
-    ``pairs`` is SQL for rows of the version ``dataset``; ``key`` is the column of their ids.
+    ``pairs`` is SQL for rows of ``selected``; ``key`` is the column of their ids.
     """
     known = [
         f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL"
-        for name, kind in pair_columns(dataset).items()
+        for name, kind in pair_columns(selected).items()
     ]
     if with_captions:
         known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
@@ -127,11 +131,11 @@ def _typical_pairs(lake: Lake, pairs: str, dataset: Dataset, with_captions: bool
     return found
 
 
-def splits_of(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the names of a version's splits in the order of its export; [] without splits."""
-    if "split" not in dataset.divisions:
+def splits_of(lake: Lake, selected: Selection) -> list[str]:
+    """Return the names of the selected pairs' splits in the order of their export; [] without splits."""
+    if "split" not in selected.divisions:
         return []
-    return [name for (name,) in lake.query(f"SELECT DISTINCT split FROM pairs WHERE {dataset.where} ORDER BY split")]
+    return [name for (name,) in lake.query(f"SELECT DISTINCT split FROM pairs WHERE {selected.where} ORDER BY split")]
 
 
 def rows_of(lake: Lake, splits: Sequence[str]) -> list[int]:
@@ -172,32 +176,42 @@ def release(lake: Lake) -> None:
 
 
 def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
-    """Return (place, format, number of pairs) of each recorded export of a version."""
+    """Return (place, format, number of rows of this version) of each recorded export that has pairs of a version."""
     sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
     return lake.query(sql, (dataset.name, dataset.version))
 
 
-def check_unamended(lake: Lake, dataset: Dataset) -> None:
-    """Raise PairmillError if rows were removed from the version since ``dataset`` was read: an export may hold them."""
-    now = find(lake, str(dataset))
-    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
-        raise PairmillError(
-            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
-            "Run the same export again; it writes them anew."
-        )
+def with_pairs_of(lake: Lake, versions: Sequence[Dataset]) -> list[dict[str, str]]:
+    """Return dataset, format and uri of exports with pairs of these versions; ``dataset`` names all of a mixture."""
+    sql = (
+        "SELECT string_agg(dataset || '@' || version, ' ' ORDER BY \"at\") AS dataset, format, uri FROM exports "
+        "GROUP BY uri, format HAVING list_has_any(list(dataset || '@' || version), ?) ORDER BY ALL"
+    )
+    return lake.rows(sql, ([str(each) for each in versions],))
 
 
-def web_hosts(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the addresses of the MOST web hosts with most pairs of a version, such as `https://example.org`."""
-    hosts = f"SELECT regexp_extract(raw_image_url, '^https?://[^/?#]+') AS host FROM pairs WHERE {dataset.where}"
+def check_unamended(lake: Lake, selected: Selection) -> None:
+    """Raise PairmillError if rows were removed from the versions since these were read: an export may hold them."""
+    for dataset in selected.versions:
+        now = find(lake, str(dataset))
+        if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+            raise PairmillError(
+                f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
+                "Run the same export again; it writes them anew."
+            )
+
+
+def web_hosts(lake: Lake, selected: Selection) -> list[str]:
+    """Return the addresses of the MOST web hosts with most selected pairs, such as `https://example.org`."""
+    hosts = f"SELECT regexp_extract(raw_image_url, '^https?://[^/?#]+') AS host FROM pairs WHERE {selected.where}"
     most = f"SELECT host FROM ({hosts}) WHERE host <> '' GROUP BY host ORDER BY count(*) DESC, host LIMIT {MOST}"
     return [host for (host,) in lake.query(most)]
 
 
-def licences(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return the MOST most frequent licences of a version's pairs, as `documents.metadata` names them."""
+def licences(lake: Lake, selected: Selection) -> list[str]:
+    """Return the MOST most frequent licences of the selected pairs, as `documents.metadata` names them."""
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
-    pairs = f"SELECT document_id FROM pairs WHERE {dataset.where}"
+    pairs = f"SELECT document_id FROM pairs WHERE {selected.where}"
     documents = "SELECT document_id, min(metadata) AS metadata FROM documents GROUP BY document_id"
     found = f"SELECT coalesce({', '.join(named)}) AS licence FROM ({pairs}) p JOIN ({documents}) d USING (document_id)"
     most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
@@ -228,27 +242,26 @@ def by_shard(lake: Lake, first: int, last: int) -> Iterator[tuple[str, list[int]
         lake.execute("DROP TABLE IF EXISTS temp.export_pass")
 
 
-def kept_pictures(dataset: Dataset) -> str:
-    """Return SQL for the version's pairs, each with its reading order in the document and the shard of its picture."""
+def kept_pictures(where: str) -> str:
+    """Return SQL for the pairs that meet a condition, with reading order in the document and shard of the picture."""
     # A document that was read again has rows of both times, under the same ids.
     return (
         "SELECT p.document_id, i.reading_order, p.image_id, p.sha256, p.raw_image_url, p.alt_text, p.caption, "
-        "p.syn_text, p.width, p.height, c.shard, c.format, c.n_bytes FROM pairs p JOIN "
+        f"p.syn_text, p.width, p.height, c.shard, c.format, c.n_bytes FROM (SELECT * FROM pairs WHERE {where}) p JOIN "
         "(SELECT image_id, max(reading_order) AS reading_order FROM images GROUP BY image_id) i USING (image_id) "
-        "LEFT JOIN image_content c ON c.sha256 = p.sha256 "
-        f"WHERE p.dataset = {quoted(dataset.name)} AND p.version = {dataset.version}"
+        "LEFT JOIN image_content c ON c.sha256 = p.sha256"
     )
 
 
-def gather_documents(lake: Lake, dataset: Dataset) -> None:
-    """Copy the documents of the version's pairs into the table ``export_rows``.
+def gather_documents(lake: Lake, selected: Selection) -> None:
+    """Copy the documents of the selected pairs, of one version, into the table ``export_rows``.
 
     A row has document_id, page (its released address), title, metadata and ``items``: structs in reading order, each a
     kept picture with its pair's columns, or ``text``, the sentences of one paragraph that pass the version's rules. A
     near copy of another sentence stays, because the text around it needs it. Rows are numbered from 0, in the order of
     the shards of their pictures. ``sample_bytes`` is an upper bound of a row's size.
     """
-    ordered = kept_pictures(dataset)
+    dataset, ordered = selected.versions[0], kept_pictures(selected.where)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE kept_pictures AS {ordered}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id, max(reading_order) AS reading_order, "

@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export import exports
+from pairmill.catalog.queries.export.selected_pairs import Selection, taken
 from pairmill.catalog.queries.figures.canary_rates import wrong_pairs_line
 from pairmill.catalog.queries.figures.report import plan_of
 from pairmill.catalog.queries.gallery.gallery_query import Concept
@@ -79,6 +80,7 @@ def export(
     grow: bool = False,
     sidecars: Mapping[str, Any] | None = None,
     metadata: Metadata = "stripped",
+    selected: Selection | None = None,
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -115,6 +117,9 @@ def export(
     ``metadata``: 'stripped' removes private metadata from pictures by `exported`, without touching pixels; with
     'original' the bytes are the source's, as are always those of files that a folder links to.
 
+    ``selected``: write these pairs instead of all of the version, such as one split or a mixture of versions, of which
+    this version is the first; its `given` are part of the export's identity.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between. An export from a lake that is open for reading is not recorded, and takes no lease.
@@ -123,78 +128,97 @@ def export(
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
     options = FolderOptions(**(sidecars or {}))
+    dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
+    selected = selected or Selection((dataset,))
     export_forms.check_choices(format, text, captions, shuffle, grow, options.given(), metadata)
+    export_forms.check_selection(format, grow, selected)
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
     given |= {"metadata": (metadata, "stripped")}
     more = {name: value for name, (value, default) in given.items() if value != default}
-    more |= options.given()
-    dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    if "split" in dataset.divisions and (grow or format in export_forms.OF_DOCUMENTS):
-        choice = "--grow" if grow else f"--format {format}"
-        raise PairmillError(
-            f"{dataset} has splits, and {choice} has no files by split. Leave it out, or publish a version without: "
-            f"pairmill recut {dataset} --set splits=null --set split_by=null"
-        )
-    chosen = text_choice(text, dataset.n_texts, ("tags",) if format == "folder" else ())
-    with_captions = captions_of(lake, dataset) if captions == "all" else ""
+    more |= options.given() | selected.given()
+    chosen = text_choice(text, selected.n_texts, ("tags",) if format == "folder" else ())
+    if needs := export_forms.required(format, chosen, selected):
+        selected = replace(selected, conditions=tuple(f"{each} AND ({needs})" for each in selected.conditions))
+    with_captions = _captions_of(lake, selected) if captions == "all" else ""
     place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
     shown = place
     if format == "folder":
         place = Destination(f"{place.uri}/{RECORD}")
     more |= {"recipe": whose["recipe"]} if grow else {}
+    selected = taken(lake, selected)
     head = head_of(dataset, format, more)
-    check_place(place, lake, whose, head, dataset.amended or grow)
+    if selected.given():
+        digests = "+".join(each.content_digest for each in selected.versions)
+        head |= {"content_digest": digests, "rows": sum(selected.counts)}
+    check_place(place, lake, whose, head, grow or any(each.amended for each in selected.versions))
     folder = open_folder(shown, place, options) if format == "folder" else None
     notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
     notes.append(LINKED if options.pictures == "link" else "")
     with nullcontext() if lake.read_only else lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = listed_files(place, MANIFEST, head)
         if not files or (folder and not all(map(folder.holds, files))):
-            files = _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen, folder)
+            files = _write_all(lake, selected, place, head, progress, whose, with_captions, chosen, folder)
         rows, n_files, n_bytes = sum(file.rows for file in files), len(files), sum(file.bytes for file in files)
         if folder:
             n_files, n_bytes = folder.size()
             notes += folder.notes(rows)
         else:
             place.write_checksums(files)
-        _describe(lake, dataset, place, head, gaps)
+        _describe(lake, selected, place, head, gaps)
         found = Exported(shown.uri, n_files, rows, n_bytes, tuple(filter(None, notes)))
-        unamended = partial(exports.check_unamended, lake, dataset)
+        unamended = partial(exports.check_unamended, lake, selected)
         if lake.read_only:
             unamended()
         else:
-            this = dataset.name, dataset.version
-            record_export(lake, unamended, this, format, found.uri, found.files, found.rows, found.bytes)
+            rows = selected.counts if selected.is_mixture else [found.rows]
+            of = {(each.name, each.version): n for each, n in zip(selected.versions, rows, strict=True)}
+            record_export(lake, unamended, of, format, found.uri, found.files, found.bytes)
     place.write_list(MANIFEST, head, files)
     if not grow:
         place.remove(PROGRESS)
     return found
 
 
-def _describe(lake: Lake, dataset: Dataset, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]) -> None:
+def _captions_of(lake: Lake, selected: Selection) -> str:
+    """Return the SQL of `captions_of` for the selected pictures, each by the captioners of its own version."""
+    own = (f"SELECT sha256 FROM pairs WHERE {each.where} AND {selected.where}" for each in selected.versions)
+    both = zip((captions_of(lake, each) for each in selected.versions), own, strict=True)
+    return f"({' UNION ALL '.join(f'SELECT * FROM {held} SEMI JOIN ({pairs}) USING (sha256)' for held, pairs in both)})"
+
+
+def _describe(
+    lake: Lake, selected: Selection, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]
+) -> None:
     """Write the export's dataset card and its Croissant JSON-LD."""
-    format, title = head["format"], dataset.name if "recipe" in head else str(dataset)
+    dataset, format = selected.versions[0], head["format"]
+    title = dataset.name if "recipe" in head else str(selected)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
-    about += f" People edited some of its texts; {CROISSANT} lists the edits." if describe_edits(lake, dataset) else ""
-    wrong = "" if "recipe" in head else wrong_pairs_line(lake, dataset)
+    of = [f"{n:,} pairs of {version}" for version, n in zip(selected.versions, selected.counts, strict=True)]
+    told = " ".join(f"{name} {value}" for name, value in selected.given().items())
+    about += f" Selected by {told}: {', '.join(of)}." if told and "recipe" not in head else ""
+    if any(describe_edits(lake, each) for each in selected.versions):
+        about += f" People edited some of its texts; {CROISSANT} lists the edits."
+    wrong = "" if "recipe" in head or told else wrong_pairs_line(lake, dataset)
     about += f" {wrong[0].upper()}{wrong[1:]}." if wrong else ""
-    shown = export_forms.shown_columns(format, "captions" in head, dataset)
-    stem, splits = _stem_of(dataset, head), exports.splits_of(lake, dataset)
+    shown = export_forms.shown_columns(format, "captions" in head, selected)
+    stem, splits = _stem_of(dataset, head), exports.splits_of(lake, selected)
     names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
     files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits if format != "folder"} or {"train": names}
     place.write_card(dataset_card(title, about, format, files, shown, head.get("text", "text1")))
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(lake, dataset, about, names, fields, gaps, splits))
+    place.write_json(CROISSANT, croissant(lake, selected, about, names, fields, gaps, splits))
 
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
     """Return the prefix of the names of the export's data files."""
+    if "mixture" in head:
+        return "mixture-"
     return f"{dataset.name}-" if "recipe" in head else f"{dataset.name}-v{dataset.version}-"
 
 
 def _write_all(
     lake: Lake,
-    dataset: Dataset,
+    selected: Selection,
     place: Destination,
     head: dict[str, Any],
     progress: Callable[[int, int], None],
@@ -205,7 +229,8 @@ def _write_all(
 ) -> list[Written]:
     """Write the files that `.progress.json` does not list yet, or whose rows have changed; return all files."""
     format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
-    export_forms.gather(lake, dataset, format, text, shuffle, grows, with_captions)
+    dataset = selected.versions[0]
+    export_forms.gather(lake, selected, format, text, shuffle, grows, with_captions)
     try:
         sizes = exports.sizes(lake)
         if folder and len(sizes):
@@ -230,8 +255,9 @@ def _write_all(
             ends = np.cumsum([0, *(file.rows for file in files)]).tolist()
             new = spans(sizes[ends[-1] :], format)
             cuts = [*pairwise(ends), *((ends[-1] + first, ends[-1] + last) for first, last in new)]
-        parts = [""] * len(cuts)
-        if splits := exports.splits_of(lake, dataset):
+        splits = exports.splits_of(lake, selected)
+        parts = [f"{selected.split}-" if selected.split else ""] * len(cuts)
+        if splits and not selected.split:
             ends = np.cumsum([0, *exports.rows_of(lake, splits)]).tolist()
             spans_of = [(name, start, list(spans(sizes[start:end], format))) for name, (start, end)
                         in zip(splits, pairwise(ends), strict=True)]  # fmt: skip
@@ -345,10 +371,10 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         kind = " with all captions" if "captions" in told else ""
         kind += f" with the text {told['text']}" if "text" in told else ""
         kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
-        kind += " with --metadata original" if "metadata" in told else ""
-        asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", "metadata")
-        asked += FolderOptions.names()
-        kind += "".join(f" with --{name} {told[name]}" for name in FolderOptions.names() if name in told)
+        kind += f" of the mixture {told['mixture']}" if "mixture" in told else ""
+        options = (*FolderOptions.names(), "metadata", "split", "size", "pairs", "seed")
+        kind += "".join(f" with --{name} {told[name]}" for name in options if name in told)
+        asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", "mixture", *options)
         same = all(told.get(name) == whose.get(name) for name in asked)
         other = " of another lake, or of other content" if same else ""
         if told.get("recipe", "") != whose.get("recipe", ""):

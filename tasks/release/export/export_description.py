@@ -12,9 +12,10 @@ import yaml
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
-from pairmill.catalog.queries.datasets import Dataset, funnel
+from pairmill.catalog.queries.datasets import funnel
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export.exports import licences, web_hosts
+from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.tasks.release.export.export_forms import PICTURE
 from pairmill.tasks.release.export.parquet_tables import IMAGE
@@ -31,7 +32,7 @@ _TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
 
 def croissant(
     lake: Lake,
-    dataset: Dataset,
+    selected: Selection,
     about: str,
     files: str,
     names: Sequence[str],
@@ -42,16 +43,20 @@ def croissant(
 
     Args:
         lake: The lake.
-        dataset: The version.
+        selected: The versions and which of their pairs; the first names the export.
         about: A sentence that describes the export.
         files: The glob of the data files, which form one FileSet.
         names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
         splits: Names of the splits, for a RecordSet of them, to which the column `split` refers.
         gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
     """
-    came_along = licences(lake, dataset)
-    steps = [f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, dataset)]
-    steps += describe_edits(lake, dataset)
+    came_along, dataset, steps = licences(lake, selected), selected.versions[0], list[str]()
+    for version in selected.versions:
+        steps.append(f"Recipe of Pairmill: {version.recipe}")
+        steps += [
+            f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, version)
+        ]
+        steps += describe_edits(lake, version)
     biases = []
     for each in sorted(gaps, key=lambda each: (-each.dropped / max(1, each.pictures + each.dropped), each.name)):
         line = f"{each.name}: {each.pictures} pictures kept, {each.dropped} dropped, {each.texts} texts"
@@ -60,13 +65,13 @@ def croissant(
         "@context": json.loads((HERE / "croissant_context.json").read_bytes()),  # as the specification prescribes
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": dataset.name,
+        "name": str(selected) if selected.is_mixture else dataset.name,
         "version": f"{dataset.version}.0.0",
         "description": about,
-        "datePublished": f"{dataset.created_at:%Y-%m-%d}",
-        "isBasedOn": web_hosts(lake, dataset),
+        "datePublished": f"{max(each.created_at for each in selected.versions):%Y-%m-%d}",
+        "isBasedOn": web_hosts(lake, selected),
         **({"license": came_along} if came_along else {}),
-        "rai:dataPreprocessingProtocol": [f"Recipe of Pairmill: {dataset.recipe}", *steps],
+        "rai:dataPreprocessingProtocol": steps,
         **({"rai:dataBiases": biases} if biases else {}),
         "distribution": [
             {"@type": "cr:FileSet", "@id": "files", "name": "files", "encodingFormat": _MEDIA[files.rpartition(".")[2]],

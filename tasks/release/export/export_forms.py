@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
-from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.export.exports import SHARDS_OF_ITEMS, RowOrder, gather_documents, pair_columns
 from pairmill.catalog.queries.export.file_names import name_files
+from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.destination import HashingFile
@@ -98,19 +98,19 @@ def _words(value: str | list[str]) -> str:
 
 
 def gather(
-    lake: Lake, dataset: Dataset, format: str, text: TextChoice, shuffle: int | None, grows: bool, with_captions: str
+    lake: Lake, selected: Selection, format: str, text: TextChoice, shuffle: int | None, grows: bool, with_captions: str
 ) -> None:
     """Select the rows of an export (pairs or documents, by ``format``) into the temporary table ``export_rows``.
 
     ``with_captions``: SQL of all captions, for `exports.gather`; '' for none.
     """
     if format in OF_DOCUMENTS:
-        gather_documents(lake, dataset)
+        gather_documents(lake, selected)
         return
-    is_tar, on_the_web = format == "webdataset", format == "realsyn"
+    is_tar = format == "webdataset"
     each_of = () if format == "folder" else text.each_of
-    order = RowOrder(format in WITH_PICTURES, is_tar, shuffle, grows, each_of, on_the_web)
-    exports.gather(lake, dataset, order, with_captions)
+    order = RowOrder(format in WITH_PICTURES, is_tar, shuffle, grows, each_of)
+    exports.gather(lake, selected, order, with_captions)
     if format == "folder":
         name_files(lake)
 
@@ -120,6 +120,15 @@ def picture_paths(lake: Lake, format: str) -> dict[str, tuple[str, ...]]:
     if format not in WITH_PICTURES:
         return {}
     return exports.picture_paths(lake, SHARDS_OF_ITEMS) if format in OF_DOCUMENTS else exports.picture_paths(lake)
+
+
+def required(format: str, text: TextChoice, selected: Selection) -> str:
+    """Return the SQL condition for pairs of which a format makes a row, so that shares are of what comes out."""
+    if format == "realsyn":
+        return "regexp_matches(raw_image_url, '^https?://')"
+    if format == "llava" and selected.is_drawn:  # its files leave out rows without a text
+        return " OR ".join(f"length({name}) > 0" for name, weight in text.weights if weight)
+    return ""
 
 
 def check_choices(
@@ -149,6 +158,17 @@ def check_choices(
     if format in OF_DOCUMENTS and (captions != "chosen" or shuffle is not None):
         option = "--shuffle mixes" if shuffle is not None else "--captions all adds a column to"
         raise PairmillError(f"{option} pairs, and {format} has whole documents. Leave it out.")
+
+
+def check_selection(format: str, grows: bool, selected: Selection) -> None:
+    """Raise PairmillError if an export of whole documents, or one that grows, does not support the selection."""
+    if selected.is_drawn and (grows or format in OF_DOCUMENTS):
+        option = "a mixture" if selected.is_mixture else "--pairs"
+        other = "--grow writes all pairs of each version" if grows else f"{format} has whole documents"
+        raise PairmillError(f"{option} draws pairs, and {other}. Leave one of the two out.")
+    if "split" in selected.divisions and not selected.split and (grows or format in OF_DOCUMENTS):
+        choice = "--grow" if grows else f"--format {format}"
+        raise PairmillError(f"{selected} has splits, and {choice} has no files by split. Choose one by --split.")
 
 
 def write(
@@ -222,18 +242,18 @@ def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) ->
     return n
 
 
-def shown_columns(format: str, with_captions: bool, dataset: Dataset) -> list[str]:
-    """Return the columns of a version in a format, for its dataset card."""
+def shown_columns(format: str, with_captions: bool, selected: Selection) -> list[str]:
+    """Return the columns of an export in a format, for its dataset card."""
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "folder":
-        return [*FOLDER_COLUMNS, *(["split"] if "split" in dataset.divisions else [])]
+        return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.divisions else [])]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
-        return _realsyn_columns(pair_columns(dataset))
-    added = [*(["captions"] if with_captions else []), *(EXPORTED if format in WITH_PICTURES else ())]
-    return [*_table_columns(pair_columns(dataset)), *added]
+        return _realsyn_columns(pair_columns(selected))
+    added = [*(["origin"] if selected.is_mixture else []), *(["captions"] if with_captions else [])]
+    return [*_table_columns(pair_columns(selected)), *added, *(EXPORTED if format in WITH_PICTURES else ())]
 
 
 def _realsyn_columns(names: Collection[str]) -> list[str]:

@@ -11,6 +11,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export import exports
+from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
@@ -53,7 +54,7 @@ def reading_pairs(uri: str, dataset: Dataset) -> Iterator[PairReader]:
     opening, in every process that opens a reader. Beyond a few million pairs, or on many machines, export tars instead.
     """
     with create_or_open(uri, read_only=True) as lake:
-        exports.gather(lake, dataset, exports.RowOrder(by_shard=True))
+        exports.gather(lake, Selection((dataset,)), exports.RowOrder(by_shard=True))
         yield PairReader(lake, len(exports.sizes(lake)), exports.picture_paths(lake))
 
 
