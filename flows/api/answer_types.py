@@ -12,6 +12,7 @@ from pairmill.catalog.queries.explain.explanation import Explanation as Explanat
 from pairmill.catalog.queries.explain.explanation import PicturePage as PicturePage
 from pairmill.catalog.queries.explain.why import Facts as Facts
 from pairmill.catalog.queries.explain.why import Scope as Scope
+from pairmill.catalog.queries.export.selected_pairs import Selection as Selection
 from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
 from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
 from pairmill.catalog.queries.figures.lake_status import StepUsage as StepUsage

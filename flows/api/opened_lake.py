@@ -383,6 +383,12 @@ class OpenLake:
 
         return exports.of_version(self.lake, self._version(dataset))
 
+    def selection(self, specs: Sequence[str], *chosen: Any) -> "answers.Selection":
+        """Return the pairs of versions ``NAME[@V][:WEIGHT]`` that an export takes; ``chosen`` as for `select`."""
+        from pairmill.catalog.queries.export.selected_pairs import select
+
+        return select(self.lake, specs, *chosen)
+
     def export(
         self,
         dataset: str | Sequence[str],
@@ -399,13 +405,12 @@ class OpenLake:
         Several versions, each ``NAME@V:WEIGHT``, are a mixture. ``options``: those of `PairDataset.export`.
         """
         from pairmill.catalog.lake.opening import open_as_allowed
-        from pairmill.catalog.queries.export.selected_pairs import select
         from pairmill.tasks.release.export.export import export
         from pairmill.tasks.release.export.picture_folder import FolderOptions
 
         with open_as_allowed(self.lake.uri) as lake:
             specs = [dataset] if isinstance(dataset, str) else dataset
-            selected = select(lake, specs, split, size, pairs, seed)
+            selected = OpenLake(lake).selection(specs, split, size, pairs, seed)
             first = selected.versions[0]
             sidecars = {name: options.pop(name) for name in FolderOptions.names() if name in options}
             return export(lake, first.name, first.version, to, format, selected=selected, sidecars=sidecars, **options)

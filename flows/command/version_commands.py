@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
 def write_export(args: Namespace) -> int:
     """Export a dataset version to files, and print a line about them; the export is recorded in ``exports``."""
-    from pairmill.catalog.queries.export.selected_pairs import select
     from pairmill.tasks.release.export.export_forms import OF_DOCUMENTS
     from pairmill.tasks.release.export.picture_folder import FolderOptions
 
     with open_as_allowed(args.lake) as lake:
-        selected = select(lake, args.dataset, args.split, args.size, args.pairs, args.seed)
+        selected = OpenLake(lake).selection(args.dataset, args.split, args.size, args.pairs, args.seed)
         dataset, screen = selected.versions[0], console()
         if args.concepts and selected.given():
             raise PairmillError("--concepts counts the pictures of one whole version. Leave it out.")
