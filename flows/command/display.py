@@ -19,15 +19,19 @@ from pairmill.tasks.run.session import Session
 
 @dataclass
 class _Open:
-    """The current round of a step: its progress bar, start time and newest progress."""
+    """The current round of a step: its progress bar, start time, newest progress, and the first finished rows."""
 
     bar: TaskID
     began: float
     newest: Progress
+    first: tuple[int, float] = (0, 0.0)  # rows, and when they were finished
 
     def text(self) -> str:
-        """Format the round's progress, with rate and time left."""
-        return progress_text(self.newest, time.monotonic() - self.began)
+        """Format the round's progress, with rate and time left: those after the first rows, for which workers start."""
+        done, (rows, at) = self.newest.done, self.first
+        if not done:
+            return progress_text(self.newest, time.monotonic() - self.began)
+        return progress_text(self.newest, (time.monotonic() - at) * done / (done - rows) if done > rows else 0.0)
 
 
 class Display:
@@ -102,6 +106,8 @@ class Display:
                 self._open[progress.step] = _Open(bar, time.monotonic(), progress)
             shown = self._open[progress.step]
             shown.newest = progress
+            if progress.done and not shown.first[0]:
+                shown.first = progress.done, time.monotonic()
             self._bars.update(shown.bar, completed=progress.done, done=shown.text())
             if progress.is_end:
                 del self._open[progress.step]

@@ -9,8 +9,8 @@ if TYPE_CHECKING:  # its module imports pyarrow, which `pairmill status` does wi
 def progress_text(progress: "Progress", seconds: float) -> str:
     """Format the progress after ``seconds`` of a step: "120 of 622 pictures, 2 in quarantine, 14/s, 36 s left".
 
-    Rate and time left are averages over the step so far; before the first row the text has the time so far instead.
-    Returns '' for a step whose rows have no unit.
+    Rate and time left are averages over ``seconds``, left out for 0; before the first row the text says that the step
+    starts, with its time so far. Returns '' for a step whose rows have no unit.
     """
     if not progress.unit:
         return ""
@@ -20,7 +20,9 @@ def progress_text(progress: "Progress", seconds: float) -> str:
         return f"{progress.total:,} {unit}{lost}"
     text = f"{progress.done:,} of {progress.total:,} {unit}{lost}"
     if not progress.done:
-        return f"{text}, {duration(seconds)} so far" if seconds >= 1 else text
+        return f"{text}, starting, {duration(seconds)} so far" if seconds >= 1 else text
+    if not seconds:
+        return text
     each = seconds / progress.done
     rate = f"{1 / each:,.3g}/s" if each < 1 else f"{each:.3g} s each"
     return f"{text}, {rate}, {duration((progress.total - progress.done) * each)} left"

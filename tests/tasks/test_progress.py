@@ -69,7 +69,8 @@ def test_what_went_to_the_quarantine_stands_beside_the_rows():
     ("done", "seconds", "text"),
     [
         (0, 0.0, "0 of 1,200 pictures"),
-        (0, 300.0, "0 of 1,200 pictures, 5 min so far"),
+        (0, 300.0, "0 of 1,200 pictures, starting, 5 min so far"),
+        (600, 0.0, "600 of 1,200 pictures"),
         (600, 30.0, "600 of 1,200 pictures, 20/s, 30 s left"),
         (3, 30.0, "3 of 1,200 pictures, 10 s each, 3 h 20 min left"),
         (1200, 30.0, "1,200 pictures"),
@@ -90,7 +91,10 @@ def test_a_log_gets_a_line_at_a_steps_end_and_one_when_nothing_was_told_for_long
     with Display(Console(file=out)) as display:
         display.progress(Progress("captions", 0, 9, of_items=3))
         display.progress(Progress("captions", 3, 9, items=1, of_items=3))
-        while "captions: 3 of 9 pictures, " not in out.getvalue():
+        while "captions: 3 of 9 pictures\n" not in out.getvalue():  # its time is that of the start, too
+            time.sleep(0.01)
+        display.progress(Progress("captions", 6, 9, items=2, of_items=3))
+        while "captions: 6 of 9 pictures, " not in out.getvalue():
             time.sleep(0.01)
         display.progress(Progress("captions", 9, 9, items=3, of_items=3))
         while "at work: 0 s so far" not in out.getvalue():
