@@ -165,15 +165,12 @@ def refused(out: str, where: Placement) -> dict:
 
 @dataclass(frozen=True)
 class NotedFetch(FetchPictures):
-    """Fetch that logs where each item is fetched. The first waits for one on another node, which may start later."""
+    """Fetch that logs where each item is fetched."""
 
     folder: str = ""
 
     def __call__(self, item: WorkItem) -> list[Part]:
         note(self.folder, "fetched", here().split(" ")[0])
-        until = time.monotonic() + 120
-        while len({*noted(Path(self.folder), "fetched")}) < 2 and time.monotonic() < until:
-            time.sleep(0.1)
         return super().__call__(item)
 
 
