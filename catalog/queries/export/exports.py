@@ -14,6 +14,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.queries.figures.report import plan_of
@@ -129,6 +130,13 @@ def _typical_pairs(lake: Lake, pairs: str, selected: Selection, with_captions: b
         left &= ~bits_of_set
         found.append(row_id)
     return found
+
+
+def captions_by_version(lake: Lake, selected: Selection) -> str:
+    """Return the SQL of `captions_of` for the selected pictures, each by the captioners of its own version."""
+    own = (f"SELECT sha256 FROM pairs WHERE {each.where} AND {selected.where}" for each in selected.versions)
+    both = zip((captions_of(lake, each) for each in selected.versions), own, strict=True)
+    return f"({' UNION ALL '.join(f'SELECT * FROM {held} SEMI JOIN ({pairs}) USING (sha256)' for held, pairs in both)})"
 
 
 def splits_of(lake: Lake, selected: Selection) -> list[str]:

@@ -19,7 +19,6 @@ import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export import exports
@@ -139,7 +138,7 @@ def export(
     chosen = text_choice(text, selected.n_texts, ("tags",) if format == "folder" else ())
     if needs := export_forms.required(format, chosen, selected):
         selected = replace(selected, conditions=tuple(f"{each} AND ({needs})" for each in selected.conditions))
-    with_captions = _captions_of(lake, selected) if captions == "all" else ""
+    with_captions = exports.captions_by_version(lake, selected) if captions == "all" else ""
     place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
     shown = place
     if format == "folder":
@@ -177,13 +176,6 @@ def export(
     if not grow:
         place.remove(PROGRESS)
     return found
-
-
-def _captions_of(lake: Lake, selected: Selection) -> str:
-    """Return the SQL of `captions_of` for the selected pictures, each by the captioners of its own version."""
-    own = (f"SELECT sha256 FROM pairs WHERE {each.where} AND {selected.where}" for each in selected.versions)
-    both = zip((captions_of(lake, each) for each in selected.versions), own, strict=True)
-    return f"({' UNION ALL '.join(f'SELECT * FROM {held} SEMI JOIN ({pairs}) USING (sha256)' for held, pairs in both)})"
 
 
 def _describe(
