@@ -26,7 +26,7 @@ def test_cpu_stages_use_all_nodes_and_never_a_gpu_and_a_model_only_the_one_that_
 
 @pytest.mark.slow
 def test_a_fetch_uses_both_nodes_and_a_host_has_its_few_connections_over_the_cluster(told: dict[str, Any]):
-    assert told["fetched"]["pictures"] == 800 and len(told["fetched"]["nodes"]) == 2
+    assert told["fetched"]["pictures"] == 2_000 and len(told["fetched"]["nodes"]) == 2
     assert told["fetched"]["most open"] <= 5
 
 

@@ -175,13 +175,14 @@ class NotedFetch(FetchPictures):
 
 
 def fetched(out: str, names: dict[str, str]) -> dict:
-    """Fetch 800 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
+    """Fetch 2,000 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
     noting = patch.object(fetching, "FetchPictures", partial(NotedFetch, folder=out))
     with web() as server, noting:
         server.manners["/a.jpg"] = picture_after(0.02)
         folder = Path(out) / "list"
         folder.mkdir()
-        urls = [server.url(f"/a.jpg?{n}") for n in range(800)]  # four work items
+        # Ten work items: one worker may be given four before the other node has a worker.
+        urls = [server.url(f"/a.jpg?{n}") for n in range(2_000)]
         pq.write_table(
             pa.table({"url": urls, "caption": [f"A picture, number {url}." for url in urls]}), folder / "a.parquet"
         )
