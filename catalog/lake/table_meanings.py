@@ -27,7 +27,7 @@ def columns() -> dict[str, str]:
 
 
 def removed_by() -> dict[str, dict[str, str]]:
-    """Return table -> {column by which a removal finds its rows: kinds of item that the column names}."""
+    """Return for each table the columns by which a removal finds rows, each with the kinds of item that it names."""
     return _declared_meanings()["removed_by"]
 
 

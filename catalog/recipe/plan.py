@@ -222,7 +222,10 @@ def compile_plan(
 
 
 def _add_named(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
-    """Return ``known`` with the recipe's imported scores and heads. Raise BadRecipe for a name that is taken."""
+    """Add the scores that the recipe names, imported ones and heads, to ``known``.
+
+    Raises BadRecipe for a name that another score has.
+    """
     for setting, names, score_of in (
         ("imported", recipe.imported, imported_score),
         ("heads", recipe.heads or (), head_score),

@@ -220,7 +220,7 @@ def _refusal(rule_name: str, why: str) -> BadPredicate:
 
 
 def _marked(sql: str, position: int) -> str:
-    """Return the expression with ^ before byte ``position`` of the statement that `_tree` parses."""
+    """Return an excerpt of a rule with ^ where the parser failed: at byte ``position`` of the statement of `_tree`."""
     at = max(0, position - len("SELECT (\n"))
     before, after = sql.encode()[:at].decode(errors="ignore"), sql.encode()[at:].decode(errors="ignore")
     return f"{before[-EXCERPT:]} ^ {after[:EXCERPT]}"

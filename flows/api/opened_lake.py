@@ -400,9 +400,10 @@ class OpenLake:
         seed: int = 0,
         **options: Any,
     ) -> "Exported":
-        """Write a version's files to a folder or s3:// prefix, as `pairmill export` does.
+        """Export a version, or a mixture of versions, to a folder or s3:// prefix, as `pairmill export` does.
 
-        Several versions, each ``NAME@V:WEIGHT``, are a mixture. ``options``: those of `PairDataset.export`.
+        ``dataset``: ``NAME@V``, or for a mixture a list of ``NAME@V:WEIGHT``. ``pairs``: how many pairs are drawn by
+        ``seed``; None takes all, or the largest mixture. ``options``: those of `PairDataset.export`.
         """
         from pairmill.catalog.lake.opening import open_as_allowed
         from pairmill.tasks.release.export.export import export

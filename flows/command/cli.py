@@ -61,7 +61,7 @@ def _run_logged(args: argparse.Namespace) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    """Import and call the command; print, or log, an error that the user can fix as one line."""
+    """Import and call the command. An error that the user can fix becomes one line, on standard error or in the log."""
     module, function = args.command.split(":")  # module in this folder, function in it
     gc.set_threshold(50_000, 20, 20)  # the default of 700 scans half a million imported objects: 0.2 CPU s
     try:

@@ -32,7 +32,7 @@ def _positive(below: float, wrong: str, read: Callable[[str], float] = float) ->
 
 
 def _from_0(wrong: str) -> Callable[[str], float]:
-    """Return a parser of numbers from 0; ``wrong`` ends the message for any other text."""
+    """Return a parser of finite numbers of at least 0. Its error for any other text ends with ``wrong``."""
     above = _positive(float("inf"), wrong)
     return lambda text: 0.0 if text.strip() in ("0", "0.0") else above(text)
 

@@ -62,7 +62,7 @@ def lake(folder: Path, tmp_path: Path) -> Path:
 
 
 def taken(place: Path) -> set[tuple[str, str]]:
-    """Return (origin, image_id) of the rows of Parquet files."""
+    """Return version and image id of each exported pair, and check that no picture stands twice."""
     rows = [row for path in place.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
     assert len({row["sha256"] for row in rows}) == len(rows)
     return {(row["origin"], row["image_id"]) for row in rows}

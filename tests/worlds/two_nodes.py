@@ -175,7 +175,10 @@ class NotedFetch(FetchPictures):
 
 
 def fetched(out: str, names: dict[str, str]) -> dict:
-    """Fetch 2,000 addresses of one host; return the pictures, the nodes that fetched, and the most requests at once."""
+    """Fetch 2,000 addresses of one host over both nodes.
+
+    Returns the number of pictures, the nodes that fetched, and the most requests that the host had open at once.
+    """
     noting = patch.object(fetching, "FetchPictures", partial(NotedFetch, folder=out))
     with web() as server, noting:
         server.manners["/a.jpg"] = picture_after(0.02)

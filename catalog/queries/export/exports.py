@@ -133,7 +133,7 @@ def _typical_pairs(lake: Lake, pairs: str, selected: Selection, with_captions: b
 
 
 def captions_by_version(lake: Lake, selected: Selection) -> str:
-    """Return the SQL of `captions_of` for the selected pictures, each by the captioners of its own version."""
+    """Return SQL for (sha256, captions) of the selected pictures: of each, those of its version's captioners."""
     own = (f"SELECT sha256 FROM pairs WHERE {each.where} AND {selected.where}" for each in selected.versions)
     both = zip((captions_of(lake, each) for each in selected.versions), own, strict=True)
     return f"({' UNION ALL '.join(f'SELECT * FROM {held} SEMI JOIN ({pairs}) USING (sha256)' for held, pairs in both)})"

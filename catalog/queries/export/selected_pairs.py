@@ -26,9 +26,9 @@ _EXAMPLES = {"split": "splits={train: 0.98, val: 0.01, test: 0.01}", "size": "si
 class Selection:
     """Versions whose pairs an export takes; several are a mixture by ``weights``, shares above 0 with any sum.
 
-    ``conditions``: SQL condition of each version's pairs, that begins with AND, '' for all. ``split`` and ``size`` are
-    their names, '' for all. ``pairs``: number of pairs, None for all or the largest mixture. ``seed``: of the draw.
-    ``counts``: pairs of each version, as `taken` finds them.
+    ``conditions``: for each version, SQL that begins with AND and limits its pairs; '' takes all. ``split`` and
+    ``size``: their names, '' for all. ``pairs``: the number of pairs; None takes all, or the largest mixture. ``seed``
+    decides which pairs. ``counts``: the number of pairs of each version, known after `taken`.
     """
 
     versions: tuple[Dataset, ...]
@@ -50,11 +50,11 @@ class Selection:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether pairs are drawn by the seed."""
+        """Whether the seed decides which pairs are taken: in a mixture, and for a number of pairs."""
         return self.is_mixture or self.pairs is not None
 
     def candidates(self, place: int) -> str:
-        """Return the SQL condition for the rows of ``pairs`` that may be taken of one version."""
+        """Return the SQL condition for the pairs of version number ``place`` that have the wanted split and size."""
         return f"{self.versions[place].where}{self.conditions[place]}"
 
     @property
@@ -208,7 +208,10 @@ def largest_mixture(sizes: Mapping[int, int], weights: Sequence[Fraction]) -> di
 
 
 def _owners(sizes: Mapping[int, int], wanted: Sequence[int]) -> Counter[tuple[int, int]] | None:
-    """Give each version ``wanted`` pictures, as `largest_mixture`; None if too few. A flow by augmenting paths."""
+    """Divide the pictures so that version k gets ``wanted[k]``; return None if that is not possible.
+
+    Keys and values are those of `largest_mixture`. A maximum flow by augmenting paths (Ford and Fulkerson, 1956).
+    """
     left, owned = dict(sizes), Counter[tuple[int, int]]()
 
     def gain(place: int, n: int, seen: set[int]) -> int:
