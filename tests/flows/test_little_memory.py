@@ -50,6 +50,15 @@ def test_another_error_of_the_program_or_of_a_gpu_keeps_its_traceback(error: Bas
     assert user_message(caused_by(error)) is None
 
 
+def test_a_name_that_half_a_module_lacks_is_for_want_of_memory_under_a_limit_alone(monkeypatch: pytest.MonkeyPatch):
+    error = ImportError("cannot import name 'MODULES' from 'torch._dynamo.utils'")
+    assert user_message(error) is None
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (4_000_000_000,) * 2)
+    line = user_message(error)
+    assert line and line.startswith("memory does not suffice") and "4,000 MB" in line
+    assert user_message(ModuleNotFoundError("No module named 'spacy'")) is None
+
+
 @pytest.mark.parametrize(("megabytes", "status"), [(700, 1), (1500, 0)])
 def test_a_command_under_a_small_limit_ends_or_says_so_in_one_line(tmp_path: Path, megabytes: int, status: int):
     """The command takes some 900 MB of address space; below 500 MB libraries may crash."""
