@@ -60,11 +60,21 @@ class Seal:
                 began = time.monotonic()
                 if began >= self._due and folder.is_alone():
                     with suppress(OSError):
-                        content: dict[str, Any] = {"boot": host_since_boot(), **_of(self._location.metadata)}
-                        if _is_in_use(self._location):
-                            content["log"] = _of(f"{self._location.metadata}-wal")
-                        _replace_seal(self._location, content)
+                        self._seal()
                     self._due = time.monotonic() + SHARE * (time.monotonic() - began)
+
+    def _seal(self) -> None:
+        """Seal the catalog and its log, unless one of them changes meanwhile. Raise OSError.
+
+        A reader of any process may end the last read and merge the log into the catalog: the catalog would be sealed
+        as it was before, without a log. The next change is sealed.
+        """
+        before = _stamps(self._location)
+        content: dict[str, Any] = {"boot": host_since_boot(), **_of(self._location.metadata)}
+        if _is_in_use(self._location):
+            content["log"] = _of(f"{self._location.metadata}-wal")
+        if _stamps(self._location) == before:
+            _replace_seal(self._location, content)
 
 
 @contextmanager
@@ -109,9 +119,12 @@ def check(location: Location) -> None:
     while True:
         with FolderLock(location.metadata) as folder:
             # A process that was stopped in a change, or changes without end, has removed the seal before.
-            if not folder.is_alone(ALONE_SECONDS) or _is_right(location):
+            if not folder.is_alone(ALONE_SECONDS):
                 return
+            # Asked before the comparison: a log that a reader's end merges between the two is no damage.
             is_merged_by_none = folder.is_held and not _is_in_use(location)
+            if _is_right(location):
+                return
             if seen != (seen := _stamps(location)):
                 since = time.monotonic()
         if is_merged_by_none or time.monotonic() - since > MERGING_SECONDS:

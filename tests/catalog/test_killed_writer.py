@@ -197,6 +197,45 @@ def test_a_seal_that_another_change_outdates_does_not_stay(closed: Location, mon
     seal.check(closed)
 
 
+def test_a_log_that_a_reader_merges_while_the_catalog_is_sealed_leaves_no_wrong_seal(
+    closed: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite merges the log when the last reader closes, which takes no lock of ours."""
+    catalog, log, digest = Path(closed.metadata), Path(f"{closed.metadata}-wal"), seal.file_digest
+
+    def digest_then_merge(path: str) -> str:
+        found = digest(path)
+        catalog.write_bytes(b"merged")
+        log.unlink()
+        return found
+
+    with seal.Seal(closed).broken():
+        log.write_bytes(b"log")
+        monkeypatch.setattr(seal, "file_digest", digest_then_merge)
+    monkeypatch.undo()
+    seal.check(closed)
+
+
+def test_a_log_whose_merging_ends_during_the_comparison_is_no_damage(
+    closed: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, log, compare = Path(closed.metadata), Path(f"{closed.metadata}-wal"), seal._is_right
+    with seal.Seal(closed).broken():
+        log.write_bytes(b"log")
+    catalog.write_bytes(b"half merged")
+    compared: list[bool] = []
+
+    def compare_then_merge(location: Location) -> bool:
+        compared.append(compare(location))
+        if len(compared) == 2:
+            log.unlink()
+        return compared[-1]
+
+    monkeypatch.setattr(seal, "_is_right", compare_then_merge)
+    seal.check(closed)
+    assert compared == [False, False, True]
+
+
 def test_a_catalog_that_is_being_opened_or_changed_is_not_taken_for_damaged(closed: Location) -> None:
     file, began = Path(f"{closed.metadata}.seal"), threading.Event()
     sealed = file.read_bytes()

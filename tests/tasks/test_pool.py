@@ -16,7 +16,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output, Part
-from pairmill.tasks.run.pool.pool import PoolShape, run_in_pool, stream_in_process
+from pairmill.tasks.run.pool.pool import PoolShape, apart, run_in_pool, stream_in_process
 from pairmill.tasks.run.pool.worker import JobWorker
 
 
@@ -100,5 +100,7 @@ def test_what_runs_apart_takes_nobody_with_it_and_is_started_again():
     with pytest.raises(PairmillError, match="died"):
         list(stream_in_process(counting, 9))
     assert list(stream_in_process(counting, 5)) == [0, 1, 2, 3, 4]
+    os.kill(apart().pid, signal.SIGKILL)  # while it has no work; whoever asks next does not see it
+    assert list(stream_in_process(counting, 4)) == [0, 1, 2, 3]
     assert next(stream_in_process(counting, 6)) == 0  # given up after its first piece
     assert list(stream_in_process(counting, 2)) == [0, 1]

@@ -88,9 +88,11 @@ class Process:
         finally:
             life.forget(number)
 
-    def stream(self, function: bytes, argument: Any) -> Iterator[Any]:
+    def stream(self, function: bytes, argument: Any, is_last_try: bool = False) -> Iterator[Any]:
         """Call a pickled generator function with ``argument`` in the process, and yield its values.
 
+        The call is tried once more in a new process if the process dies before the first value: it may have been killed
+        while it had no work, and it may be another's memory that the system was short of.
         Raises the function's errors, and PairmillError when the process dies or is silent for ITEM_SECONDS.
         """
         number, life = self._order(function, (argument,), row_reports.ITEM_SECONDS)
@@ -103,6 +105,9 @@ class Process:
         except _Ended as ended:
             if ended.lost.reason == "timeout":
                 raise PairmillError(f"no result within {row_reports.ITEM_SECONDS:g} s") from None
+            if said is None and not is_last_try:
+                yield from self.stream(function, argument, is_last_try=True)
+                return
             raise PairmillError("its worker process died (killed, or out of memory); run again") from None
         finally:
             life.forget(number)
