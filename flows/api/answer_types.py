@@ -31,5 +31,6 @@ from pairmill.catalog.queries.judge.judged_samples import JudgedThreshold as Jud
 from pairmill.catalog.queries.judge.judging import VersionJudging as VersionJudging
 from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
+from pairmill.catalog.write.acts import Act as Act
 from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
 from pairmill.tasks.recut import CutTrial as CutTrial

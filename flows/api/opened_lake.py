@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pairmill.flows.api import answer_types as answers
     from pairmill.flows.api.pair_dataset import PairDataset
     from pairmill.tasks.release.export.export import Exported
-    from pairmill.tasks.release.export.export_forms import Format
+    from pairmill.tasks.release.export.export_forms import Captions, Format
+    from pairmill.tasks.release.export.picture_folder import Placing
+    from pairmill.tasks.release.export.pictures import Metadata
 
 
 @dataclass(frozen=True)
@@ -383,27 +385,42 @@ class OpenLake:
 
         return exports.of_version(self.lake, self._version(dataset))
 
-    def selection(self, specs: Sequence[str], *chosen: Any) -> "answers.Selection":
-        """Return the pairs of versions ``NAME[@V][:WEIGHT]`` that an export takes; ``chosen`` as for `select`."""
+    def selection(
+        self, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0
+    ) -> "answers.Selection":
+        """Return the pairs of versions ``NAME[@V][:WEIGHT]`` that an export takes. Raises PairmillError as `select`."""
         from pairmill.catalog.queries.export.selected_pairs import select
 
-        return select(self.lake, specs, *chosen)
+        return select(self.lake, specs, split, size, pairs, seed)
 
     def export(
         self,
         dataset: str | Sequence[str],
         to: str,
         format: "Format" = "webdataset",
+        *,
         split: str = "",
         size: str = "",
         pairs: int | None = None,
         seed: int = 0,
-        **options: Any,
+        captions: "Captions" = "chosen",
+        text: str = "text1",
+        shuffle: int | None = None,
+        grow: bool = False,
+        metadata: "Metadata" = "stripped",
+        pictures: "Placing" = "copy",
+        trigger: str = "",
+        prefix: str = "",
+        suffix: str = "",
+        bucket: int | None = None,
     ) -> "Exported":
-        """Export a version, or a mixture of versions, to a folder or s3:// prefix, as `pairmill export` does.
+        """Write a version, or a mixture of versions, to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
         ``dataset``: ``NAME@V``, or for a mixture a list of ``NAME@V:WEIGHT``. ``pairs``: how many pairs are drawn by
-        ``seed``; None takes all, or the largest mixture. ``options``: those of `PairDataset.export`.
+        ``seed``; None takes all, or the largest mixture. ``pictures`` to ``bucket`` are of the format 'folder'. Holds
+        the lake's lease meanwhile. Where this user may not write to the lake, the export is not recorded.
+
+        Raises PairmillError as `tasks.release.export.export.export`.
         """
         from pairmill.catalog.lake.opening import open_as_allowed
         from pairmill.tasks.release.export.export import export
@@ -412,22 +429,55 @@ class OpenLake:
         with open_as_allowed(self.lake.uri) as lake:
             specs = [dataset] if isinstance(dataset, str) else dataset
             selected = OpenLake(lake).selection(specs, split, size, pairs, seed)
-            first = selected.versions[0]
-            sidecars = {name: options.pop(name) for name in FolderOptions.names() if name in options}
-            return export(lake, first.name, first.version, to, format, selected=selected, sidecars=sidecars, **options)
+            first, options = selected.versions[0], FolderOptions(pictures, trigger, prefix, suffix, bucket)
+            return export(
+                lake, first.name, first.version, to, format, captions=captions, text=text, shuffle=shuffle, grow=grow,
+                metadata=metadata, selected=selected, options=options,
+            )  # fmt: skip
 
-    def edit(self, dataset: str, dry_run: bool = False, **edit: Any) -> "answers.EditPreview":
+    def edit(
+        self,
+        dataset: str,
+        field: str = "caption",
+        *,
+        find: str | None = None,
+        regex: str | None = None,
+        replace: str | None = None,
+        prefix: str | None = None,
+        table: str | None = None,
+        picture: str | None = None,
+        text: str | None = None,
+        dry_run: bool = False,
+    ) -> "answers.EditPreview":
         """Store an edit of texts as `pairmill edit` does, for the next cut; return what it changes in the version.
 
-        ``edit``: ``field``, and one of ``find`` or ``regex`` with ``replace``, ``prefix``, ``table``, ``picture`` with
-        ``text``. ``dry_run`` stores nothing. Raises PairmillError if the edit is not valid, or changes no pair, and
-        LeaseHeld.
+        Give one of ``find`` or ``regex`` with ``replace``, ``prefix``, ``table``, ``picture`` with ``text``.
+        ``dry_run`` stores nothing. Raises PairmillError if the edit is not valid, or changes no pair, and LeaseHeld.
         """
         from pairmill.catalog.lake.opening import create_or_open
         from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit
 
+        edit = TextEdit(field, find, regex, replace, prefix, table, picture, text)
         with create_or_open(self.lake.uri, read_only=dry_run) as lake:
-            return (preview_text_edit if dry_run else edit_texts)(lake, dataset, TextEdit(**edit))[-1]
+            return (preview_text_edit if dry_run else edit_texts)(lake, dataset, edit)[-1]
+
+    def edits(self, dataset: str) -> "list[answers.Act]":
+        """Return the edits of a dataset's texts, oldest first, undone ones too."""
+        from pairmill.catalog.write.acts import acts_of
+
+        return acts_of(self.lake, self._version(dataset).name)
+
+    def undo_edit(self, dataset: str, edit: str = "") -> "answers.Act":
+        """Undo an edit of a dataset by its id, or by a unique prefix of it, '' for the newest; return the edit.
+
+        The next cut publishes the texts without it. Raises PairmillError if the dataset has no such edit, or it is
+        undone already, and LeaseHeld.
+        """
+        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.flows.api.text_edits import undo_edit
+
+        with create_or_open(self.lake.uri) as lake:
+            return undo_edit(lake, dataset, edit)
 
     def _version(self, spec: str) -> "answers.Dataset":
         """Return the version that ``spec`` names. Raises PairmillError if there is none."""

@@ -15,9 +15,6 @@ if TYPE_CHECKING:  # torch takes 2 s to import
     import pyarrow as pa
 
     from pairmill.flows.api.training_pairs import TrainingPairs
-    from pairmill.tasks.release.export.export import Captions, Exported
-    from pairmill.tasks.release.export.export_forms import Format
-    from pairmill.tasks.release.export.pictures import Metadata
 
 
 @dataclass(frozen=True)
@@ -86,29 +83,3 @@ class PairDataset:
         from pairmill.flows.api.training_pairs import TrainingPairs
 
         return TrainingPairs(self.lake.uri, self.version, text, seed, transform)
-
-    def export(
-        self,
-        to: str,
-        format: "Format" = "webdataset",
-        captions: "Captions" = "chosen",
-        text: str = "text1",
-        shuffle: int | None = None,
-        metadata: "Metadata" = "stripped",
-        **sidecars: Any,
-    ) -> "Exported":
-        """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
-
-        ``sidecars`` are options of the format 'folder': pictures, trigger, prefix, suffix, bucket.
-
-        Holds the lake's lease meanwhile. Where this user may not write to the lake, the export is not recorded.
-
-        Raises PairmillError as `tasks.release.export.export.export`.
-        """
-        from pairmill.catalog.lake.opening import open_as_allowed
-        from pairmill.tasks.release.export.export import export
-
-        with open_as_allowed(self.lake.uri) as lake:
-            which = self.version.name, self.version.version
-            chosen: dict[str, Any] = {"captions": captions, "text": text, "shuffle": shuffle, "metadata": metadata}
-            return export(lake, *which, to, format, **chosen, sidecars=sidecars)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.acts import Act, acts_of
+from pairmill.catalog.write.acts import Act
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit, undo_edit
 
@@ -24,8 +24,8 @@ def edit(args: Namespace) -> int:
         name = args.dataset.partition("@")[0]
         publishes = f"`pairmill recut {name}`, or the next run, publishes it."
         if not asked.kinds and (args.undo is None or args.dry_run):
-            name = OpenLake(lake).dataset(args.dataset).version.name
-            found = [f"{_line(each)}{'  (undone)' if each.is_undone else ''}" for each in acts_of(lake, name)]
+            edits = OpenLake(lake).edits(args.dataset)
+            found = [f"{_line(each)}{'  (undone)' if each.is_undone else ''}" for each in edits]
             print(visible("\n".join(found) or f"no edit of '{name}' yet; `pairmill edit --help` shows how to make one"))
         elif args.undo is not None:
             print(visible(f"undone: {_line(undo_edit(lake, args.dataset, args.undo))}. {publishes}"))

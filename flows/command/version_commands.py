@@ -44,8 +44,8 @@ def write_export(args: Namespace) -> int:
         chosen: dict[str, Any] = {"selected": selected}
         chosen |= {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
         chosen["metadata"] = args.metadata
-        sidecars = {name: getattr(args, name) for name in FolderOptions.names()}
-        chosen["sidecars"] = {name: value for name, value in sidecars.items() if value is not None}
+        of_folder = {name: getattr(args, name) for name in FolderOptions.names()}
+        chosen["options"] = FolderOptions(**{name: value for name, value in of_folder.items() if value is not None})
         place = (dataset.name, dataset.version, args.to, args.format)
         unit = "documents" if args.format in OF_DOCUMENTS else "pairs"
         print(visible(export_visibly(screen, lake, place, unit, gaps=gaps, **chosen)))

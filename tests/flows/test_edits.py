@@ -21,6 +21,7 @@ from pairmill.catalog.upkeep.amended_versions import is_as_published
 from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import acts, lease
 from pairmill.catalog.write.import_scores import import_scores
+from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit, undo_edit
 from pairmill.flows.command.cli import main
 from pairmill.tasks.release.export.export import export
@@ -88,8 +89,10 @@ def test_edits_stay_through_re_runs_and_a_new_captioner_and_go_by_undo(lake: Lak
     told = json.loads((tmp_path / "out" / ".croissant.json").read_text())["rai:dataPreprocessingProtocol"]
     assert "edited caption: 12 pairs" in told and "edit of caption: replace 'coloured' by 'red'" in told
 
-    for act in reversed(acts.acts_of(lake, "small")):
-        assert undo_edit(lake, "small", "").act_id == act.act_id
+    opened = OpenLake(lake)
+    assert opened.edit("small", "text1", prefix="Look: ", dry_run=True).changed == 12
+    for act in reversed(opened.edits("small")):
+        assert opened.undo_edit("small").act_id == act.act_id
     assert publish_again(lake, plan()).content_digest == before.content_digest
     with pytest.raises(PairmillError, match=r"'small' has no edit to undo; `pairmill edit small` lists"):
         undo_edit(lake, "small", "")

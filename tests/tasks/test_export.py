@@ -325,7 +325,7 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
         export(lake, "small", 1, str(tmp_path / "file"))
     with pytest.raises(PairmillError, match="did you mean 'small'"):
         export(lake, "smal", None, str(tmp_path / "out"))
-    with pytest.raises(PairmillError, match="webdataset or parquet"):
+    with pytest.raises(PairmillError, match="--format csv: there are webdataset, parquet"):
         export(lake, "small", None, str(tmp_path / "out"), "csv")  # pyright: ignore
     assert not (tmp_path / "out").exists()
 
@@ -415,7 +415,7 @@ def test_a_version_with_splits_has_files_by_split_which_card_and_croissant_name(
         made = opened.dataset("small@2")
         of = dict(zip(*(made.arrow()[name].to_pylist() for name in ("image_id", "split")), strict=True))
         for format in ("parquet", "webdataset", "folder"):
-            made.export(str(tmp_path / format), format)
+            opened.export(str(made), str(tmp_path / format), format)
     rows = list(map(json.loads, (tmp_path / "folder" / "metadata.jsonl").open()))
     assert {row["image_id"]: row["split"] for row in rows} == of
     for split in ("train", "test"):

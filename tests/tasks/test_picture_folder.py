@@ -20,12 +20,13 @@ from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.mark import MARK
+from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.command.removals import _describe_takedown
 from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export.destination import Destination, HashingFile
 from pairmill.tasks.release.export.export import check_place, export
 from pairmill.tasks.release.export.export_forms import gather, text_choice
-from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, in_bucket
+from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, Placing, in_bucket
 from pairmill.tasks.release.export.pictures import exported
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import picture, published
@@ -35,7 +36,7 @@ __all__ = ["hub"]  # a fixture
 N = 9
 # The suffixes that kohya's sd-scripts, ai-toolkit and OneTrainer list; each reads `STEM.txt` beside the picture.
 TRAINED = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
-ADDRESSES = ("cats/A.jpg", "cats/a.PNG", "cats/a.jpg", "t.tar#x/../.h/1.png", "t.parquet#row=7&path=/own/n.webp",
+ADDRESSES = ("cats/A.jpg", "cats/a.PNG", "cats/a.jpg", "t.tar#x/../.h/1.png", "t.parquet#row=7&path=/own/n_test1.webp",
              "https://example.org/p/b.jpg?size=2", "p.html#image=3", "dogs/x.jpg/y.jpg", "dogs/x.jpg")  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def test_names_are_the_sources_own_and_none_clash_without_case_or_suffix(lake: L
     found = read_by_trainers(tmp_path / "out")
     assert len(found) == N and len({name.rsplit(".", 1)[0].lower() for name in found}) == N
     own = {name for name in found if "-" not in name.rsplit("/", 1)[-1]}
-    assert own == {"cats/A.jpg", "t.tar/x/h/1.png", "own/n.webp", "example.org/p/b.jpg", "dogs/x_jpg/y.jpg",
+    assert own == {"cats/A.jpg", "t.tar/x/h/1.png", "own/n_test1.webp", "example.org/p/b.jpg", "dogs/x_jpg/y.jpg",
                    "dogs/x.jpg", next(name for name in found if name.startswith("p.html/image=3."))}  # fmt: skip
     held = {(tmp_path / "out" / name).read_bytes() for name in found}
     assert held == {picture(n) for n in range(N)}
@@ -86,14 +87,14 @@ def test_names_are_the_sources_own_and_none_clash_without_case_or_suffix(lake: L
     ],
 )
 def test_captions_are_lines_with_trigger_prefix_and_suffix(lake: Lake, tmp_path: Path, text, options, lines):
-    found = export(lake, "small", 1, str(tmp_path / "out"), "folder", text=text, sidecars=options)
+    found = export(lake, "small", 1, str(tmp_path / "out"), "folder", text=text, options=FolderOptions(**options))
     assert set(map(tuple, read_by_trainers(tmp_path / "out").values())) == {tuple(lines)}
     assert (found.rows, found.files) == (N, 2 * N)
 
 
 def test_datasets_reads_every_picture_with_its_text(lake: Lake, tmp_path: Path, hub):
     export(lake, "small", 1, str(tmp_path / "out"), "folder", text="caption")
-    rows = hub.load_dataset("imagefolder", data_dir=str(tmp_path / "out"), split="train")
+    rows = hub.load_dataset("imagefolder", data_dir=str(tmp_path / "out"), data_files="**", split="train")
     assert {(row["text"], row["caption_source"]) for row in rows} == {("A coloured field.", "main")}
     assert sorted(row["image"].size for row in rows) == sorted((30 + 10 * n, 60 + n) for n in range(N))
 
@@ -152,12 +153,12 @@ def local(lake: Lake, source: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["link", "stay"])
-def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Path, way: str, monkeypatch):
+def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Path, way: Placing, monkeypatch):
     source = tmp_path / "source"
     local(lake, source)
     place = tmp_path / "out" if way == "link" else source
     (source / "1.txt").write_text("own")
-    found = export(lake, "small", 1, str(place), "folder", text="caption", sidecars={"pictures": way})
+    found = export(lake, "small", 1, str(place), "folder", text="caption", options=FolderOptions(way))
     is_link = way == "link"
     assert (place / "2.jpg").samefile(source / "2.jpg") and (place / "2.txt").read_text() == "A coloured field."
     assert (place / "1.txt").read_text() == ("A coloured field." if is_link else "own")
@@ -170,22 +171,24 @@ def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Pat
 
         monkeypatch.setattr(os, "link", refuse)
         with pytest.raises(PairmillError, match=r"different disks\. Give --to a folder on the disk"):
-            export(lake, "small", 1, str(tmp_path / "b"), "folder", sidecars={"pictures": way})
+            export(lake, "small", 1, str(tmp_path / "b"), "folder", options=FolderOptions(way))
 
 
 @pytest.mark.parametrize(
     ("format", "options", "why"),
     [
-        ("webdataset", {"sidecars": {"trigger": "sks"}}, "--trigger is for --format folder"),
-        ("folder", {"sidecars": {"pictures": "link", "bucket": 512}}, "--bucket 512 writes resized copies"),
-        ("folder", {"sidecars": {"bucket": 5}}, "give 64 pixels or more"),
+        ("webdataset", {"trigger": "sks"}, "--trigger is for --format folder"),
+        ("folder", {"pictures": "link", "bucket": 512}, "--bucket 512 writes resized copies"),
+        ("folder", {"bucket": 5}, "give 64 pixels or more"),
+        ("folder", {"pictures": "hardlink"}, "--pictures hardlink: there are copy, link, stay"),
+        ("webdataset", {"metadata": "exif"}, "--metadata exif: there are stripped, original"),
         ("folder", {"shuffle": 1}, "--shuffle has no order"),
-        ("folder", {"sidecars": {"pictures": "stay"}}, "give the source's folder to --to"),
+        ("folder", {"pictures": "stay"}, "give the source's folder to --to"),
     ],
 )
 def test_what_makes_no_folder_is_told_with_the_remedy(lake: Lake, tmp_path: Path, format, options, why: str):
     with pytest.raises(PairmillError, match=why):
-        export(lake, "small", 1, str(tmp_path / "out"), format, **options)
+        OpenLake(lake).export("small", str(tmp_path / "out"), format, **options)
     assert not (tmp_path / "out").exists()
 
 

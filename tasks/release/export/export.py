@@ -8,12 +8,12 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +35,12 @@ from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.destination import CARD, MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
-from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Format, TextChoice, text_choice
+from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Captions, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.picture_folder import METADATA, RECORD, FolderOptions, PictureFolder
 from pairmill.tasks.release.export.pictures import Metadata, Pictured, exported, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 
-Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 UNRECORDED = "the lake is open for reading only, so this export is not recorded in it: no later takedown will name it"
 LINKED = "linked pictures are the source's own files, private metadata included; --pictures copy strips it"
@@ -77,7 +76,7 @@ def export(
     shuffle: int | None = None,
     gaps: Sequence[Concept] = (),
     grow: bool = False,
-    sidecars: Mapping[str, Any] | None = None,
+    options: FolderOptions | None = None,
     metadata: Metadata = "stripped",
     selected: Selection | None = None,
 ) -> Exported:
@@ -110,7 +109,7 @@ def export(
     that are new since an earlier version go into further files. A file of which a row has changed is written anew; once
     a row is gone, so are all files behind it, so that a removal reaches them.
 
-    folder: pictures under their own names with a `.txt` beside each, by `FolderOptions` of ``sidecars``; the export's
+    folder: pictures under their own names with a `.txt` beside each, by ``options``; the export's
     own files are in its hidden folder RECORD. With ``pictures`` 'stay' the folder is the source's.
 
     ``metadata``: 'stripped' removes private metadata from pictures by `exported`, without touching pixels; with
@@ -126,7 +125,7 @@ def export(
     Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
     image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
-    options = FolderOptions(**(sidecars or {}))
+    options = options or FolderOptions()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
     selected = selected or Selection((dataset,))
     export_forms.check_choices(format, text, captions, shuffle, grow, options.given(), metadata)

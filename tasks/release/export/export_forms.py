@@ -7,7 +7,7 @@ import re
 import tarfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -26,10 +26,11 @@ from pairmill.tasks.release.export.parquet_tables import (
     write_texts,
     write_with_pictures,
 )
-from pairmill.tasks.release.export.picture_folder import PictureFolder
+from pairmill.tasks.release.export.picture_folder import PictureFolder, Placing
 from pairmill.tasks.release.export.pictures import EXPORTED, Metadata, Pictured, Row
 
 Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics", "folder"]
+Captions = Literal["chosen", "all"]
 SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
           "obelics": "parquet", "folder": "jsonl"}  # fmt: skip
 WITH_PICTURES = ("webdataset", "parquet", "obelics", "folder")
@@ -137,12 +138,15 @@ def check_choices(
     captions: str,
     shuffle: int | None,
     grows: bool,
-    sidecars: Mapping[str, Any],
+    of_folder: Mapping[str, Any],
     metadata: Metadata,
 ) -> None:
-    """Raise PairmillError if the format is unknown, or does not support one of the options."""
-    if format not in SUFFIX:
-        raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
+    """Raise PairmillError if the format or an option's value is unknown, or the format does not support an option."""
+    pictures = of_folder.get("pictures", "copy")
+    given = (("format", format, Format), ("captions", captions, Captions), ("metadata", metadata, Metadata))
+    for name, value, known in (*given, ("pictures", pictures, Placing)):
+        if value not in get_args(known):
+            raise PairmillError(f"--{name} {value}: there are {', '.join(get_args(known))}.")
     if metadata == "original" and format not in WITH_PICTURES:
         raise PairmillError(f"--metadata original is for pictures, and {format} has none. Leave it out.")
     if text != "text1" and format not in ONE_TEXT:
@@ -151,8 +155,8 @@ def check_choices(
     if format == "folder" and (captions != "chosen" or shuffle is not None):
         option = "--shuffle has no order to change in" if shuffle is not None else "--captions all adds no column to"
         raise PairmillError(f"{option} a folder of pictures. Leave it out; several captions: --text 'each(…)'.")
-    if sidecars and format != "folder":
-        raise PairmillError(f"--{next(iter(sidecars))} is for --format folder. Leave it out, or write that format.")
+    if of_folder and format != "folder":
+        raise PairmillError(f"--{next(iter(of_folder))} is for --format folder. Leave it out, or write that format.")
     if grows and (format not in GROWING or shuffle is not None):
         raise PairmillError(f"--grow adds files behind the others, for {', '.join(GROWING)} without --shuffle.")
     if format in OF_DOCUMENTS and (captions != "chosen" or shuffle is not None):

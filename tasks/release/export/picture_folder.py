@@ -34,6 +34,7 @@ METADATA = "metadata.jsonl"
 EARLIER, PLANNED, SIZES = ".earlier.jsonl", ".planned.jsonl", ".sizes.json"
 JPEG = b"\xff\xd8"
 STEP = 64  # pixels: sides of buckets are multiples, as kohya's sd-scripts and OneTrainer use
+Placing = Literal["copy", "link", "stay"]
 Put = tuple[str, Callable[[str], None]]  # a file's sha256, and a function that writes it under a name
 _NOTES = {
     "kept": "files of the folder are yours, or edited by you: they stay as they are",
@@ -57,7 +58,7 @@ class FolderOptions:
             cropped. None leaves every byte as it is.
     """
 
-    pictures: Literal["copy", "link", "stay"] = "copy"
+    pictures: Placing = "copy"
     trigger: str = ""
     prefix: str = ""
     suffix: str = ""
