@@ -38,6 +38,7 @@ def add(lake: Lake) -> None:
 
     lake.retrying(body)
     lake.reload_tables()
+    schema.record_no_rows(lake)
 
 
 def add_heads(lake: Lake, scores: Sequence[Score]) -> None:

@@ -159,12 +159,34 @@ def _everything(lake: Lake) -> dict[str, list[tuple]]:
     return {name: lake.query(f"SELECT * FROM ({sql}) ORDER BY ALL") for name, sql in asked.items()}
 
 
-def test_the_statistics_of_a_table_that_is_empty_as_a_rule_are_read_once(tmp_path: Path) -> None:
+def test_the_statistics_of_a_table_that_never_had_a_row_are_read_once(tmp_path: Path) -> None:
     with create_or_open(tmp_path / "lake") as lake:
-        ids = dict(lake.metadata.read("SELECT table_name, table_id FROM ducklake_table"))
         lake.connection.execute("CALL enable_logging('QueryLog', storage = 'memory')")
-        lake.query("SELECT * FROM documents WHERE document_id IN (SELECT document_id FROM superseded)")
+        for table in sorted(lake.tables):
+            lake.query(f'SELECT * FROM "{table}"')
         sql = "SELECT message FROM duckdb_logs WHERE message LIKE '%ducklake_table_stats%'"
         asked = [message for (message,) in lake.connection.execute(sql).fetchall()]
-    read = {table: sum(f"table_id = {ids[table]}\n" in each for each in asked) for table in ("documents", "superseded")}
-    assert read["superseded"] == 1 < read["documents"]
+        read = {
+            table: sum(f"table_id = {number}\n" in each for each in asked)
+            for table, number in lake.metadata.read("SELECT table_name, table_id FROM ducklake_table")
+        }
+    assert set(read.values()) == {1}
+
+
+def test_a_table_that_was_recorded_as_empty_gets_the_statistics_of_its_rows(tmp_path: Path) -> None:
+    sql = (
+        "SELECT column_id - first, contains_null, min_value, max_value, record_count FROM "
+        "(SELECT *, min(column_id) OVER () AS first FROM ducklake_table_column_stats WHERE table_id = {0}) "
+        "JOIN ducklake_table_stats USING (table_id) ORDER BY ALL"
+    )
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.execute("CREATE TABLE never_recorded AS FROM bans WHERE false")
+        schema.inline(lake, "never_recorded")
+        found = []
+        for table in ("bans", "never_recorded"):
+            lake.execute(f"INSERT INTO {table} SELECT 'k' || i, NULL, '2026-11-01' FROM range(3) r(i)")
+            lake.execute(f"INSERT INTO {table} SELECT 'a' || i, NULL, '2026-11-02' FROM range(2000) r(i)")
+            [(number,)] = lake.metadata.read(f"SELECT table_id FROM ducklake_table WHERE table_name = '{table}'")
+            found.append(lake.metadata.read(sql.format(number)))
+            assert lake.query(f"SELECT count(*) FROM {table} WHERE sha256 >= 'k' AND reason IS NULL") == [(3,)]
+    assert found[0] == found[1] != []
