@@ -9,11 +9,11 @@ from pathlib import Path
 import boto3
 import pytest
 
+from infra.format_examples import EXAMPLES
 from pairmill.flows.command.commands import parser
 from pairmill.flows.command.pairmill_run import compute_of, overrides
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import load_recipe
-from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import open_source
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.run.pool import pool
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE_OF_FORMATS = (ROOT / "infra/docs/sources.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"\| `(pairmill run [^`]+)`(?= \|)", PAGE_OF_FORMATS)
 # The example of each source that the table names, and its format.
-PLACES = {example.source: (example, name) for name, format in formats().items() for example in format.examples}
+PLACES = {example.source: (example, name) for name, found in EXAMPLES.items() for example in found}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from pairmill.ops.read.document import Format
 GROUP = "pairmill.formats"
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 _TYPES: dict[str, type] = {
-    "name": str, "turn": int, "version": int, "expects": str, "suffixes": frozenset, "examples": tuple,
+    "name": str, "turn": int, "version": int, "expects": str, "suffixes": frozenset,
 }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from urllib.parse import quote
 from pairmill.catalog.terms.controls import printable, printable_json
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.example import Example
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Place, Tree
 
@@ -180,7 +179,7 @@ def _is_small(value: object) -> bool:
 
 
 class Format(Protocol):
-    """The protocol of an input format; the shortest examples are in image_rows.
+    """The protocol of an input format; the shortest ones are in image_rows.
 
     Formats claim their files in the order of ``turn``: a format that recognises its files by content comes before a
     format that accepts whatever is left.
@@ -191,7 +190,6 @@ class Format(Protocol):
     version: int  # increase it when files yield other documents, rare ones aside: their units are then read again
     expects: str  # describes the format in error messages
     suffixes: frozenset[str]  # the file extensions that suggest it
-    examples: tuple[Example, ...]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Yield this format's units, and take every file that they read from ``files``.

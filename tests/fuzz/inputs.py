@@ -23,10 +23,10 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
+from infra.format_examples import EXAMPLES
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
-from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import Document, Picture, SourceError, Text, open_source
 from tests.worlds.packed import sample, tar, zipped
 from tests.worlds.samples import jpeg, table_bytes
@@ -75,10 +75,10 @@ def seeds() -> dict[str, bytes]:
 
 
 def inputs() -> dict[str, bytes]:
-    """Return the seeds, and each file of the examples that formats declare."""
+    """Return the seeds, and each file of the formats' examples."""
     found = seeds()
-    for name, format in formats().items():
-        for example in format.examples:
+    for name, examples in EXAMPLES.items():
+        for example in examples:
             found |= {f"{name}-{Path(path).name}": data for path, data in example.files().items()}
     return found
 

@@ -41,8 +41,8 @@ OTHERS = {
     "files without a name, which end with their process": (
         "tasks.release.export.shuffled_pictures", "ops.read.places.unpack", "ops.read.places.web",
     ),
-    "no item: models, addresses, logs, locks, examples": (
-        "ops.models.s3_folder", "flows.with_prefect.local_prefect", "flows.with_prefect.processes", "ops.read.example",
+    "no item: models, addresses, logs, locks": (
+        "ops.models.s3_folder", "flows.with_prefect.local_prefect", "flows.with_prefect.processes", 
         "tasks.run.pool.fork_server",
     ),
 }  # fmt: skip

@@ -1,12 +1,12 @@
 """Name small files of each format, and show a source's content independently of its address."""
 
+from infra.format_examples import EXAMPLES
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import Document, Picture, Text
 from tests.fuzz.inputs import seeds
 from tests.worlds.samples import everything
 
-# More shapes of a format than its declared examples have: fuzz seeds that it reads.
+# More shapes of a format than its examples have: fuzz seeds that it reads.
 SHAPES = {
     "html_folder": ["page.html", "page16.html"],
     "html_archive": ["s.tar", "s.zip", "s0.zip"],
@@ -22,11 +22,11 @@ SHAPES = {
 
 
 def files_of(format):
-    """Return small files of a format by path: those of SHAPES, else those of its declared examples."""
+    """Return small files of a format by path: those of SHAPES, else those of its examples."""
     if format in SHAPES:
         good = seeds()
         return {name: good[name] for name in SHAPES[format]}
-    return {path: data for example in formats()[format].examples for path, data in example.files().items()}
+    return {path: data for example in EXAMPLES.get(format, ()) for path, data in example.files().items()}
 
 
 def shown(source, root):

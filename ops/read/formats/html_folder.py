@@ -6,7 +6,6 @@ from functools import lru_cache
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Unit, picture_of_file
-from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from pairmill.ops.read.page import page, reading_order
@@ -34,14 +33,6 @@ class HtmlFolder:
     version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
-    examples = (
-        Example(
-            "HTML pages with pictures beside them or embedded: `.html .htm .xhtml`; their main content",
-            "pages",
-            lambda: {"pages/p.html": PAGE, "pages/a.jpg": picture()},
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim pages and the image files that they show; parse every page for this if there are image files.
@@ -178,14 +169,6 @@ class HtmlArchive:
     version = 1
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
-    examples = (
-        Example(
-            "the same packed: `.zip .tar .tar.gz .tgz`",
-            "site.zip",
-            lambda: {"site.zip": zip_of({"s/p.html": PAGE, "s/a.jpg": picture()})},
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim zips of pages or images, damaged ones too, and tars that hold pages."""

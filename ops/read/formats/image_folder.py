@@ -23,7 +23,6 @@ from pairmill.ops.read.document import (
     parse_json,
     picture_of_file,
 )
-from pairmill.ops.read.example import Example, picture
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 
@@ -47,14 +46,6 @@ class ImageFolder:
     version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
-    examples = (
-        Example(
-            "pictures, with `.txt` captions and `.json` metadata of the same name",
-            "photos",
-            lambda: {"photos/a.jpg": picture(), "photos/a.txt": b"An a.", "photos/a.json": b"{}"},
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim each file with an image suffix, with its caption and metadata files; yield their units."""

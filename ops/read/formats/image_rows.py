@@ -22,7 +22,6 @@ from pairmill.ops.read.document import (
     lines,
     picture_of_file,
 )
-from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture
 from pairmill.ops.read.formats.image_folder import readable
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -36,7 +35,6 @@ CAPTIONS = ("caption", "captions", "text", "texts", "alt", "alt_text", "alttext"
             "sentences")  # fmt: skip
 PICTURE_WORD = re.compile("image|img|picture|photo")
 CAPTION_STARTS = ("caption_", "text_", "alt_text_", "sentence", "top_caption")
-REAL = {"raw_image_url": ADDRESS, "text1": "One.", "text2": "Two.", "text3": "Three.", "syn_text": "Made."}
 
 
 class UrlList:
@@ -47,14 +45,6 @@ class UrlList:
     version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
-    examples = (
-        Example(
-            "lists of addresses, LAION's columns and others: `.parquet .csv .tsv .jsonl`",
-            "list.csv",
-            lambda: {"list.csv": f"URL,TEXT\n{ADDRESS},{CAPTION}\n".encode()},
-            links=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with a column of image addresses."""
@@ -73,14 +63,6 @@ class ImageTable:
     version = 1
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
-    examples = (
-        Example(
-            "tables of pictures: Parquet with `{bytes, path}` or binary columns",
-            "train.parquet",
-            lambda: {"train.parquet": parquet_of({"image": {"bytes": picture(), "path": "a"}})},
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim Parquet tables with a column of image bytes."""
@@ -105,14 +87,6 @@ class RealSyn:
     version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
-    examples = (
-        Example(
-            "RealSyn's release: `raw_image_url, text1, text2, text3, syn_text`",
-            "realsyn.parquet",
-            lambda: {"realsyn.parquet": parquet_of(REAL)},
-            links=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with RealSyn's address column and a first text."""

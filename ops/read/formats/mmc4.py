@@ -4,14 +4,12 @@ Image files are beside the table under their ``image_name``; other images are at
 the text with its ``matched_text_index``. Files are named ``docs_….jsonl.zip``, as released (arXiv 2304.06939).
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines, picture_of_file
-from pairmill.ops.read.example import ADDRESS, Example, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -20,13 +18,6 @@ from pairmill.ops.read.records import tables
 
 # The similarity matrix has as many numbers as images times texts, and comes from another model.
 LEFT_OUT = ("text_list", "similarity_matrix")
-# A line as MMC4 is released, for the example.
-RELEASED = {
-    "url": "https://x.example/",
-    "text_list": ["One.", "Two."],
-    "similarity_matrix": [[0.1]],
-    "image_info": [{"image_name": "a.jpg", "raw_url": ADDRESS, "matched_text_index": 1, "matched_sim": 0.3}],
-}
 
 
 class Mmc4:
@@ -37,14 +28,6 @@ class Mmc4:
     version = 1
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
-    examples = (
-        Example(
-            "MMC4: `.jsonl`, also `.gz` and `.zip`, pictures beside it or by address",
-            "docs_shard_0.jsonl.zip",
-            lambda: {"docs_shard_0.jsonl.zip": zip_of({"d.jsonl": json.dumps(RELEASED).encode()})},
-            links=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim JSON-lines files and the images that they name; reads every line if the source has image files."""

@@ -6,7 +6,6 @@ bytes. ``metadata`` (JSON text of a parallel list, or a list of JSON texts or st
 text) are optional. The shape follows OBELICS (arXiv 2306.16527, section 3.4).
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, parse_json, picture_of_file
-from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_rows import is_interleaved
 from pairmill.ops.read.page.links import resolve
@@ -27,14 +25,6 @@ from pairmill.ops.read.records import tables
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 # Between the paragraphs of one text; the second is a mark that the release left in, where documents were joined.
 PARAGRAPHS = re.compile(r"\n\s*\n|END_OF_DOCUMENT_TOKEN_TO_BE_REPLACED")
-# A row as OBELICS is released, for the example: lists with nulls, metadata as the JSON text of such a list.
-ABOUT = {"document_url": "https://x.example/", "src": ADDRESS, "alt_text": CAPTION, "formatted_filename": "a"}
-RELEASED = {
-    "images": [ADDRESS, None],
-    "metadata": json.dumps([ABOUT, None]),
-    "general_metadata": json.dumps({"url": "https://x.example/", "warc_filename": "x.warc.gz"}),
-    "texts": [None, "A first sentence."],
-}
 
 
 class Obelics:
@@ -45,14 +35,6 @@ class Obelics:
     version = 1
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet tables with the list columns 'images' and 'texts'"
-    examples = (
-        Example(
-            "OBELICS: Parquet of parallel lists",
-            "obelics",
-            lambda: {"obelics/train-00000-of-00001.parquet": parquet_of(RELEASED)},
-            links=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim all Parquet files if one has OBELICS' columns, and the image files that their rows name.

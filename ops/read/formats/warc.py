@@ -4,7 +4,6 @@ The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers wr
 finds every response, a second reads the pages. An image that is not in the file becomes a link to fetch.
 """
 
-import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple
@@ -12,7 +11,6 @@ from typing import IO, NamedTuple
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Picture, Unit
-from pairmill.ops.read.example import ADDRESS, PAGE, Example, picture
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.image_elements import ImageElements, PictureReference, is_embedded
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, decode_data_uri
@@ -34,17 +32,6 @@ class Warc:
     version = 1
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
     expects = ".warc or .warc.gz with HTML responses"
-    examples = (
-        Example(
-            "Common Crawl: `.warc .warc.gz`, pages and what pictures the same file holds",
-            "crawl.warc.gz",
-            lambda: {
-                "crawl.warc.gz": _response("https://x.example/", "text/html", PAGE)
-                + _response(ADDRESS, "image/jpeg", picture())
-            },
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim .warc and .warc.gz files."""
@@ -238,13 +225,6 @@ def _about(record: Record) -> dict[str, object]:
     """Return a record's metadata: address, date, record id and payload digest."""
     said: dict[str, object] = {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
     return said | ({"payload_digest": record.digest} if record.digest else {})
-
-
-def _response(url: str, kind: str, body: bytes) -> bytes:
-    """Return a compressed WARC record of a server's answer."""
-    answer = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode() + body
-    head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nContent-Length: {len(answer)}\r\n\r\n"
-    return gzip.compress(head.encode() + answer + b"\r\n\r\n")
 
 
 FORMATS = (Warc(),)

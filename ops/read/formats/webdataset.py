@@ -8,7 +8,6 @@ name in ``images`` is the n-th page, as ``image_metadata`` counts), or a web add
 """
 
 import io
-import json
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,7 +33,6 @@ from pairmill.ops.read.document import (
     parse_json,
     picture_of_file,
 )
-from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of, picture, tar_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import readable
@@ -55,9 +53,6 @@ MAX_PAGE_PIXELS = 100_000_000
 # Modes that a PNG holds as they are; Pillow inverts WhiteIsZero of these.
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 Sample = dict[str, str]
-# The JSON of a sample as MINT-1T and LAION by img2dataset have it, for the examples.
-MINT = {"texts": ["Before.", None], "images": [None, "page_0_image_1"], "image_metadata": [{"page": 0}], "url": ADDRESS}
-LAION = {"key": "0", "url": ADDRESS, "caption": CAPTION, "status": "success", "width": 40, "height": 30}
 
 
 class WebDataset:
@@ -68,26 +63,6 @@ class WebDataset:
     version = 1
     suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
     expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
-    examples = (
-        Example(
-            "MINT-1T: WebDataset tars of JSON and TIFF",
-            "mint",
-            lambda: {"mint/0.tar": tar_of({"0.json": json.dumps(MINT).encode(), "0.tiff": picture(format="TIFF")})},
-            images=1,
-        ),
-        Example(
-            "WebDataset, as img2dataset and `webdataset` write it, sidecars included",
-            "laion",
-            lambda: {
-                "laion/00000.tar": tar_of(
-                    {"0.jpg": picture(), "0.txt": CAPTION.encode(), "0.json": json.dumps(LAION).encode()}
-                ),
-                "laion/00000.parquet": parquet_of(LAION),
-                "laion/00000_stats.json": b'{"count": 1, "successes": 1}',
-            },
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tars of samples, each with its sidecar and statistics file."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.format_examples import PAGE, picture, zip_of
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.read.declared_formats import GROUP, formats, own_formats
 from pairmill.ops.read.source import SourceError, open_source
@@ -27,8 +28,8 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Declare
 def test_a_format_of_another_package_reads_as_those_of_pairmill_until_it_is_gone(tmp_path: Path, declare: Declare):
     project = tomllib.loads((BOOKS / "pyproject.toml").read_text())["project"]
     declare(project["name"], project["entry-points"][GROUP]["epub"])
-    (example,) = formats()["epub"].examples
-    place = str(write(tmp_path / "shelf", dict(example.files())) / example.source)
+    book = zip_of({"mimetype": b"application/epub+zip", "c1.xhtml": PAGE, "a.jpg": picture()})
+    place = str(write(tmp_path / "shelf", {"book.epub": book}) / "book.epub")
     for uri in (str(tmp_path / "shelf"), place, f"epub:{place}"):
         source = open_source(uri)
         assert [unit.format for unit in source.units()] == ["epub"]
@@ -47,7 +48,7 @@ def test_a_format_that_no_installed_package_declares_is_unknown(tmp_path: Path):
     ("body", "wrong"),
     [
         ("1 / 0", "declares the format 'one' as tales_format:FORMAT, which cannot be imported: ZeroDivisionError"),
-        ("examples = []", "tales_format:FORMAT is no ops.read.document.Format: it has no `examples` of type tuple"),
+        ("turn = '1'", "tales_format:FORMAT is no ops.read.document.Format: it has no `turn` of type int"),
         ("read = None", "tales_format:FORMAT is no instance of an ops.read.document.Format with a method `read`"),
         ("name = 'E-Book'", "'E-Book' is no name of 3 to 32 letters, digits and underscores"),
     ],

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
-from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.html_folder import HtmlFolder
 from pairmill.ops.read.places.archive import archive
 from pairmill.ops.read.places.file_table import FileTable
@@ -21,14 +20,6 @@ class Epub:
     version = 1
     expects = ".epub books"
     suffixes: frozenset[str] = frozenset(("epub",))
-    examples = (
-        Example(
-            "electronic books: `.epub`",
-            "book.epub",
-            lambda: {"book.epub": zip_of({"mimetype": b"application/epub+zip", "c1.xhtml": PAGE, "a.jpg": picture()})},
-            images=1,
-        ),
-    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim every .epub file; `read` returns the fault of a damaged one."""
