@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.explain.why import Resolved, resolve
+from pairmill.catalog.queries.explain.why import Resolved, resolve, similar_addresses
 from pairmill.catalog.queries.explain.why_image import decisions
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
@@ -27,9 +27,10 @@ def find_item(lake: Lake, item: str) -> Resolved:
     if not found and stored != item:  # a local file has the same name as a file in a source
         found = _resolve(lake, item)
     if not found:
+        near = "".join(f" Did you mean '{url}'?" for url in similar_addresses(lake, item))
         raise PairmillError(
-            f"lake '{lake.uri}' knows no '{item}'. Give an id, a sha256, the address of a picture or page, or of an "
-            "item of the gallery, or a sentence's text; "
+            f"lake '{lake.uri}' knows no '{item}'.{near} Give an id, a sha256, the address of a picture or page, or of "
+            "an item of the gallery, or a sentence's text; "
             '`pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
         )
     return found

@@ -102,6 +102,7 @@ MISTAKES = {
     "sql 'SELECT captoin FROM pairs' --lake lake": 'Candidate bindings: "caption"',
     "sql 'DELETE FROM pairs' --lake lake": "the lake is opened for reading, and no option lets SQL change it.",
     "why nothing.jpg --lake lake": "knows no 'nothing.jpg'. Give an id, a sha256, the address of a picture or page",
+    "why 33.jpg --lake lake": "knows no '33.jpg'. Did you mean '3.jpg'? Give an id",
     "why 3.jpg --dataset smal --lake lake": "did you mean 'small'?",
     "run 30m --models demo --retry blocked_adress --lake lake": "did you mean 'blocked_address'?",
     "recaption --models demo --source photos --lake new --retry posion": "did you mean 'poison'?",

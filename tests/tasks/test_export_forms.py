@@ -54,6 +54,7 @@ def test_realsyn_is_its_five_columns_of_the_pairs_with_an_address_on_the_web(lak
     found = export(lake, "small", 1, str(tmp_path / "out"), "realsyn")
     rows = list(hub.load_dataset(str(tmp_path / "out"), split="train"))
     assert found.rows == len(rows) == N - 2
+    assert f"2 of {N} pairs are left out: their pictures have no address on the web" in found.notes[0]
     assert all(tuple(row) == REALSYN and row["raw_image_url"].startswith("https://") for row in rows)
     pairs = lake.table(f"SELECT {', '.join(REALSYN)} FROM pairs WHERE raw_image_url LIKE 'https:%'").to_pylist()
     key = REALSYN[0]

@@ -13,15 +13,23 @@ from typing import Any
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
-from pairmill.tasks.run.cluster.ray_nodes import ResourceWait
+from pairmill.tasks.run.cluster.ray_nodes import ResourceWait, start_ray
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.resources import Resources
 from tests.worlds.growing_cluster import growing_cluster
 from tests.worlds.shared import made_once, new_lake, opened_new
 
 PROGRAM = "import sys; from tests.worlds.waiting_run import main; main(*sys.argv[1:])"
 WAITS = r"waiting for a node with 2 CPUs and 1 GPU since \d\d:\d\d UTC \(1 being launched\)"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_a_cluster_that_does_not_answer_is_told_at_once(address: str):
+    with pytest.raises(PairmillError, match=f"--ray {address}: nothing answers there .* Give the address"):
+        start_ray(Placement(ray_address=address))
 
 
 def test_a_wait_is_logged_when_it_begins_and_ends_and_shown_whenever_it_changes(caplog: pytest.LogCaptureFixture):

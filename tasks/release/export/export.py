@@ -44,6 +44,10 @@ from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 UNRECORDED = "the lake is open for reading only, so this export is not recorded in it: no later takedown will name it"
 LINKED = "linked pictures are the source's own files, private metadata included; --pictures copy strips it"
+WITHOUT_ADDRESS = (
+    "{0:,} of {1:,} pairs are left out: their pictures have no address on the web, and a row of --format realsyn is an "
+    "address. --format parquet has them all"
+)
 LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 LAYOUT = 3  # of files and members; an export of another layout is written anew, because loaders want one layout
@@ -160,6 +164,8 @@ def export(
         if folder:
             n_files, n_bytes = folder.size()
             notes += folder.notes(rows)
+        elif format == "realsyn" and not selected.given() and rows < dataset.n_pairs:
+            notes.append(WITHOUT_ADDRESS.format(dataset.n_pairs - rows, dataset.n_pairs))
         else:
             place.write_checksums(files)
         _describe(lake, selected, place, head, gaps)

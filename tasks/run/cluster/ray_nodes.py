@@ -2,11 +2,13 @@
 
 import atexit
 import logging
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.run.place.placement import Placement
@@ -16,17 +18,20 @@ from pairmill.tasks.run.pool.worker import ONE_THREAD
 
 # Seconds between checks for missing or lost machines.
 LOOK_SECONDS = 4.0
+CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 120.0  # a machine starts a worker in 3 to 10 s, and may have to look for a model
 # Ray's name of the resource that a machine with a kind of GPU has. A worker that asks for the kind takes a thousandth.
 ACCELERATOR, ACCELERATOR_PART = "accelerator_type:", 0.001
 
 
 def start_ray(placement: Placement) -> list[Node]:
-    """Start Ray or join a cluster; return its live machines."""
+    """Start Ray or join a cluster; return its live machines. Raise PairmillError if nothing answers at its address."""
     import ray
 
     if not ray.is_initialized():
         is_local = not placement.is_cluster
+        if not is_local:
+            _check_answers(placement.ray_address)
         ray.init(
             # Without an address Ray attaches to a cluster named by $RAY_ADDRESS or by the file that a killed one left.
             address="local" if is_local else placement.ray_address,
@@ -38,6 +43,22 @@ def start_ray(placement: Placement) -> list[Node]:
         )
         atexit.register(ray.shutdown)
     return nodes()
+
+
+def _check_answers(address: str) -> None:
+    """Raise PairmillError unless a process listens at ``address``, if that is a host and port.
+
+    Ray itself looks silently, for five minutes.
+    """
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    if parts.hostname and parts.port:
+        try:
+            socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS).close()
+        except OSError as error:
+            raise PairmillError(
+                f"--ray {address}: nothing answers there ({error}). Give the address of a cluster's head as "
+                "HOST:6379 or ray://HOST:10001, or leave --ray out to work on this machine."
+            ) from None
 
 
 def nodes() -> list[Node]:
