@@ -84,7 +84,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("demo", "pairmill_demo:demo", "Make a small world of pages and curate it, in a minute.",
                 "--to first-try", (
             Option("--to", "a new folder for the pages and the lake", "DIR", default="pairmill-demo"),
-            Option("--photographs", "show photographs, by models of two packages: pip install 'pairmill[demo]'"),
+            Option("--drawn", "draw the pictures, as without the models for photographs: pip install 'pairmill[demo]'"),
             SET, *COMPUTE,
         ), interrupted=GOES_ON),
         Command("preflight", "pairmill_preflight:preflight",

