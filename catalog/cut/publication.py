@@ -191,6 +191,11 @@ def _pairs(lake: Lake, plan: Plan) -> None:
     similarities = ", ".join(
         f"of_{name}.{name}" if name in computed else f"NULL::DOUBLE AS {name}" for name in PAIR_SIMILARITIES
     )
+    rights = [
+        name for name in text_columns.divisions_in(json.dumps(plan.recipe.record())) if name in text_columns.RIGHTS
+    ]
+    scores |= {"r": ("rights", ", ".join(rights))} if rights and "rights" in computed else {}
+    credit = "".join(f", r.{name}" if "r" in scores else f", NULL::VARCHAR AS {name}" for name in rights)
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT * FROM cut_images WHERE dropped_by = ''")
     kept = "WHERE sha256 IN (SELECT sha256 FROM cut_kept)"
     joins = "".join(
@@ -205,7 +210,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         f"{', '.join(texts)}, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
         "CASE WHEN x.caption_status = 'ok' THEN x.caption END AS caption, i.alt_text, g.tags, i.width, i.height, "
         f"{', '.join(alike)}, b.best_similarity, c.cluster, x.caption_status, "
-        f"y.synthetic_status, {similarities}, x.captioner FROM cut_kept c "
+        f"y.synthetic_status, {similarities}, x.captioner{credit} FROM cut_kept c "
         f"JOIN {with_released_address(shown)} i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT image_id, {given} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )

@@ -28,6 +28,8 @@ MIGRATIONS: tuple[str, ...] = (
     "before VARCHAR)",
     "CREATE TABLE wrong_pairs (dataset VARCHAR, version INTEGER, tried BIGINT, kept BIGINT, canaries BIGINT, "
     "wrong_before DOUBLE, share DOUBLE, low DOUBLE, high DOUBLE)",
+    "ALTER TABLE pairs ADD COLUMN licence VARCHAR; ALTER TABLE pairs ADD COLUMN licence_url VARCHAR; "
+    "ALTER TABLE pairs ADD COLUMN attribution VARCHAR",
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")

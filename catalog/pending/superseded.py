@@ -90,8 +90,9 @@ def supersede(lake: Lake, begin: Callable[[], int]) -> int:
                 "(SELECT document_id FROM compared WHERE n > 1) "
                 f"QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"
             )
-        lake.execute("UPDATE documents SET unit = c.unit FROM compared c WHERE c.document_id = documents.document_id "
-                     "AND c.unit IS DISTINCT FROM documents.unit")  # fmt: skip
+        lake.execute("UPDATE documents SET unit = c.unit, metadata = c.metadata FROM compared c WHERE c.document_id = "
+                     "documents.document_id AND (c.unit IS DISTINCT FROM documents.unit OR "
+                     "c.metadata IS DISTINCT FROM documents.metadata)")  # fmt: skip
         lake.execute(
             "DELETE FROM quarantine WHERE stage = 'ingest' AND EXISTS (SELECT 1 FROM reread r WHERE "
             "r.unit = quarantine.payload_ref AND quarantine.commit < r.commit)"
@@ -107,16 +108,18 @@ def _compare(lake: Lake) -> None:
     """Create ``compared(document_id, n, held, unit)`` for documents of reread units and for gone documents.
 
     Gone documents are included because parts read for the first time may contain them. ``n``: number of readings.
-    ``held``: whether any unit still contains the document. ``unit``: its last unit. A unit that was not read again
-    still contains its documents, unless they were gone before.
+    ``held``: whether any unit still contains the document. ``unit`` and ``metadata``: its last ones. A unit that was
+    not read again still contains its documents, unless they were gone before.
     """
     readings = (
-        "SELECT document_id, unit, d.commit, coalesce(d.commit = r.commit, d.commit > g.commit, true) AS holds "
+        "SELECT document_id, unit, metadata, d.commit, "
+        "coalesce(d.commit = r.commit, d.commit > g.commit, true) AS holds "
         "FROM documents d LEFT JOIN reread r USING (unit) LEFT JOIN (SELECT document_id, max(commit) AS commit "
         f"FROM superseded WHERE document_id IN {gone_documents()} GROUP BY document_id) g USING (document_id)"
     )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE compared AS SELECT document_id, count(*) AS n, bool_or(holds) AS held, "
-        f"arg_max(unit, (holds, commit)) AS unit FROM ({readings}) WHERE document_id IN (SELECT document_id "
+        "arg_max(unit, (holds, commit)) AS unit, arg_max(metadata, (holds, commit)) AS metadata "
+        f"FROM ({readings}) WHERE document_id IN (SELECT document_id "
         f"FROM documents SEMI JOIN reread USING (unit) UNION ALL {gone_documents()}) GROUP BY document_id"
     )

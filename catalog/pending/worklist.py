@@ -9,6 +9,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from string import Template
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import text_digest
@@ -16,6 +18,7 @@ from pairmill.catalog.pending.eligible import current_scores, image_rows, matche
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem, group_neighbours
+from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage
@@ -248,6 +251,14 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
         LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL"""
     inputs = ("alt_texts", "match_similarity", *REPLACED)
     return items_by_shard(lake, stale_rows(plan, "image_similarity", wanted), _vector_files(lake, plan), inputs)
+
+
+def pending_rights(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
+    """Yield work items: pictures of which files or documents state other rights than when `rights` was computed."""
+    sql = Template((Path(__file__).parent / "rights.sql").read_text("utf-8"))
+    wanted = sql.substitute(gone=gone_documents(), claims=current_scores(plan, "file_claims", "sha256"))
+    sql = stale_rows(plan, "rights", wanted)
+    return items_by_shard(lake, sql, lambda _: defaultdict(tuple), ("documents", "claims", *REPLACED))
 
 
 def pending_in_wave(

@@ -54,7 +54,7 @@ class Dataset:
 
     @property
     def divisions(self) -> tuple[str, ...]:
-        """Those of the columns `split` and `size` that the version's recipe fills in its pairs."""
+        """Those of the columns of rights, `split` and `size` that the version's recipe fills in its pairs."""
         return text_columns.divisions_in(self.recipe)
 
     @property

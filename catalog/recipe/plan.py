@@ -214,6 +214,8 @@ def compile_plan(
     candidates = _compile(tuple(recipe.candidates) if retrieves else (), pairs, recipe, known)
     read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
     read.update(_ranking_tables(recipe, known))
+    wanted = (score for score in known if score.table in read or score.name in recipe.scores)
+    read.update([table for score in wanted for table in score.made_from])
     of_pixels = {score.table for score in known if score.of == "image" and score.stage == Stage.PIXELS}
     unasked = {score.table for score in known if score.on_demand} | (set() if decodes else of_pixels)
     able = [score for score in known if not lacking(recipe, score)]

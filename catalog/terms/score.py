@@ -13,7 +13,7 @@ from typing import Literal
 TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "BLOB", "VARCHAR[]", "DOUBLE[]")
 # Batch columns that the jobs running declared ops can provide, by kind of item.
 INPUTS: Mapping[str, tuple[str, ...]] = {
-    "image": ("pixels", "luma", "image_vector"),
+    "image": ("pixels", "luma", "encoded", "image_vector"),
     "sentence": ("text", "sentence_vector"),
     "pair": ("pixels", "text"),
 }

@@ -38,6 +38,32 @@ IMAGE_HASH = Score(
     op="pairmill.ops.image.phash:PerceptualHash",
     on_demand=False,
 )
+FILE_CLAIMS = Score(
+    "file_claims",
+    "image",
+    (
+        Column("has_gps", "BOOLEAN", "the file says where it was taken"),
+        Column("exif_rights", "VARCHAR", "the file's copyright notice in XMP, EXIF or IPTC, '' without one"),
+        Column("ai_made", "VARCHAR", "the mark by which the file says that AI made it; '' without one, as most are"),
+        Column("ai_evidence", "VARCHAR", "what the mark says", rule=""),
+        Column("file_licence", "VARCHAR", "the licence that its XMP states", rule=""),
+        Column("file_creator", "VARCHAR", "whom XMP, EXIF or IPTC credit", rule=""),
+    ),
+    reads=("encoded",),
+    op="pairmill.ops.image.file_claims:FileClaims",
+)
+RIGHTS = Score(
+    "rights",
+    "image",
+    (
+        Column("licence", "VARCHAR", "SPDX identifier, else as stated; `conflicting` where documents disagree"),
+        Column("licence_url", "VARCHAR", "its address"),
+        Column("attribution", "VARCHAR", "whom to credit, as document or file say"),
+    ),
+    made_from=("file_claims",),
+    by_input=True,
+    step="credit pictures",
+)
 BENCHMARK_HASH = Score(
     "benchmark_hash",
     "image",
@@ -284,9 +310,10 @@ CLIPLOSS = Score(
     step="score s-CLIPLoss",
 )
 
-OWN = (IMAGE_QUALITY, IMAGE_HASH, BENCHMARK_HASH, IMAGE_EMBEDDING, BENCHMARK_VECTOR, IMAGE_SIMILARITY, CAPTIONS,
-       CAPTION_SIMILARITY, TAGS, SYNTHETIC, SYNTHETIC_SIMILARITY, SENTENCE_QUALITY, SENTENCE_SIGNATURE, CORPUS_ENTROPY,
-       SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, CLIPLOSS, *of_generated_texts(ITM))  # fmt: skip
+OWN = (IMAGE_QUALITY, IMAGE_HASH, FILE_CLAIMS, RIGHTS, BENCHMARK_HASH, IMAGE_EMBEDDING, BENCHMARK_VECTOR,
+       IMAGE_SIMILARITY, CAPTIONS, CAPTION_SIMILARITY, TAGS, SYNTHETIC, SYNTHETIC_SIMILARITY, SENTENCE_QUALITY,
+       SENTENCE_SIGNATURE, CORPUS_ENTROPY, SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, CLIPLOSS,
+       *of_generated_texts(ITM))  # fmt: skip
 
 
 IMPORTED = "imported_"

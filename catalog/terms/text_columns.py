@@ -6,11 +6,14 @@ digest, export or report of that version.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 RELEASED, MOST = 3, 5
 DIVISIONS = {"split": "splits", "size": "sizes"}  # column that a version may have, and the setting that fills it
+RIGHTS = ("licence", "licence_url", "attribution")  # columns of a version whose recipe asks for the score `rights`
+OPTIONAL = (*RIGHTS, *DIVISIONS)
 _MEANINGS = ("the sentence nearest to the picture", "the second nearest", "the third nearest", "the fourth nearest",
              "the fifth nearest")  # fmt: skip
 
@@ -26,14 +29,16 @@ def count_in(recipe: str) -> int:
 
 
 def divisions_in(recipe: str) -> tuple[str, ...]:
-    """Return the columns among DIVISIONS that a version has, from its recipe as JSON."""
+    """Return the columns among OPTIONAL that a version has, from its recipe as JSON: `rights` if a rule reads them."""
     settings = json.loads(recipe)
-    return tuple(column for column, setting in DIVISIONS.items() if settings.get(setting))
+    rules = " ".join(str(rule.get("keep")) for rule in settings.get("images", ()))
+    has_rights = "rights" in settings.get("scores", ()) or re.search(rf"\b({'|'.join(RIGHTS)})\b", rules)
+    return (*(RIGHTS if has_rights else ()), *(name for name, setting in DIVISIONS.items() if settings.get(setting)))
 
 
 def beyond(n: int, divisions: Collection[str]) -> list[str]:
     """Return the columns of ``pairs`` that a version with ``n`` texts and the columns ``divisions`` does not have."""
-    return [*texts()[n:], *similarities()[n:], *(name for name in DIVISIONS if name not in divisions)]
+    return [*texts()[n:], *similarities()[n:], *(name for name in OPTIONAL if name not in divisions)]
 
 
 def texts(n: int = MOST) -> tuple[str, ...]:
@@ -60,8 +65,8 @@ def real_texts(pair: Mapping[str, Any]) -> list[tuple[str, str, float]]:
 def of_version(n: int, divisions: Collection[str] = ()) -> str:
     """Return SQL for the columns of ``pairs`` that a version has, in the table's order.
 
-    ``n`` is its number of texts, ``divisions`` are its columns among DIVISIONS. It also works on a lake that is not
-    migrated yet, whose table has only the first RELEASED text columns and no DIVISIONS.
+    ``n`` is its number of texts, ``divisions`` are its columns among OPTIONAL. It also works on a lake that is not
+    migrated yet, whose table has only the first RELEASED text columns and no OPTIONAL ones.
     """
     left_out = ", ".join(f"'{name}'" for name in beyond(n, divisions))
     return f"COLUMNS(name -> NOT list_contains([{left_out}]::VARCHAR[], name))"

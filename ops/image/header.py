@@ -40,7 +40,7 @@ MAX_BLOCKS = 400_000
 TAG_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 # Some EXIF blocks hold whole previews and maker notes; a person reads the first few tags only.
 MOST_TAGS, MOST_LETTERS = 64, 200
-MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*")
+MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 # Bytes per pixel that decoding takes: Pillow's image and our copy, plus the buffers of the format's decoder. A worker
 # must stay below 1.2 GB, of which the process itself takes 0.35 GB.

@@ -8,11 +8,13 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_images
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.scores import RIGHTS
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import with_luma
 from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.measure.credit import credit
 from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, batch_size, prepare_scores, score_vectors
 from pairmill.tasks.run.items.model_job import Piece
 from pairmill.tasks.run.items.payloads import batches
@@ -39,6 +41,8 @@ def score_images(session: Session) -> None:
         calibrate(session, stage, ["image"])
         of_pass = replace(job, scorers=tuple(each for each in job.scorers if each.score.table in tables))
         session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), of_pass)
+        if RIGHTS.made_from[0] in tables:
+            credit(session)
     score_vectors(session, "image")
 
 
@@ -87,7 +91,9 @@ class ScoreImages(ScoringJob):
         named = list(zip(piece.keys, decoded, strict=True))
         bad = [pixels.about(sha) for sha, pixels in named if isinstance(pixels, Fault)]
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
-        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
+        batch: dict[str, Any] = {
+            name: [rows[n] for n in good] for name, rows in (("pixels", decoded), ("encoded", datas))
+        }
         wanted = self.wanted(tables)
         if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)

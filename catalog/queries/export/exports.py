@@ -217,13 +217,26 @@ def web_hosts(lake: Lake, selected: Selection) -> list[str]:
 
 
 def licences(lake: Lake, selected: Selection) -> list[str]:
-    """Return the MOST most frequent licences of the selected pairs, as `documents.metadata` names them."""
+    """Return the MOST most frequent licences of the selected pairs: their column's, else those of their documents."""
+    most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
+    if text_columns.RIGHTS[0] in selected.divisions:
+        rows = f"SELECT licence FROM pairs WHERE {selected.where} AND licence <> '' {most}"
+        return [licence for (licence,) in lake.query(rows)]
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
     pairs = f"SELECT document_id FROM pairs WHERE {selected.where}"
     documents = "SELECT document_id, min(metadata) AS metadata FROM documents GROUP BY document_id"
     found = f"SELECT coalesce({', '.join(named)}) AS licence FROM ({pairs}) p JOIN ({documents}) d USING (document_id)"
-    most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
     return [licence for (licence,) in lake.query(f"SELECT licence FROM ({found}) WHERE licence <> '' {most}")]
+
+
+def credits(lake: Lake, selected: Selection) -> Iterator[bytes]:
+    """Yield the lines of a table of credits: id, credit, licence, its address and the picture's, between tabs."""
+    names = ("image_id", "attribution", "licence", "licence_url", "raw_image_url")
+    line = " || chr(9) || ".join(f"regexp_replace(coalesce({name}, ''), '\\s+', ' ', 'g')" for name in names)
+    yield "\t".join(names).encode() + b"\n"
+    known = f"{selected.where} AND coalesce(licence, attribution) IS NOT NULL"
+    for lines in lake.blocks(f"SELECT {line} AS line FROM pairs WHERE {known} ORDER BY image_id", rows=100_000):
+        yield "".join(f"{each}\n" for each in lines["line"].to_pylist()).encode()
 
 
 def shuffle_order(seed: int, key: str) -> str:

@@ -72,8 +72,8 @@ class Selection:
 
     @property
     def divisions(self) -> tuple[str, ...]:
-        """Those of the columns `split` and `size` that a version has."""
-        return tuple(name for name in text_columns.DIVISIONS if any(name in each.divisions for each in self.versions))
+        """Those of the columns of rights, `split` and `size` that a version has."""
+        return tuple(name for name in text_columns.OPTIONAL if any(name in each.divisions for each in self.versions))
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from an export of a whole version."""

@@ -20,6 +20,7 @@ from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
 CARD = "README.md"
+CREDITS = "CREDITS.tsv"
 CHECKSUMS = "SHA256SUMS"
 # botocore sends a request up to 3 times and s3fs repeats that up to S3_ROUNDS times, also for broken connections: a
 # silent server is given up after 3 minutes. With s3fs's own 5 rounds and 60 s it would take 20 minutes.

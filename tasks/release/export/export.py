@@ -29,11 +29,12 @@ from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
+from pairmill.catalog.terms.text_columns import RIGHTS
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.recorded_export import record_export
 from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.tasks.release.export import export_forms
-from pairmill.tasks.release.export.destination import CARD, MANIFEST, PROGRESS, Destination, Written
+from pairmill.tasks.release.export.destination import CARD, CREDITS, MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
 from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Captions, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
@@ -186,7 +187,7 @@ def export(
 def _describe(
     lake: Lake, selected: Selection, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]
 ) -> None:
-    """Write the export's dataset card and its Croissant JSON-LD."""
+    """Write the export's dataset card, its Croissant JSON-LD, and the CREDITS of a version that has them."""
     dataset, format = selected.versions[0], head["format"]
     title = dataset.name if "recipe" in head else str(selected)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
@@ -202,6 +203,10 @@ def _describe(
     names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
     files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits if format != "folder"} or {"train": names}
     place.write_card(dataset_card(title, about, format, files, shown, head.get("text", "text1")))
+    if RIGHTS[0] in selected.divisions:
+        with place.file(CREDITS) as out:
+            for lines in exports.credits(lake, selected):
+                out.write(lines)
     fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
     place.write_json(CROISSANT, croissant(lake, selected, about, names, fields, gaps, splits))
 
