@@ -26,9 +26,8 @@ def main() -> None:
     print("quality on photographs, against the planted truth:")
     print("  first sentence right    {first[0]} of {first[1]} pairs".format(**found))
     print(
-        "  swapped alt texts found {swapped[0]} of {swapped[1]}, with {right[0]} of {right[1]} right ones".format(
-            **found
-        )
+        "  swapped alt texts found {swapped[0]} of {swapped[1]}, with {right[0]} of {right[1]} right ones, by "
+        "alt_similarity < {LEAST}".format(**found, LEAST=LEAST)
     )
     print("  search by a sentence    R@1 {at_1:.2f}, R@5 {at_5:.2f} of {n} photographs".format(**found))
 
