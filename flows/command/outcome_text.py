@@ -29,8 +29,10 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     for pair in found.samples:
         console.print(_pair(pair, found.demo_weights))
     print_notes(console, notes)
+    if found.limit:
+        console.print(f"\nyield   {shown(found.limit)}")
     if found.report:
-        console.print(f"\nreport  {shown(found.report)}")
+        console.print(f"report  {shown(found.report)}")
     if dataset.n_pairs:
         console.print(f"go on   {shown(found.sql)}")
 

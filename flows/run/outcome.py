@@ -7,9 +7,11 @@ from pathlib import Path
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open, mark
 from pairmill.catalog.lake.side_folders import reports_folder
+from pairmill.catalog.pending.quarantine import fault_counts
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates, wrong_pairs_line
+from pairmill.catalog.queries.losses.yield_limit import yield_limit
 from pairmill.catalog.recipe.recipe import Recipe
 
 
@@ -19,6 +21,7 @@ class Outcome:
 
     ``report`` is the path of its HTML report, '' without one. ``demo_weights``: the small shipped models that made it.
     ``canaries``: how many wrong texts each rule on pairs accepts. ``wrong_pairs``: the line on wrong real texts, or ''.
+    ``limit``: the sentence on what limited the yield.
     """
 
     lake: str
@@ -29,6 +32,7 @@ class Outcome:
     demo_weights: tuple[str, ...] = ()
     canaries: tuple[CanaryRate, ...] = ()
     wrong_pairs: str = ""
+    limit: str = ""
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
@@ -58,7 +62,7 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
     report, rates = ensure_report(lake, dataset), tuple(canary_rates(lake, dataset))
     return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates,
-                   wrong_pairs_line(lake, dataset))  # fmt: skip
+                   wrong_pairs_line(lake, dataset), yield_limit(steps, fault_counts(lake)))  # fmt: skip
 
 
 def ensure_report(lake: Lake, dataset: Dataset) -> str:
