@@ -25,7 +25,7 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
     choose = plan.recipe.captions.way
     if choose == "fill":
         own, made = (captioner_rows(plan, place, table, upto, only) for place in plan.compared_captioners)
-        has_own = _with_own(plan)
+        has_own = with_own(plan)
         return f"(SELECT * FROM {own} WHERE {has_own} UNION ALL SELECT * FROM {made} WHERE NOT {has_own})"
     if choose == "best":
         return _best(plan, table, upto, only)
@@ -68,7 +68,7 @@ def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, 
 def wave_of_captioner(plan: Plan, place: int) -> str:
     """Return SQL for the images of the current wave that the captioner at index ``place`` (from 0) must describe."""
     if plan.recipe.captions.way == "fill":
-        return f"(SELECT * FROM wave_asked WHERE NOT {_with_own(plan)})"
+        return f"(SELECT * FROM wave_asked WHERE NOT {with_own(plan)})"
     if plan.recipe.captions.choose != "mixture":
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_draw_captioner(plan)} = {place})"
@@ -79,7 +79,7 @@ def asked_share(plan: Plan) -> float:
     return 1 / len(plan.recipe.captioners) if plan.recipe.captions.choose == "mixture" else 1.0
 
 
-def _with_own(plan: Plan) -> str:
+def with_own(plan: Plan) -> str:
     """Return the SQL condition that the image ``sha256`` has a caption that came along with it."""
     return f"sha256 IN (SELECT sha256 FROM {captioner_rows(plan, 0, 'captions')} WHERE status = 'ok')"
 

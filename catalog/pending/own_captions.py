@@ -19,7 +19,7 @@ OWN_CAPTION = "own_caption"  # the key in `documents.metadata`
 def pending_own_captions(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items by home shard: pictures whose own caption is not in ``scorer``'s newest row.
 
-    The input ``texts`` has the captions, '' for none.
+    The input ``texts`` has the captions, '' for none; ``before`` the commit of the newest row, for `WorkItem.digest`.
     """
     documents = (
         f"SELECT document_id, json_extract_string(metadata, '$.{OWN_CAPTION}') AS text FROM documents "
@@ -27,9 +27,13 @@ def pending_own_captions(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
     )
     shown = f"images JOIN ({documents}) USING (document_id)"
     own = f"SELECT sha256, arg_min(text, image_id) AS text FROM {shown} GROUP BY sha256"
-    newest = f"SELECT sha256, arg_max(text, commit) AS text FROM captions WHERE scorer = '{scorer}' GROUP BY sha256"
-    sql = (
-        f"SELECT c.shard, c.sha256 AS key, coalesce(o.text, '') AS texts FROM image_content c LEFT JOIN ({own}) o "
-        f"USING (sha256) LEFT JOIN ({newest}) n USING (sha256) WHERE n.text IS DISTINCT FROM coalesce(o.text, '')"
+    newest = (
+        'SELECT sha256, arg_max(text, "commit") AS text, max("commit") AS since FROM captions '
+        f"WHERE scorer = '{scorer}' GROUP BY sha256"
     )
-    return items_by_shard(lake, sql, lambda shards: defaultdict(tuple), ("texts",))
+    sql = (
+        "SELECT c.shard, c.sha256 AS key, coalesce(o.text, '') AS texts, coalesce(n.since, -1) AS before "
+        f"FROM image_content c LEFT JOIN ({own}) o USING (sha256) LEFT JOIN ({newest}) n USING (sha256) "
+        "WHERE n.text IS DISTINCT FROM coalesce(o.text, '')"
+    )
+    return items_by_shard(lake, sql, lambda shards: defaultdict(tuple), ("texts", "before"))

@@ -5,7 +5,7 @@ from typing import Any
 
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import captioner_rows, text_digest
+from pairmill.catalog.pending.chosen_captions import captioner_rows, text_digest, with_own
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.report import plan_of
@@ -45,11 +45,13 @@ def by_status(lake: Lake, scorer: str) -> dict[str, int]:
     return dict(lake.query(sql, (scorer,)))
 
 
-def count_uncaptioned(lake: Lake, scorer: str) -> int:
-    """Count the images in current documents without a caption of ``scorer``."""
+def count_uncaptioned(lake: Lake, plan: Plan) -> int:
+    """Count the images in current documents that the plan's first model has not captioned, and is to caption."""
+    asked = f"(SELECT sha256 FROM image_content SEMI JOIN ({_current_contents()}) h USING (sha256))"
+    if plan.recipe.captions.way == "fill":
+        asked = f"(FROM {asked} WHERE NOT {with_own(plan)})"
     made = "ANTI JOIN (SELECT sha256 FROM captions WHERE scorer = ?) USING (sha256)"
-    sql = f"SELECT count(*) FROM image_content SEMI JOIN ({_current_contents()}) h USING (sha256) {made}"
-    return lake.query(sql, (scorer,))[0][0]
+    return lake.query(f"SELECT count(*) FROM {asked} {made}", (plan.scorer(plan.first_captions),))[0][0]
 
 
 def _current_contents() -> str:

@@ -94,6 +94,11 @@ class Plan:
         return table if place == 0 else f"{table} {self.recipe.captioned_by[place].name}"
 
     @property
+    def first_captions(self) -> str:
+        """Key in ``scorers`` of the captions by the first model; of those that came along, if no model is asked."""
+        return self.of_captioner("captions", int(self.recipe.captions.own is not None and bool(self.recipe.captioners)))
+
+    @property
     def chooses_captions(self) -> bool:
         """Whether an image's caption is chosen among several captioners."""
         return self.recipe.captions.way != "first"
@@ -254,8 +259,12 @@ def _ranking_tables(recipe: Recipe, known: Sequence[Score]) -> Iterator[str]:
         yield _table_of(recipe, "association.rank_by", wanted, "pairs", scores_of("pair", known))
     if recipe.captions.way == "best":
         of_captions = [each for each in known if each.by_input and each.stage == Stage.CAPTION]
-        able = [score for score in of_captions if not lacking(recipe, score)]
-        yield _table_of(recipe, "captions.by", recipe.captions.by, "captions", able)
+        able, by = [score for score in of_captions if not lacking(recipe, score)], recipe.captions.by
+        if needs := next((lacking(recipe, each) for each in of_captions if by in each.rule_columns), ""):
+            others = " or ".join(name for each in able for name, kind in each.rule_columns.items() if kind == "DOUBLE")
+            why = f"'{by}' needs `{needs}`, which the recipe lacks; add it, or write {others or 'another way'}"
+            raise BadRecipe(f"recipe '{recipe.name}', captions.by: {why}")
+        yield _table_of(recipe, "captions.by", by, "captions", able)
 
 
 def _table_of(recipe: Recipe, setting: str, wanted: str, of: str, scores: Sequence[Score]) -> str:

@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
+from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.api.answer_types import FunnelStep
@@ -52,6 +53,7 @@ def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
     for name, text, similarity in text_columns.real_texts(pair):
         lines.append(f"  {name}     {shown(text)}  [dim]{similarity:.3f}[/]")
     for name, model in (("caption", "captioner"), ("syn_text", "fuser")):
-        mark = DEMO if model in demo_weights else ""
+        is_own = name == "caption" and pair["captioner"] == OWN
+        mark = DEMO if model in demo_weights and not is_own else ""
         lines += [f"  {name:<8}  {mark}{shown(pair[name])}"] if pair[name] else []
     return "\n".join(lines)

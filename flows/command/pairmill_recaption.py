@@ -25,7 +25,8 @@ PRINTED = 12  # first captions in the terminal; the HTML strip has all
 def recaption(args: Namespace) -> int:
     """Caption every picture by the recipe `captions`, export them with ``--to``, and print the results."""
     screen = console()
-    recipe = captions_recipe(load_recipe(args.recipe, overrides(args.set), args.models))
+    settings = overrides(args.set)
+    recipe = captions_recipe(load_recipe(args.recipe, settings, args.models), settings)
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps
@@ -53,7 +54,7 @@ def recaption(args: Namespace) -> int:
 
         version = curate_steps(opened, FirstCaptions(opened, display.run_step, look), args.retry).version
         lake = OpenLake(opened.lake)
-        statuses = lake.caption_statuses(opened.plan.scorer(opened.plan.of_captioner("captions", 0)))
+        statuses = lake.caption_statuses(opened.plan.scorer(opened.plan.first_captions))
         faults, notes, by_demo = lake.quarantine(), opened.notes, opened.demo_weights
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
     by = f", by [yellow]{MARK}[/]" if by_demo else ""

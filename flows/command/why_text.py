@@ -73,7 +73,7 @@ def _image(facts: Facts) -> Iterator[str]:
     for each in facts["edits"]:
         yield f"  edited    {each['field']}, before: {shown(each['before'] or '')}"
         for act in each["acts"]:
-            what = f"{act['pattern']!r} by {act['value']!r}" if act["pattern"] else repr(act["value"])
+            what = f"'{act['pattern']}' by '{act['value']}'" if act["pattern"] else f"'{act['value']}'"
             who = f"{act['act_id'][:8]} of {act['at']:%Y-%m-%d %H:%M} by {act['who']}"
             yield f"            {act['act']} {shown(what)}  [dim]{shown(who)}[/]"
     yield from _quarantine(facts["quarantine"])

@@ -36,7 +36,7 @@ class CaptionRate:
         if progress.step != f"caption {self._session.recipe.captioners[0].name}":
             return
         if progress.is_begin or self._begun is None:
-            self._begun = (time.monotonic(), self._spent(), count_uncaptioned(self._session.lake, self._scorer))
+            self._begun = (time.monotonic(), self._spent(), count_uncaptioned(self._session.lake, self._session.plan))
         elif progress.is_end or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
             self._asked = time.monotonic()
             now = self._spent()
@@ -48,7 +48,7 @@ class CaptionRate:
     @property
     def _scorer(self) -> str:
         """The captioner's scorer."""
-        return self._session.plan.scorer(self._session.plan.of_captioner("captions", 0))
+        return self._session.plan.scorer(self._session.plan.first_captions)
 
     def _spent(self) -> Spent:
         """Read the images, tokens and seconds that this run has committed."""

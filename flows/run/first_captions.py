@@ -80,10 +80,10 @@ def caption_first(session: Session, run_step: RunStep) -> CaptionOutcome:
 
 
 def caption_outcome(session: Session) -> CaptionOutcome:
-    """Read the first captions of the recipe's first captioner; write their HTML strip into the lake's ``reports/``."""
-    lake, scorer = session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0))
+    """Read the first captions of the recipe's first model; write their HTML strip into the lake's ``reports/``."""
+    lake, scorer = session.lake, session.plan.scorer(session.plan.first_captions)
     found = captioned.first_captions(lake, scorer, captioning.FIRST)
     path = make_reports_folder(lake.uri) / f"captions-{scorer[:12]}.html"
     is_demo = captioned.has_demo_weights(lake, scorer)
     strip = write_strip(lake, session.recipe, found, str(path), is_demo) if found else ""
-    return CaptionOutcome(found, captioned.count_uncaptioned(lake, scorer), strip, is_demo)
+    return CaptionOutcome(found, captioned.count_uncaptioned(lake, session.plan), strip, is_demo)

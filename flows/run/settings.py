@@ -1,6 +1,7 @@
 """Define the settings of a run: lake, workers, paths of models and sources. None changes a dataset's identity."""
 
 import os
+from collections.abc import Iterable
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Self
@@ -18,6 +19,7 @@ from pairmill.tasks.run.place.run_limits import RunLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "flows" / "recipes"
+TAKEN = ("seed", "ingest", "fetch", "decoding")  # of another recipe, by `recaption`
 
 
 def _network(text: str) -> str:
@@ -153,17 +155,26 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
     return with_resolved_paths(recipe)
 
 
-def captions_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe `captions` with first captioner, seed and settings of ingest, fetch, decoding of ``recipe``.
+def captions_recipe(recipe: Recipe, changed: Iterable[str] = ()) -> Recipe:
+    """Return the recipe `captions`; of another ``recipe`` it takes the first captioner and the settings TAKEN.
 
-    Raises BadRecipe for a recipe without a captioner.
+    ``changed``: the dotted keys that a user has set. Raises BadRecipe for another recipe without a captioner, and if
+    one of the keys has no effect.
     """
+    captions = load("captions", None, RECIPES)
+    if recipe.name == captions.name:
+        return recipe
+    if lost := [key for key in changed if key.partition(".")[0] not in (*TAKEN, "models", "captioners")]:
+        raise BadRecipe(
+            f"--set {lost[0]}: the recipe `captions` takes only the first captioner of '{recipe.name}', its model, and "
+            f"{', '.join(TAKEN)}; leave this out, or `pairmill run {recipe.name}`"
+        )
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
     first = recipe.captioners[0]
-    taken = {name: getattr(recipe, name) for name in ("seed", "ingest", "fetch", "decoding")}
+    taken = {name: getattr(recipe, name) for name in TAKEN}
     taken |= {"models": {first.model: recipe.models[first.model]}, "captioners": [first]}
-    return load("captions", None, RECIPES).model_copy(update=taken)
+    return captions.model_copy(update=taken)
 
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:

@@ -55,7 +55,7 @@ def first_lacking(session: Session) -> int:
     """Return the number of images still to caption before the first captions are shown, 0 if the run shows none."""
     if not session.shows_first:
         return 0
-    made = by_status(session.lake, session.plan.scorer(session.plan.of_captioner("captions", 0)))
+    made = by_status(session.lake, session.plan.scorer(session.plan.first_captions))
     return max(0, FIRST - sum(made.values()))
 
 

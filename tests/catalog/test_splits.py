@@ -122,7 +122,9 @@ def test_merged_groups_go_to_the_larger_split_and_every_copy_finds_its_group(lak
     assert moved and {before[key] for key in moved} == {"val", "test"}
     assert {after[key] for key in moved if before[key] == "test"} <= {"train", "val"}
     assert not list(find_leaks(lake))
-    trained = next(key for key in copies["a"] if after[key] == "train")
+    trained, copy = next(pair for pair in zip(copies["a"], copies["b"], strict=True) if after[pair[0]] == "train")
+    of_both = f"SELECT unnest(['{trained}', '{copy}']) AS sha256, 'x' AS group_id, 'g' AS scorer, 6 AS \"commit\""
+    lake.execute(f"INSERT INTO image_groups BY NAME {of_both}")  # linked in both ways, told once
     lake.execute(f"UPDATE pairs SET split = 'test' WHERE version = 2 AND sha256 = '{trained}'")
     (leak,) = find_leaks(lake)
     assert (leak.trouble, leak.rows) == ("leak", 2)

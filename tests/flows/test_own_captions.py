@@ -7,6 +7,7 @@ import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.parts_of_texts import OWN
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.settings import load_recipe
 from pairmill.tasks.release.export.export import export
@@ -44,6 +45,13 @@ def test_own_captions_are_kept_follow_their_files_and_are_filled_up(photos: Path
     (photos / "sub/c.json").unlink()
     curate(lake, photos, recipe="captions", settings=KEEP)
     assert said(lake) == {"a.jpg": ("A corrected caption.", OWN)}
+    (photos / "a.txt").write_text("Corrected again.")
+    (photos / "sub/c.txt").write_text("It is back.")
+    curate(lake, photos, recipe="captions", settings=KEEP)
+    assert said(lake) == {"a.jpg": ("Corrected again.", OWN), "sub/c.jpg": ("It is back.", OWN)}
+    (photos / "sub/c.txt").unlink()
+    curate(lake, photos, recipe="captions", settings=KEEP)
+    assert said(lake) == {"a.jpg": ("Corrected again.", OWN)}
     _, work = curate(lake, photos, recipe="captions", settings=KEEP)
     assert not any(work.values())
     fill = CAPTIONS | {"captions.own": "fill"}
@@ -92,9 +100,10 @@ def test_the_better_of_own_and_made_captions_is_chosen(photos: Path, tmp_path: P
         ({"captions.own": "compare", "captioners": "[]"}, "needs a captioner"),
         ({"captions.own": "fill", "captions.choose": "best"}, "leave `choose` out, or `own`"),
         ({"captions.own": "fill", "captioners.main.name": "own"}, "two have the name 'own'"),
+        ({"captions.own": "compare"}, "'caption_similarity' needs `models.clip`, .* or write caption_itm_score"),
         ({"captions.own": "add"}, "keep"),
     ],
 )
 def test_a_choice_that_cannot_be_made_is_told_with_the_remedy(settings: dict[str, str], why: str):
     with pytest.raises(BadRecipe, match=why):
-        load_recipe("captions", settings)
+        compile_plan(load_recipe("captions", settings))

@@ -13,9 +13,10 @@ import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.captioned import Spent
+from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.caption_rate import duration, format_rate
-from pairmill.flows.run.settings import captions_recipe, load_recipe
+from pairmill.flows.run.settings import TAKEN, captions_recipe, load_recipe
 from pairmill.tasks.generate import caption
 from pairmill.tasks.run.session import Session
 from tests.worlds.commands import Tell
@@ -133,6 +134,15 @@ def test_the_recipe_by_its_own_name_has_the_digest_of_the_command(models: str):
     assert captions_recipe(recipe).digest() == recipe.digest()
 
 
+def test_settings_of_the_recipe_count_and_those_that_cannot_are_refused():
+    own = load_recipe("captions", {"captions.own": "fill"})
+    assert captions_recipe(own, ["captions.own"]).captions.own == "fill"
+    with pytest.raises(
+        BadRecipe, match=r"--set balance.cap: .* only the first captioner of '30m'.* `pairmill run 30m`"
+    ):
+        captions_recipe(load_recipe("30m"), ["captioners.main.prompt", "balance.cap"])
+
+
 def test_the_recipe_makes_the_same_captions_by_its_own_name(captioned: Path, photos: Path, tmp_path: Path, tell: Tell):
     said = tell("run", "captions", "--models", "demo", "--source", str(photos), "--lake", str(tmp_path / "other"))
     assert "captions@1" in said and "caption main" in said
@@ -199,7 +209,8 @@ def test_captions_of_a_curate_are_used_and_a_curate_uses_these(
     curated_copy: Path, pages: Path, settings: dict[str, str], tell: Tell
 ):
     before = rows(curated_copy, SAID)
-    changed = [f"--set={key}={value}" for key, value in settings.items()]
+    taken = (*TAKEN, "models", "captioners")
+    changed = [f"--set={key}={value}" for key, value in settings.items() if key.partition(".")[0] in taken]
     # No caption of these weights ends by itself, so none is kept.
     tell("recaption", "demo", "--lake", str(curated_copy), "--workers", "2", "--allow-empty", *changed)
     after = rows(curated_copy, SAID)

@@ -1,6 +1,10 @@
 """A small lake that loses most pictures to the cap, or has no sentence, is told so with numbers and a remedy."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
@@ -10,11 +14,12 @@ from pairmill.catalog.queries.losses.rule_losses import heavy_losses
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 
-def notes(lake: Path, cap: int) -> list[str]:
+def notes(lake: Path, cap: int, changes: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
     plan, _ = plan_of(cap, IMAGE_RULES, False, False)
     with create_or_open(lake) as opened:
         cut(opened, plan)
         dataset = find(opened, "small")
+        plan = replace(plan, recipe=plan.recipe.with_(changes))
         return heavy_losses(opened, plan, funnel(opened, dataset), dataset.n_pairs)
 
 
@@ -49,6 +54,8 @@ def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
         "no sentences in these sources: nothing can be associated with the 5 pictures. Add pages or captions, or "
         f"describe the pictures: pairmill recaption --lake {tmp_path / 'lake'} --to captions"
     ]
+    (told,) = notes(tmp_path / "lake", 3, {"captions.own": "keep"})
+    assert told.endswith("to keep pictures without: --set association.at_least=0")
 
 
 def test_captions_that_all_fall_to_one_rule_are_told_with_that_rule(tmp_path: Path):

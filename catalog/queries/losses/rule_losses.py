@@ -153,9 +153,10 @@ def _no_sentence(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
         return ""
     recaption = f"describe the pictures: pairmill recaption --lake {shlex.quote(lake.uri)} --to captions"
     if not sentences[0].n_in:
-        return (
-            f"no sentences in these sources: nothing can be associated with the {pictures[0].n_in:,} pictures. Add "
-            f"pages or captions, or {recaption}"
+        return f"no sentences in these sources: nothing can be associated with the {pictures[0].n_in:,} pictures. " + (
+            f"Add pages or captions, or {recaption}"
+            if plan.recipe.captions.own is None
+            else "With `captions.own` captions are none; to keep pictures without: --set association.at_least=0"
         )
     rules = {check.name for check in plan.sentence_checks}
     by_rule = sorted((each for each in sentences if each.n_dropped and each.rule in rules), key=lambda s: -s.n_dropped)
