@@ -315,7 +315,7 @@ def _argument(of: inspect.Parameter, asked: Question) -> Option:
 
 def parser() -> CommandParser:
     """Build the parser of all commands."""
-    top = CommandParser(prog="pairmill", description="Curate image-text datasets from web documents.")
+    top = CommandParser(prog="pairmill", description="Curate image-text datasets. Start with: pairmill demo")
     top.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
     parsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", help="one of those below")
     found, lines = commands_by_group(), []
