@@ -123,16 +123,16 @@ def find_doubled(lake: Lake) -> Iterator[Damage]:
             yield Damage("doubled", table, "the file belongs to no partition", rows, path, (number,))
     again = 'SELECT "table", partition_id FROM partitions GROUP BY ALL HAVING count(*) > 1'
     records = (
-        'SELECT p."table", min(shard), min(scorer), max(p.rows), list(DISTINCT p.path ORDER BY p.path) '
+        'SELECT p."table", max(p.rows), list(DISTINCT p.path ORDER BY p.path) '
         "FROM partitions p "
         f'SEMI JOIN ({again}) a ON a."table" = p."table" AND a.partition_id = p.partition_id '
         'GROUP BY p."table", p.partition_id ORDER BY ALL'
     )
-    for table, shard, scorer, rows, paths in lake.query(records):
-        later = ", ".join(f"'{path}'" for path in paths[1:])
-        ids = lake.unchecked(f"SELECT id FROM {LIST} WHERE NOT is_delete AND path IN ({later})") if later else []
-        text = "the partition is recorded twice"
-        yield Damage("doubled", table, text, rows, paths[-1], tuple(number for (number,) in ids), shard, scorer)
+    for table, rows, paths in lake.query(records):
+        among = ", ".join(f"'{path}'" for path in paths)
+        ids = lake.unchecked(f"SELECT id FROM {LIST} WHERE NOT is_delete AND path IN ({among}) ORDER BY path")
+        text = "the partition is recorded twice"  # one of its files stays, if there is any
+        yield Damage("doubled", table, text, rows, paths[-1], tuple(number for (number,) in ids[1:]))
 
 
 def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Damage]:

@@ -15,7 +15,7 @@ from pairmill.catalog.pending.contents import HOMES, first_occurrence
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import scores_of
 from pairmill.catalog.upkeep.damages import OF_A_PAGE, OF_ALL_ROWS, READ_AGAIN
-from pairmill.catalog.upkeep.recorded_files import ROWS_LEFT, whole_rows
+from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, whole_rows
 
 # Rows in memory at once while homes are restored: 100 MB.
 AT_ONCE = 1_000_000
@@ -49,15 +49,21 @@ class LostPages:
     partitions: tuple[LostPartition, ...]
 
 
-def drop_repeated_partitions(lake: Lake) -> None:
-    """Delete repeated records of a partition in `partitions`; the first record stays, one of several equal ones."""
-    key = '"table", partition_id'
+def drop_repeated_partitions(lake: Lake, of_gone: bool = False) -> None:
+    """Delete repeated records of a partition in `partitions`; the first whose file is in the catalog stays.
+
+    ``of_gone``: only of partitions of which the catalog has one file at most, the others having been taken out.
+    """
+    key, held = '"table", partition_id', f"SELECT DISTINCT path, true AS is_there FROM {LIST} WHERE NOT is_delete"
 
     def body() -> None:
         again = f"QUALIFY count(*) OVER (PARTITION BY {key}) > 1"
-        lake.execute(f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT * FROM partitions {again}")
+        again += f" AND count(is_there) OVER (PARTITION BY {key}) < 2" if of_gone else ""
+        records = f"partitions LEFT JOIN ({held}) USING (path)"
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT * FROM {records} {again}")
         lake.execute(f"DELETE FROM partitions WHERE ({key}) IN (SELECT {key} FROM repeated)")
-        first = f'SELECT DISTINCT ON ({key}) * FROM repeated ORDER BY {key}, "commit", path'
+        order = f'ORDER BY {key}, is_there NULLS LAST, "commit", path'
+        first = f"SELECT * EXCLUDE (is_there) FROM (SELECT DISTINCT ON ({key}) * FROM repeated {order})"
         lake.execute(f"INSERT INTO partitions BY NAME {first}")
         lake.execute("DROP TABLE repeated")
 

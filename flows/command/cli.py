@@ -4,7 +4,6 @@ import argparse
 import gc
 import importlib
 import os
-import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -25,9 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from pairmill.flows.command.completion import complete
 
         complete(parser())
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        # Arrow's own allocator reserves 1 GiB of addresses at once: of 1.5 GB too little is left for a command of 0.9.
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given:
         parser().print_help()

@@ -72,6 +72,8 @@ def repair(
         of_pages = [each for each in todo if each.trouble != "doubled" and each.table in {*OF_A_PAGE, *HOMES}]
         others = [each for each in todo if each not in of_pages]
         yield from _take_out(writer, [each for each in others if each.trouble != "counts"])
+        if others:  # a partition that was recorded twice has one file now
+            forgotten_rows.drop_repeated_partitions(lake, of_gone=True)
         yield from _make_pending(writer, others, {damage.table for damage in of_files})
         yield from _restore(writer, of_pages, show, lose_rows)
 

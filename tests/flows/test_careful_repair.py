@@ -111,3 +111,24 @@ def test_a_damaged_file_whose_rows_a_killed_repair_has_committed_anew_is_taken_o
     file.unlink() if is_gone else file.write_bytes(data[:-1])
     assert main(["check", "--repair", "--lake", str(lake)]) == 0
     assert rows(lake, "SELECT * FROM payloads ORDER BY ALL") == before
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_of_a_partition_that_is_recorded_twice_the_whole_file_stays_and_nothing_is_pending(lake: Path, place: int):
+    before, file = rows(lake, "SELECT * FROM image_quality ORDER BY ALL"), first_file(lake, "image_quality")
+    stem, digest = file.name.rsplit("-", 1)
+    copy = file.with_name(f"{stem}z-{digest}")
+    copy.write_bytes(file.read_bytes())
+    recorded = "SELECT * FROM partitions WHERE \"table\" = 'image_quality' ORDER BY ALL"
+    with create_or_open(lake) as opened:
+        records = opened.query(recorded)
+        opened.execute("CALL ducklake_add_data_files('lake', 'image_quality', ?)", (str(copy),))
+        opened.execute(
+            "INSERT INTO partitions SELECT * REPLACE (replace(path, ?, ?) AS path) FROM partitions WHERE "
+            "ends_with(path, ?)", (file.name, copy.name, file.name),
+        )  # fmt: skip
+    (file, copy)[place].write_bytes(b"damaged")
+    main(["check", "--repair", "--lake", str(lake)])
+    assert main(["check", "--lake", str(lake)]) == 0
+    assert rows(lake, "SELECT * FROM image_quality ORDER BY ALL") == before
+    assert [row[:6] for row in rows(lake, recorded)] == [row[:6] for row in records]

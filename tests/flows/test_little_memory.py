@@ -59,6 +59,13 @@ def test_a_name_that_half_a_module_lacks_is_for_want_of_memory_under_a_limit_alo
     assert user_message(ModuleNotFoundError("No module named 'spacy'")) is None
 
 
+def test_under_a_limit_python_takes_the_allocator_of_the_commands():
+    asked = "import pairmill as pm; pm.open; import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    limited = lambda: resource.setrlimit(resource.RLIMIT_AS, (6 * 10**9,) * 2)  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", asked], preexec_fn=limited, capture_output=True, text=True)
+    assert done.stdout.split() == ["system"], done.stderr
+
+
 @pytest.mark.parametrize(("megabytes", "status"), [(700, 1), (1500, 0)])
 def test_a_command_under_a_small_limit_ends_or_says_so_in_one_line(tmp_path: Path, megabytes: int, status: int):
     """The command takes some 900 MB of address space; below 500 MB libraries may crash."""

@@ -5,6 +5,8 @@ the command line imports this package too.
 """
 
 import importlib
+import os
+import resource
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ _HOMES = {
     "recipe": "flows.python_run:load",
     "run": "flows.python_run:run",
 }
+if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+    # Arrow's own allocator reserves 1 GiB of addresses at once: of 1.5 GB too little is left for a command of 0.9.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
