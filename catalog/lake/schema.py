@@ -30,6 +30,8 @@ MIGRATIONS: tuple[str, ...] = (
     "wrong_before DOUBLE, share DOUBLE, low DOUBLE, high DOUBLE)",
     "ALTER TABLE pairs ADD COLUMN licence VARCHAR; ALTER TABLE pairs ADD COLUMN licence_url VARCHAR; "
     "ALTER TABLE pairs ADD COLUMN attribution VARCHAR",
+    "CREATE TABLE opt_outs (host VARCHAR, file VARCHAR, url VARCHAR, outcome VARCHAR, http_status INTEGER, "
+    'said VARCHAR, read_at TIMESTAMPTZ, shard VARCHAR, "commit" BIGINT)',
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")

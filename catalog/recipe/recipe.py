@@ -94,6 +94,12 @@ class Recipe(Settings):
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
     ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]
     fetch: Fetch | None = Field(None, description="Fetch pictures that are only named by an address; off without.")
+    opt_outs: Advanced[int | None] = Field(
+        None,
+        ge=1,
+        le=365,
+        description="Days after which a host's robots.txt, tdmrep.json and ai.txt are read again; else not heeded.",
+    )
     decoding: Decoding = Decoding()  # pyright: ignore[reportCallIssue]
     clip: ClipSettings = ClipSettings()  # pyright: ignore[reportCallIssue]
 

@@ -14,15 +14,19 @@ ENOUGH = 512
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None]) -> bytes | Fault:
+async def read_body(
+    response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None], is_picture: bool = True
+) -> bytes | Fault:
     """Read a response body of at most ``max_bytes`` that begins like an image, or return a Fault without item.
+
+    Without ``is_picture`` it may be anything, and what is longer is cut off.
 
     A compressed body that was not asked for is decompressed chunk by chunk, so that a few bytes cannot expand beyond
     the limit. ``take`` is called with the size of each chunk in bytes, and may raise to stop the read. Raises aiohttp's
     errors of the connection.
     """
     length = response.headers.get("Content-Length", "")
-    if (announced := whole_number(length)) is not None and announced > max_bytes:
+    if (announced := whole_number(length)) is not None and announced > max_bytes and is_picture:
         return Fault("", "too_large", f"{announced} bytes announced; at most {max_bytes} are taken")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "", *PACKED):
@@ -36,18 +40,20 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Call
         async for chunk in chunks:
             take(len(chunk))
             data += chunk
+            if len(data) > max_bytes and not is_picture:
+                break
             if len(data) > max_bytes:
                 return Fault("", "too_large", f"more than {max_bytes} bytes")
-            if not known and len(data) >= ENOUGH:
+            if is_picture and not known and len(data) >= ENOUGH:
                 known = True
                 if not format_of(bytes(data[:ENOUGH])):
                     break
     except zlib.error as error:
         return Fault("", "undecodable", f"a {encoding} body that cannot be unpacked: {in_words(error)}")
-    if not data or not format_of(bytes(data[:ENOUGH])):
+    if is_picture and not format_of(bytes(data[:ENOUGH])):
         found = inspect(bytes(data), 1, max_bytes)
         return found if isinstance(found, Fault) else Fault("", "not_an_image", "no known image format")
-    return bytes(data)
+    return bytes(data[:max_bytes])
 
 
 async def _unpacked(chunks: AsyncIterator[bytes], window: int, limit: int) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ import socket
 import string
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from urllib.parse import quote
@@ -39,6 +39,7 @@ REDIRECTS = frozenset((301, 302, 303, 307, 308))
 # Seconds. A host that asks for a longer wait is not retried in this run.
 MOST_PATIENCE = 30.0
 FIRST_PAUSE = 0.5
+_TURNS: dict[str, float] = {}  # the earliest time of the next request to a host that asks for a delay
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class Fetcher:
     reach: AllowedAddresses = field(default_factory=AllowedAddresses)
     banned: Banned = field(default_factory=Banned)
     lookup: Lookup = system_lookup
+    heeds_tdm: bool = False  # the header of the TDM Reservation Protocol
+    is_for_rules: bool = False  # it reads what hosts say of fetching, no images
+    delays: Mapping[str, float] = field(default_factory=dict, hash=False, compare=False)  # seconds, by host and port
 
     def __call__(self, urls: Sequence[str]) -> list[FetchResult]:
         """Fetch ``urls``; block until every requested URL has its answer. Raises nothing."""
@@ -171,6 +175,7 @@ class _BatchFetch:
                 target = self._target(at)
                 if isinstance(target, Fault):
                     return FetchResult(url, target.about(url), final_url=at, seconds=spent.so_far())
+                await self._await_turn(target)
                 async with (
                     self.hosts[target.host or ""],
                     self.all,
@@ -186,6 +191,13 @@ class _BatchFetch:
             return FetchResult(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError) as error:
             return replace(_as_failure(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
+
+    async def _await_turn(self, target: URL) -> None:
+        """Wait for the delay that the host asks for since its last request of this process."""
+        if delay := self.fetcher.delays.get(target.authority, 0.0):
+            at = max(time.monotonic(), _TURNS.get(target.authority, 0.0))
+            _TURNS[target.authority] = at + delay
+            await asyncio.sleep(at - time.monotonic())
 
     def _target(self, url: str) -> URL | Fault:
         """Parse a URL; return a Fault if it must not be contacted. Names are resolved and checked when connecting."""
@@ -224,9 +236,12 @@ class _BatchFetch:
             asked = seconds_until(headers.get("Retry-After", "")) if passing else 0.0
             fault = Fault(url, "http_status", f"HTTP {response.status}")
             return replace(answer, fault=fault, passing=passing, retry_after=asked)
-        if directive := find_opt_out(headers.getall("X-Robots-Tag", ())):
+        if self.fetcher.heeds_tdm and headers.get("tdm-reservation", "").strip() == "1":
+            return replace(answer, fault=Fault(url, "opt_out", "tdm-reservation: 1"))
+        directive = "" if self.fetcher.is_for_rules else find_opt_out(headers.getall("X-Robots-Tag", ()))
+        if directive:
             return replace(answer, fault=Fault(url, "opt_out", f"X-Robots-Tag: {directive}"))
-        body = await read_body(response, self.fetcher.max_bytes, self._take)
+        body = await read_body(response, self.fetcher.max_bytes, self._take, not self.fetcher.is_for_rules)
         return replace(answer, fault=body.about(url)) if isinstance(body, Fault) else replace(answer, data=body)
 
 

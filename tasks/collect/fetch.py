@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.image.header import Header, inspect, read_exif
+from pairmill.tasks.collect.opt_outs import heed, split_slow
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import quarantine
 from pairmill.tasks.run.session import Session
@@ -56,7 +57,7 @@ def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
     """
     items = fetches.failed_fetches(session.lake, reason, most_times)
     if items:
-        _work(session, items)
+        _work(session, items, days=0 if reason else None)
         _join_fetched(session)
     return sum(len(item.keys) for item in items)
 
@@ -67,11 +68,12 @@ def _join_fetched(session: Session) -> None:
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 
-def _work(session: Session, items: Sequence[WorkItem]) -> None:
+def _work(session: Session, items: Sequence[WorkItem], days: int | None = None) -> None:
     """Fetch the addresses of these items, each worker with its share of the recipe's limits (or of the defaults).
 
     Each worker needs at least one connection per host. It makes a thousand requests a second, so a few workers are
-    enough for a fetch from many hosts.
+    enough for a fetch from many hosts. ``days`` is the age from which what hosts say is read again, by default the
+    recipe's.
     """
     from pairmill.ops.fetch.fetcher import Fetcher  # aiohttp, 0.2 CPU s: most runs fetch nothing
 
@@ -88,7 +90,15 @@ def _work(session: Session, items: Sequence[WorkItem]) -> None:
         reach=AllowedAddresses(session.allow_addresses),
         banned=BanList.of_entries(banned, settings.banned).addresses,
     )
-    session.work("fetch", items, FetchPictures(fetcher, ingest.max_pixels, BanList.of_entries(banned)), workers)
+    job, slow = FetchPictures(fetcher, ingest.max_pixels, BanList.of_entries(banned)), list[WorkItem]()
+    if session.recipe.opt_outs:
+        why, delays = heed(session, items, fetcher, session.recipe.opt_outs if days is None else days)
+        for item in items:
+            item.inputs["refused"] = [why.get(url, "") for url in item.keys]
+        job = replace(job, fetcher=replace(fetcher, heeds_tdm=True, delays=delays))
+        items, slow = split_slow(items, delays)
+    session.work("fetch", items, job, workers)
+    session.work("fetch", slow, job, 1)  # one process keeps each host's delay
 
 
 @dataclass(frozen=True)
@@ -107,9 +117,11 @@ class FetchPictures:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Fetch the addresses of one item; return rows of ``fetches``, ``payloads`` and ``quarantine``."""
-        refused = {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
-        asked = iter(self.fetcher([url for url in item.keys if url not in refused]))
-        answers = [FetchResult(url, refused[url]) if url in refused else next(asked) for url in item.keys]
+        said = dict(zip(item.keys, item.inputs.get("refused", ()), strict=False))
+        refused = {url: Fault(url, "opt_out", why) for url, why in said.items() if why}
+        refused |= {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
+        answers = [FetchResult(url, fault) for url, fault in refused.items()]
+        answers += self.fetcher([url for url in item.keys if url not in refused])  # it may leave some for a later item
         rows = [self._row(answer) for answer in answers]
         parts = [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
         payloads = {}
