@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -13,21 +14,23 @@ from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 
 
 class RulePack(Settings):
-    """The rules of one pack, by what they judge."""
+    """The rules of one pack, by what they judge, and other settings by dotted key."""
 
     images: list[Rule] = Field([])
     sentences: list[Rule] = Field([])
     candidates: list[Rule] = Field([])
+    settings: dict[str, Any] = Field({})
 
 
 def pack_overrides(names: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the rules of packs as overrides of a recipe, by dotted key; a rule of a known name is replaced.
+    """Return rules and settings of packs as overrides, by dotted key; a rule of a known name is replaced.
 
     A name is that of a file in ``folder`` without its ending, or a path. Raises BadRecipe.
     """
     found: dict[str, str] = {}
     for name in names:
         pack = _read(name, folder)
+        found |= {key: json.dumps(value) for key, value in pack.settings.items()}
         for kind in RULES:
             for rule in getattr(pack, kind):
                 # null takes out what the recipe's rule of that name has.

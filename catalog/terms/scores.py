@@ -215,6 +215,19 @@ SENTENCE_QUALITY = Score(
     op="pairmill.ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
+PERSONAL_DATA = Score(
+    "personal_data",
+    "sentence",
+    (
+        Column("has_email", "BOOLEAN", "holds what looks like a mail address"),
+        Column("has_phone", "BOOLEAN", "holds what looks like a telephone number"),
+        Column("has_card", "BOOLEAN", "holds the number of a payment card, with its check digit"),
+        Column("has_iban", "BOOLEAN", "holds an IBAN, with its check digits"),
+        Column("has_address", "BOOLEAN", "holds what looks like a street with a number"),
+    ),
+    reads=("text",),
+    op="pairmill.ops.text.personal_data:PersonalData",
+)
 SENTENCE_SIGNATURE = Score(
     "sentence_signature",
     "sentence",
@@ -312,8 +325,8 @@ CLIPLOSS = Score(
 
 OWN = (IMAGE_QUALITY, IMAGE_HASH, FILE_CLAIMS, RIGHTS, BENCHMARK_HASH, IMAGE_EMBEDDING, BENCHMARK_VECTOR,
        IMAGE_SIMILARITY, CAPTIONS, CAPTION_SIMILARITY, TAGS, SYNTHETIC, SYNTHETIC_SIMILARITY, SENTENCE_QUALITY,
-       SENTENCE_SIGNATURE, CORPUS_ENTROPY, SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM, CLIPLOSS,
-       *of_generated_texts(ITM))  # fmt: skip
+       PERSONAL_DATA, SENTENCE_SIGNATURE, CORPUS_ENTROPY, SENTENCE_STRUCTURE, PERPLEXITY, SENTENCE_EMBEDDING, ITM,
+       CLIPLOSS, *of_generated_texts(ITM))  # fmt: skip
 
 
 IMPORTED = "imported_"

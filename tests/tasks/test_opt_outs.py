@@ -131,7 +131,7 @@ def test_a_run_heeds_what_each_host_says_records_it_and_tries_again(servers: dic
         asked = {f"{n}{path}" for n, server in servers.items() for path in server.asked}
         assert refusals.isdisjoint(asked) and {f"{n}{file}" for n in HOSTS for file in (ROBOTS, TDM, AI)} <= asked
         assert held.lake.query("SELECT count(*) FROM fetched WHERE reason = ''") == [(len(urls) - len(WHY),)]
-        assert times[1] - times[0] >= 1.5
+        assert times[1] - times[0] > 1  # requests may arrive late, the first one too
         rows = held.lake.query(
             "SELECT split_part(host, '/', 3), file, outcome, http_status, length(said) FROM opt_outs"
         )
