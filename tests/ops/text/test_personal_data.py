@@ -52,7 +52,7 @@ def test_a_rule_of_the_pack_drops_sentences_with_personal_data(tmp_path: Path):
     (tmp_path / "pages").mkdir()
     page = "".join(f"<p>{text}</p>" for text in texts)
     (tmp_path / "pages" / "a.html").write_text(f"<html><body><article>{page}</article></body></html>")
-    others = {f"sentences.{name}.keep": "null" for name in ("no_url", "entropy", "complexity", "action")}
+    others = {f"sentences.{name}.keep": "true" for name in ("no_url", "entropy", "complexity", "action")}
     pack = pack_overrides(["publishable"], RECIPES / "packs")
     recipe = load_recipe("demo", small_settings() | others | pack)
     with session(recipe, [str(tmp_path / "pages")], str(new_lake(tmp_path / "lake")), Compute(workers=1)) as held:
