@@ -32,7 +32,10 @@ class Banned:
         """Return the banned host or prefix that matches ``url``, '' if none does."""
         hosts: frozenset[str] = self._hosts  # type: ignore[attr-defined]
         prefixes: tuple[str, ...] = self._prefixes  # type: ignore[attr-defined]
-        host = (urlsplit(url).hostname or "").strip(".")
+        try:
+            host = (urlsplit(url).hostname or "").strip(".")
+        except ValueError:  # such as http://[::1/: no host, and the request will say so
+            host = ""
         while host:
             if host in hosts:
                 return host

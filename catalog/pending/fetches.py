@@ -1,6 +1,7 @@
 """List linked addresses to fetch, count those never requested, and create image rows from fetched files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
@@ -62,6 +63,18 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
         f"FROM ({which}) GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}"
     )
     return [WorkItem(shard, tuple(urls), inputs={"sources": sources}) for shard, urls, sources in found]
+
+
+def read_hosts(lake: Lake, since: datetime) -> set[str]:
+    """Return the hosts whose files were read after ``since``."""
+    return {host for (host,) in lake.query("SELECT DISTINCT host FROM opt_outs WHERE read_at > ?", (since,))}
+
+
+def opt_outs(lake: Lake) -> Iterator[dict[str, str]]:
+    """Yield host, file, outcome and text of the newest reading of each host's files that bear on fetching."""
+    newest = "QUALIFY row_number() OVER (PARTITION BY host, file ORDER BY read_at DESC) = 1"
+    sql = f"SELECT * FROM (SELECT host, file, outcome, said FROM opt_outs {newest}) WHERE outcome <> 'absent'"
+    return (row for rows in lake.blocks(sql, rows=1000) for row in rows.to_pylist())
 
 
 def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:

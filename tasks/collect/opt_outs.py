@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from pairmill.catalog.pending.fetches import PORTION
+from pairmill.catalog.pending.fetches import PORTION, opt_outs, read_hosts
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.ids import text_id
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from pairmill.ops.fetch.fetcher import Fetcher
 
 MOST_SECONDS, MOST_DELAY = 120, 60  # of an item of delayed addresses; a host that asks for more is not asked at all
-_NEWEST = "QUALIFY row_number() OVER (PARTITION BY host, file ORDER BY read_at DESC) = 1"
+
+
+def host_of(url: str) -> str:
+    """Return scheme, name and port of an address on the web, '' for any other."""
+    try:
+        at = urlsplit(url)
+    except ValueError:
+        return ""
+    return f"{at.scheme}://{at.netloc}" if at.scheme in ("http", "https") and at.netloc else ""
 
 
 def heed(
@@ -34,27 +42,25 @@ def heed(
 
     of_host: dict[str, list[str]] = defaultdict(list)
     for url in (url for item in items for url in item.keys):
-        of_host["{0.scheme}://{0.netloc}".format(urlsplit(url))].append(url)
+        of_host[host_of(url)].append(url)
+    of_host.pop("", None)
     since = datetime.now(UTC) - timedelta(days=days)
-    fresh = {host for (host,) in session.lake.query("SELECT DISTINCT host FROM opt_outs WHERE read_at > ?", (since,))}
-    asked = [f"{host}{file}" for host in sorted(of_host.keys() - fresh) for file in FILES]
+    asked = [f"{host}{file}" for host in sorted(of_host.keys() - read_hosts(session.lake, since)) for file in FILES]
     portions = [tuple(asked[n : n + PORTION]) for n in range(0, len(asked), PORTION)]
     reads = [WorkItem(text_id("opt-outs", session.writer.run_id, str(since), *each), each) for each in portions]
     session.work("read opt-outs", reads, ReadOptOuts(replace(fetcher, max_bytes=MOST_BYTES, is_for_rules=True)))
     why, delays = dict[str, str](), dict[str, float]()
-    for rows in session.lake.blocks(f"SELECT host, file, outcome, said FROM opt_outs {_NEWEST}", rows=1000):
-        for row in rows.to_pylist():
-            urls, file = of_host.get(row["host"], []), row["file"]
-            if row["outcome"] == "unreachable" and file == ROBOTS:
-                why |= dict.fromkeys(urls, "robots.txt could not be read, which refuses all (RFC 9309)")
-            elif urls and row["said"]:
-                why |= dict.fromkeys(refused(file, row["said"], urls), f"{file} forbids it")
-                if file == ROBOTS and (delay := stated_delay(row["said"])) > MOST_DELAY:
-                    why |= dict.fromkeys(
-                        urls, f"it asks for {delay:g} s between requests; at most {MOST_DELAY} are kept"
-                    )
-                elif file == ROBOTS and delay:
-                    delays[urlsplit(row["host"]).netloc] = delay
+    for row in opt_outs(session.lake):
+        urls, file, said = of_host.get(row["host"], []), row["file"], row["said"]
+        if row["outcome"] == "unreachable" and file == ROBOTS:
+            why |= dict.fromkeys(urls, "robots.txt could not be read, which refuses all (RFC 9309)")
+        elif urls and said:
+            why |= dict.fromkeys(refused(file, said, urls), f"{file} forbids it")
+            delay = stated_delay(said) if file == ROBOTS else 0
+            if delay > MOST_DELAY:
+                why |= dict.fromkeys(urls, f"it asks for {delay:g} s between requests; at most {MOST_DELAY} are kept")
+            elif delay:
+                delays[row["host"].partition("//")[2]] = delay
     return why, delays
 
 
@@ -62,10 +68,9 @@ def split_slow(items: Sequence[WorkItem], delays: dict[str, float]) -> tuple[lis
     """Divide items into those of hosts without a stated delay, and small ones of the others, MOST_SECONDS long."""
     quick, slow = [], []
     for item in items:
-        waits = {url: delay for url in item.keys if (delay := delays.get(urlsplit(url).netloc))}
-        quick += (
-            [item] if not waits else [item.only(rest)] if (rest := [k for k in item.keys if k not in waits]) else []
-        )
+        waits = {url: delay for url in item.keys if (delay := delays.get(host_of(url).partition("//")[2]))}
+        rest = [url for url in item.keys if url not in waits]
+        quick += [item.only(rest) if waits else item] if rest else []
         n = max(1, int(MOST_SECONDS / max(waits.values(), default=1)))
         slow += [item.only([*waits][first : first + n]) for first in range(0, len(waits), n)]
     return quick, slow
@@ -95,6 +100,6 @@ class ReadOptOuts:
 
     def _row(self, url: str, outcome: str, status: int, said: str) -> dict[str, object]:
         """Make the row of one file."""
-        at = urlsplit(url)
-        return {"host": f"{at.scheme}://{at.netloc}", "file": at.path, "url": url, "outcome": outcome,
-                "http_status": status, "said": printable(said), "read_at": datetime.now(UTC)}  # fmt: skip
+        host = host_of(url)
+        return {"host": host, "file": url.removeprefix(host), "url": url, "outcome": outcome, "http_status": status,
+                "said": printable(said), "read_at": datetime.now(UTC)}  # fmt: skip

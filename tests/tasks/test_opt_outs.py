@@ -119,9 +119,12 @@ def test_a_run_heeds_what_each_host_says_records_it_and_tries_again(servers: dic
     servers[10].manners |= {"/a/1.jpg": timed, "/b/2.jpg": timed}
     of = {f"{server.server_address[0]}:{server.server_address[1]}": n for n, server in servers.items()}
     urls = [server.url(path) for server in servers.values() for path in ("/a/1.jpg", "/b/2.jpg")]
+    odd = ["http://[::1/a.jpg", "ftp://example.org/a.jpg"]  # no address to fetch, and no host to ask
     recipe = load_recipe("demo", {"fetch.retries": "0", "opt_outs": "7"})
     compute = Compute.model_validate({"workers": 2, "allow_addresses": ["127.0.0.0/8"]})
-    with session(recipe, [str(url_list(tmp_path / "list", urls))], str(new_lake(tmp_path / "lake")), compute) as held:
+    with session(
+        recipe, [str(url_list(tmp_path / "list", urls + odd))], str(new_lake(tmp_path / "lake")), compute
+    ) as held:
         ingest(held)
         fetch(held)
         sql = "SELECT split_part(item, '/', 3), item, detail FROM quarantine WHERE reason = 'opt_out'"
