@@ -1,12 +1,12 @@
 """Read what a host's own files say of fetching: robots.txt, the TDM Reservation Protocol's file, and ai.txt."""
 
+import json
 import re
 from typing import Any
 
 from protego import Protego
 
 from pairmill.ops.opt_out import AGENT
-from pairmill.ops.read.document import clean, parse_json
 
 ROBOTS, TDM, AI = FILES = ("/robots.txt", "/.well-known/tdmrep.json", "/ai.txt")
 MOST_BYTES = 500_000  # RFC 9309, section 2.5: at least so many are parsed
@@ -28,11 +28,15 @@ def stated_delay(said: str) -> float:
 def _rules(file: str, said: str) -> Any:
     """Parse a file; the other files' entries become rules of robots.txt, of which the longest counts."""
     if file == TDM:
-        entries = parse_json(said)
+        try:
+            entries = json.loads(said)
+        except (ValueError, RecursionError):
+            entries = []
         given = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
         reserved = (("Dis" if str(each.get("tdm-reservation")) == "1" else "") for each in given)
         said = "\n".join(
-            f"{dis}allow: {clean(each.get('location'))}" for dis, each in zip(reserved, given, strict=True)
+            f"{dis}allow: {' '.join(str(each.get('location')).split())}"
+            for dis, each in zip(reserved, given, strict=True)
         )
     said = said.lstrip("\ufeff")
     if "user-agent" not in said.lower():
