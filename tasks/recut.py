@@ -8,6 +8,7 @@ from typing import Any
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
@@ -18,6 +19,7 @@ from pairmill.catalog.queries.compare.trial_cut import (
     fates_by_both,
     missing_scores,
     missing_texts,
+    moved_since,
 )
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
@@ -96,15 +98,28 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
     run_id = uuid.uuid4().hex
     with writing(lake, run_id, f"recut {dataset}") as writer, runs.record_run(lake, run_id, "recut", plan.recipe, []):
         if missing := missing_scores(lake, plan):
-            raise _needs_a_run(dataset.name, str(missing[0]))
+            raise _needs_a_run(dataset.name, str(missing[0]), changes)
         cut(lake, plan)
         if missing := missing_texts(lake, plan):
-            raise _needs_a_run(dataset.name, f"{missing[0].n:,} pictures that would be kept lack generated texts")
+            raise _needs_a_run(dataset.name, f"{missing[0].n:,} pictures that would be kept lack texts", changes)
         if not count_cut(lake)[0]:
             raise NoPairs(
                 "no pair would be left, so no version is published; the same command with --dry-run shows why."
             )
         return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"), components)
+
+
+def unpublished(lake: Lake, spec: str) -> tuple[list[tuple[str, str, int]], list[MissingScore]]:
+    """Compare a version with a cut by its own recipe now, which differs by people's acts and by new rows.
+
+    Returns (rule that drops them in the version, rule now, number of images) where the two differ, '' for kept, most
+    frequent first; and what a run must make first.
+    """
+    dataset = find(lake, spec)
+    plan = _changed_plan(lake, dataset, {}, "")
+    missing = missing_scores(lake, plan)
+    cut(lake, plan)
+    return moved_since(lake, dataset), missing + missing_texts(lake, plan)
 
 
 def try_recut(
@@ -208,9 +223,10 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
             if found is None:
                 raise _needs_a_run(dataset.name, f"the threshold of rule '{check.name}' is not measured yet")
             plan = plan.with_threshold(kind, check.name, found.threshold)
-    return plan
+    return with_kept(lake, plan)
 
 
-def _needs_a_run(name: str, what: str) -> BadRecipe:
+def _needs_a_run(name: str, what: str, changes: Mapping[str, Any] | None = None) -> BadRecipe:
     """Return the error for a cut that needs scores or texts that the lake lacks; ``what`` says which."""
-    return BadRecipe(f"recipe '{name}': {what}. A run makes them: pairmill run {name} --set …")
+    run = f"pairmill run {name}" + ("" if changes == {} else " --set …")
+    return BadRecipe(f"recipe '{name}': {what}. A run makes them: {run}")

@@ -1,9 +1,10 @@
 """Apply a recipe to all images (the cut): decide whether each image is kept, or what drops it.
 
-The order is fixed: early rules, exact duplicates, the best surviving member of each duplicate group, a sentence that
-passes the rules, the rules on generated texts, the cap of each cluster, texts. After the cap, only a prefix of each
-cluster's order matters, so the other images need no generated texts (`catalog.cut.late_cut`). Only this order gives the
-same dataset as full generation. Images past a full cluster are dropped by ``balance``, whatever is known of them.
+The order is fixed: early rules, pictures that people leave out (`catalog.cut.verdicts`), exact duplicates, the best
+surviving member of each duplicate group, a sentence that passes the rules, the rules on generated texts, the cap of
+each cluster, texts. After the cap, only a prefix of each cluster's order matters, so the other images need no generated
+texts (`catalog.cut.late_cut`). Only this order gives the same dataset as full generation. Images past a full cluster
+are dropped by ``balance``, whatever is known of them.
 
 The result is in temporary views of this connection:
 
@@ -29,6 +30,7 @@ from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late_cut import balance, judge
 from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
+from pairmill.catalog.cut.verdicts import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
@@ -70,10 +72,15 @@ def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], Made], lake: Lake, pl
 def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
     """Create ``cut_survivors`` and ``cut_dropped``; return the keepers of sentences (`group_keepers`)."""
     facts.attach(lake, plan)
+    read_left_out(lake, plan.recipe.name)
     with lake.without_tables():
         keep = passed(image_checks(plan))
         lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
-        _drop_copies(lake, keep)
+        lake.execute(
+            f"INSERT INTO cut_dropped BY NAME SELECT rowid AS n, '{LEFT_OUT}' AS rule FROM facts.images "
+            f"WHERE sha256 IN (SELECT sha256 FROM temp.acts_left_out) AND {keep}"
+        )
+        _drop_copies(lake, plan, keep)
         keepers = group_keepers(lake, plan)
         _drop_textless(lake, plan, keep, best_sentences(lake, plan, keepers))
     return keepers
@@ -94,16 +101,18 @@ def _cut(lake: Lake, plan: Plan) -> None:
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
 
 
-def _drop_copies(lake: Lake, keep: str) -> None:
+def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
     """Keep one occurrence of each repeated image, and then the best of each duplicate group.
 
     Of the occurrences of an image, the one to keep is chosen by its content in the document. The image id, which
     depends on the location, decides only between occurrences with the same texts at the same position. The best of a
-    group has most pixels, then most bytes, then the smallest sha256. Other images, which are most, are not ranked.
+    group is one that people keep, else has most pixels, then most bytes, then the smallest sha256. Other images, which
+    are most, are not ranked.
     """
     alive = f"SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped)"
     _keep_first(lake, "exact_duplicate", f"{alive} AND repeated", "picture", "occurrence, image_id")
-    best = "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256"
+    kept = f"(sha256 IN (SELECT sha256 FROM {KEPT})) DESC, " if plan.spares else ""
+    best = f"{kept}CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256"
     _keep_first(lake, "duplicate", f"{alive} AND group_id IS NOT NULL", "group_id", best)
 
 

@@ -47,7 +47,9 @@ def apply_edits(lake: Lake, plan: Plan) -> None:
 def read_edits(lake: Lake, dataset: str, beside: str = "") -> None:
     """Create the table ``edits_read`` of the dataset's edits that are not undone; ``beside`` is SQL of further ones."""
     more = f" UNION ALL BY NAME {beside}" if beside else ""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE edits_read AS {current_acts(dataset)}{more}")
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE edits_read AS SELECT * FROM ({current_acts(dataset)}) WHERE field <> ''{more}"
+    )
 
 
 def with_edits(lake: Lake, pairs: str, fields: Sequence[str]) -> tuple[str, list[str]]:

@@ -48,10 +48,16 @@ def balance(lake: Lake, plan: Plan) -> None:
         f"count(*) OVER (PARTITION BY cluster) AS size, {passed} AS passed FROM {images}"
     )
     cap = plan.recipe.balance.cap
-    past = "false" if cap is None else f"cluster IS NOT NULL AND passed >= {cap}"
+    past = "false" if cap is None else f"cluster IS NOT NULL AND passed >= {cap}{_but_kept(plan, 'NOT IN')}"
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked})"
     )
+
+
+def _but_kept(plan: Plan, is_in: str) -> str:
+    """Return SQL that excepts the images that people keep from a condition on ``n``; '' if the plan spares none."""
+    kept = f"(SELECT rowid FROM facts.images WHERE {plan.spares})"
+    return f" {'OR' if is_in == 'IN' else 'AND'} n {is_in} {kept}" if plan.spares else ""
 
 
 def judge(lake: Lake, plan: Plan) -> None:
@@ -167,5 +173,5 @@ def in_reach(lake: Lake, plan: Plan, wave: int) -> str:
     return (
         "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "
-        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough})"
+        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough}{_but_kept(plan, 'IN')})"
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pairmill.catalog.cut import canaries, facts
+from pairmill.catalog.cut.verdicts import LEFT_OUT
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
@@ -108,7 +109,7 @@ def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
     if not plan.recipe.association.is_on or not any("match_similarity" in each.columns for each in plan.image_tables):
         return None
     early = [each.name for each in plan.image_checks if each.stage < Stage.ASSOCIATE]
-    untried = ", ".join(map(quoted, (*early, "exact_duplicate", "duplicate", "no_text")))
+    untried = ", ".join(map(quoted, (*early, LEFT_OUT, "exact_duplicate", "duplicate", "no_text")))
     tried = (
         "SELECT match_similarity AS v, dropped_by, draw FROM cut_fates c JOIN facts.images i ON i.rowid = c.n "
         f"WHERE dropped_by NOT IN ({untried}) AND match_similarity IS NOT NULL"

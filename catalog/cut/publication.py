@@ -18,6 +18,7 @@ from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
+from pairmill.catalog.cut.verdicts import LEFT_OUT, apply_tags
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import CANARY
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
@@ -63,6 +64,7 @@ def publish(
     """
     _pairs(lake, plan)
     apply_edits(lake, plan)
+    apply_tags(lake, plan.recipe.name)
     notes = add_divisions(lake, plan, components)
     digest = content_digest(lake)
     name = plan.recipe.name
@@ -239,7 +241,8 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     capped = ["balance"] if plan.recipe.balance.cap is not None else []
     grouped = ["duplicate"] if plan.recipe.duplicates.is_on else []
     textless = ["no_text"] if plan.recipe.association.at_least else []
-    steps = [*early, "exact_duplicate", *grouped, *textless, *late, *capped, *used_up]
+    left_out = [LEFT_OUT] * (LEFT_OUT in dropped)
+    steps = [*early, *left_out, "exact_duplicate", *grouped, *textless, *late, *capped, *used_up]
     return _steps(steps, dropped, sum(dropped.values()))
 
 

@@ -91,7 +91,7 @@ def surviving_sentences(plan: Plan, checks: Sequence[Check], among: str, shards:
 
 def passed(checks: Sequence[Check]) -> str:
     """Return the SQL condition that a row passes all of ``checks``; 'true' without checks."""
-    return " AND ".join(f"({check.keep})" for check in checks) or "true"
+    return " AND ".join(f"({check.passes})" for check in checks) or "true"
 
 
 def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = "") -> str:
@@ -150,8 +150,8 @@ def decided(checks: Sequence[Check]) -> str:
     """Return SQL columns: ``dropped_by``, '' or the first failed rule; ``dropped_value``, the values that it read."""
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
-    names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
-    values = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {value_of(check)}" for check in checks)
+    names = " ".join(f"WHEN ({check.passes}) IS NOT TRUE THEN '{check.name}'" for check in checks)
+    values = " ".join(f"WHEN ({check.passes}) IS NOT TRUE THEN {value_of(check)}" for check in checks)
     return f"CASE {names} ELSE '' END AS dropped_by, CASE {values} ELSE '' END AS dropped_value"
 
 
@@ -162,7 +162,7 @@ def failed(checks: Sequence[Check]) -> str:
     either.
     """
     bits = [
-        f"CASE WHEN ({check.keep}) IS FALSE THEN {1 << bit} ELSE 0 END"
+        f"CASE WHEN ({check.passes}) IS FALSE THEN {1 << bit} ELSE 0 END"
         for bit, check in enumerate(checks[:64])
         if check.name != READABLE.name
     ]

@@ -64,7 +64,7 @@ def states(plan: Plan, among: str) -> str:
     rules, values = [], []
     for check in late_checks(plan):
         unknown = f"WHEN {_lacks_row(name for name in made if name in check.tables)} THEN NULL"
-        falls = f"WHEN ({check.keep}) IS NOT TRUE THEN"
+        falls = f"WHEN ({check.passes}) IS NOT TRUE THEN"
         rules += [unknown, f"{falls} '{check.name}'"]
         values += [unknown, f"{falls} {value_of(check)}"]
     end = f"WHEN {_lacks_row(made)} THEN NULL ELSE '' END"

@@ -7,7 +7,7 @@ from pairmill.catalog.cut.edits import changed_text, read_edits, with_edits
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.write.acts import acts_of, current_acts
+from pairmill.catalog.write.acts import VERDICTS, acts_of, current_acts, current_verdicts, with_waiting
 
 SHOWN = 10
 _NEWEST = 2**62  # the commit number of an edit that has none yet
@@ -67,8 +67,8 @@ def edited_texts(lake: Lake, dataset: Dataset, image_id: str) -> list[dict[str, 
     picture = f"SELECT sha256 FROM images WHERE image_id = {quoted(image_id)}"
     acts = lake.rows(
         'SELECT act_id, act, field, pattern, value, who, "at" FROM '
-        f"({current_acts(dataset.name, dataset.commit)}) WHERE sha256 IS NULL OR sha256 IN ({picture}) "
-        'ORDER BY "commit"'
+        f"({current_acts(dataset.name, dataset.commit)}) WHERE (sha256 IS NULL OR sha256 IN ({picture})) "
+        "AND field <> '' ORDER BY \"commit\""
     )
     for each in found:
         text, each["acts"] = each["before"], []
@@ -84,9 +84,48 @@ def edited_texts(lake: Lake, dataset: Dataset, image_id: str) -> list[dict[str, 
     return found
 
 
+def verdicts_on(lake: Lake, dataset: Dataset, sha256: str) -> list[dict[str, Any]]:
+    """Return people's verdicts on a picture, oldest first, also those that no version has yet.
+
+    One dict each: ``act_id``, ``act``, ``word``, ``who``, ``at``, ``before`` (the picture's fate then), ``is_undone``,
+    ``is_in``: the version has it; an act that is undone is in none.
+    """
+    undone = "SELECT act_id FROM acts WHERE act = 'undo'"
+    return lake.rows(
+        f'SELECT act_id, act, value AS word, who, "at", before, act_id IN ({undone}) AS is_undone, '
+        f'"commit" <= {dataset.commit} AND act_id NOT IN ({undone} AND "commit" <= {dataset.commit}) AS is_in '
+        f'FROM acts WHERE dataset = ? AND sha256 = ? AND act IN {VERDICTS} ORDER BY "commit"',
+        (dataset.name, sha256),
+    )
+
+
+def fates_of(lake: Lake, dataset: Dataset, sha256s: list[str]) -> dict[str, str]:
+    """Return sha256 -> 'kept', the rule by which the version drops the picture, or 'not decided', of known pictures."""
+    rows = lake.query(
+        f"SELECT sha256, min(dropped_by) FROM (SELECT * FROM images WHERE sha256 IN (SELECT unnest(?::VARCHAR[]))) "
+        f"LEFT JOIN (SELECT item_id AS image_id, dropped_by FROM decisions WHERE {dataset.where}) USING (image_id) "
+        "GROUP BY sha256 ORDER BY sha256",
+        (sha256s,),
+    )
+    return {sha256: "not decided" if fate is None else fate or "kept" for sha256, fate in rows}
+
+
+def marks_on(lake: Lake, dataset: str, sha256s: list[str]) -> dict[str, str]:
+    """Return sha256 -> people's verdicts on these pictures, also those that wait or are in no version yet."""
+    among = "sha256 IN (SELECT unnest(?::VARCHAR[])) AND act <> 'untag'"
+    sql = (
+        "SELECT sha256, string_agg(replace(act, '_', ' ') || coalesce(' ' || word, ''), ', ' ORDER BY act, word) "
+        f"FROM ({{}}) WHERE {among} GROUP BY sha256"
+    )
+    return dict(with_waiting(lake, lambda rows: lake.query(
+        sql.format(current_verdicts(dataset, rows=rows)), (sha256s,)
+    )))  # fmt: skip
+
+
 def describe_edits(lake: Lake, dataset: Dataset) -> list[str]:
     """Return lines on the edits in a version, without names of people: numbers of changed texts, and each edit."""
     counts = f"SELECT field, count(*) FROM edited_texts WHERE {dataset.where} GROUP BY field ORDER BY field"
     lines = [f"edited {field}: {n} pairs" for field, n in lake.query(counts)]
-    acts = acts_of(lake, dataset.name, dataset.commit) if lines else []
-    return lines + [f"edit of {act}" for act in acts if not act.is_undone]
+    acts = [act for act in acts_of(lake, dataset.name, dataset.commit) if not act.is_undone]
+    lines += [f"edit of {act}" for act in acts if act.field] if lines else []
+    return lines + [f"by hand: {act}" for act in acts if not act.field]

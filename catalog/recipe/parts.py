@@ -28,7 +28,8 @@ from pairmill.catalog.terms.text_columns import MOST as MOST_TEXTS
 from pairmill.catalog.terms.text_columns import RELEASED
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
-RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text",
+                      "left_out"})  # fmt: skip
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
 Count = Annotated[int, Field(ge=1, le=MOST)]

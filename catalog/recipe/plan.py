@@ -39,7 +39,8 @@ class ScoreColumns:
 class Check:
     """One compiled rule: an item passes if the SQL condition ``keep`` is true; it reads ``columns`` of ``tables``.
 
-    A calibrated ``rule`` without a threshold compares with NULL, so no item passes.
+    A calibrated ``rule`` without a threshold compares with NULL, so no item passes. ``spares`` is an SQL condition of
+    items that pass although ``keep`` is false, '' without any; not if ``keep`` is NULL, as for a missing score.
     """
 
     name: str
@@ -48,6 +49,12 @@ class Check:
     tables: tuple[str, ...]
     stage: Stage
     rule: Rule
+    spares: str = ""
+
+    @property
+    def passes(self) -> str:
+        """The SQL condition that an item passes: ``keep``, or for spared items also false."""
+        return f"({self.keep}) OR (({self.keep}) IS FALSE AND {self.spares})" if self.spares else self.keep
 
     @property
     def shown(self) -> str:
@@ -69,7 +76,8 @@ class Check:
 class Plan:
     """A recipe, its compiled rules, the scores to compute, and the digests of the current scorers by table.
 
-    ``candidate_checks`` are the rules on an image with one of its retrieved sentences.
+    ``candidate_checks`` are the rules on an image with one of its retrieved sentences. ``spares`` is the SQL condition
+    of images that no rule drops (`Check.spares`), '' without any.
 
     ``scorers`` grows during a run: a scorer that depends on centroids has a digest only once they are trained.
     """
@@ -80,10 +88,16 @@ class Plan:
     scorers: Mapping[str, str]
     scores: tuple[Score, ...]
     candidate_checks: tuple[Check, ...] = ()
+    spares: str = ""
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
         """Return a copy of the plan with ``digest`` as the current scorer of ``table``."""
         return replace(self, scorers={**self.scorers, table: digest})
+
+    def sparing(self, condition: str) -> "Plan":
+        """Return a copy of the plan whose rules on images, but `readable`, spare those of the SQL ``condition``."""
+        checks = (each if each.rule is READABLE else replace(each, spares=condition) for each in self.image_checks)
+        return replace(self, image_checks=tuple(checks), spares=condition)
 
     def scorer(self, table: str) -> str:
         """Return the digest of the current scorer of ``table``; '' if not known yet, which matches no row."""

@@ -1,27 +1,30 @@
-"""Store what people decide about pictures of a dataset, so far edits of texts, in table `acts`; undo it.
+"""Prepare what people decide about pictures of a dataset for the queue of acts; list acts, undo them.
 
-Rows are append-only: an undo is a row too, so that an older version is explained by the acts up to its commit.
+Acts are edits of texts, and verdicts on pictures: ``leave_out``, ``keep``, ``tag`` and ``untag`` with a word. Rows of
+table `acts` are append-only: an undo is a row too, so that an older version is explained by the acts up to its commit.
 """
 
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import duckdb
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import is_fit, quoted
 from pairmill.catalog.terms.error import BadQuery, Damaged, PairmillError
+from pairmill.catalog.write.act_queue import WAITING, put, waiting_rows
 
-if TYPE_CHECKING:
-    from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which `why` does not need
-
+Answer = TypeVar("Answer")
 LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
 _SHOWN = 150  # characters of a text in a message
 MOST_RULES = 100  # of one dataset; each is one more pass over the texts
+VERDICTS = ("leave_out", "keep", "tag", "untag")
 _READERS = {
     ".parquet": "read_parquet({})",
     ".csv": "read_csv({}, all_varchar = true, header = true, strict_mode = true, allow_quoted_nulls = false)",
@@ -31,45 +34,106 @@ _READERS = {
 
 @dataclass(frozen=True)
 class Act:
-    """One stored act: ``pictures`` is the number of pictures of an 'edit', 0 for a rule for all; see table `acts`."""
+    """One act: ``pictures`` is its number of pictures, 0 for a rule for all; see table `acts`.
+
+    The ``commit`` of an act that waits in the queue is WAITING or more.
+    """
 
     act_id: str
     act: str
-    field: str
+    field: str | None
     pattern: str | None
-    value: str
+    value: str | None
     pictures: int
     who: str
     at: datetime
+    commit: int
     is_undone: bool
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no holder of the lease has stored the act yet."""
+        return self.commit >= WAITING
+
     def __str__(self) -> str:
-        value = f"'{self.value[:_SHOWN]}'"
+        value = f"'{(self.value or '')[:_SHOWN]}'"
+        if self.act in VERDICTS:
+            what = self.act.replace("_", " ") + (f" {value}" if self.value else "")
+            return f"{what}: {self.pictures:,} picture{'' if self.pictures == 1 else 's'}"
         if self.act == "edit":
             return f"{self.field}: {self.pictures:,} new text{'s, one of them' if self.pictures > 1 else ''} {value}"
         what = f"{self.act} '{(self.pattern or '')[:_SHOWN]}' by" if self.pattern else self.act
         return f"{self.field}: {what} {value}"
 
 
-def current_acts(dataset: str, upto: int | None = None) -> str:
+def current_acts(dataset: str, upto: int | None = None, rows: str = "acts") -> str:
     """Return SQL of the acts on a dataset that are not undone, up to commit ``upto`` (None: all)."""
     until = "" if upto is None else f' AND "commit" <= {upto}'
     return (
-        f"SELECT * FROM acts WHERE dataset = {quoted(dataset)} AND act <> 'undo'{until} AND act_id NOT IN "
-        f"(SELECT act_id FROM acts WHERE act = 'undo'{until})"
+        f"SELECT * FROM {rows} WHERE dataset = {quoted(dataset)} AND act <> 'undo'{until} AND act_id NOT IN "
+        f"(SELECT act_id FROM {rows} WHERE act = 'undo'{until})"
     )
 
 
-def acts_of(lake: Lake, dataset: str, upto: int = 2**62) -> list[Act]:
-    """Return the acts on a dataset up to commit ``upto``, oldest first, undone ones too."""
-    undone = f"act_id IN (SELECT act_id FROM acts WHERE act = 'undo' AND \"commit\" <= {upto})"
-    rows = lake.query(
+def current_verdicts(dataset: str, upto: int | None = None, rows: str = "acts") -> str:
+    """Return SQL for (sha256, word, act): the newest verdict on each picture, and on each of its words a person's tag.
+
+    ``word`` is NULL for 'leave_out' and 'keep', of which the newer counts.
+    """
+    return (
+        f'SELECT sha256, value AS word, arg_max(act, "commit") AS act FROM ({current_acts(dataset, upto, rows)}) '
+        f"WHERE act IN {VERDICTS} GROUP BY ALL"
+    )
+
+
+def with_waiting(lake: Lake, ask: Callable[[str], Answer]) -> Answer:
+    """Return the answer of ``ask``, which is given SQL of the stored and the waiting rows of acts."""
+    for _ in range(5):
+        if not (waiting := waiting_rows(lake)):
+            break
+        with suppress(duckdb.Error, PairmillError):  # a queued file was taken meanwhile
+            return ask(f"(SELECT * FROM acts UNION ALL BY NAME {waiting})")
+    return ask("acts")
+
+
+def acts_of(lake: Lake, dataset: str, upto: int | None = None) -> list[Act]:
+    """Return the acts on a dataset, oldest first, undone and waiting ones too; ``upto``: stored up to this commit."""
+    if upto is not None:
+        return _acts_in(lake, "acts", dataset, upto)
+    return with_waiting(lake, lambda rows: _acts_in(lake, rows, dataset, 2**63 - 1))
+
+
+def _acts_in(lake: Lake, rows: str, dataset: str, upto: int) -> list[Act]:
+    undone = f"act_id IN (SELECT act_id FROM {rows} WHERE act = 'undo' AND \"commit\" <= {upto})"
+    found = lake.query(
         "SELECT act_id, any_value(act), any_value(field), any_value(pattern), min(value), count(sha256), "
-        f'any_value(who), any_value("at"), {undone} FROM acts WHERE dataset = ? AND act <> \'undo\' AND "commit" <= ? '
-        'GROUP BY act_id ORDER BY min("commit")',
+        f'any_value(who), any_value("at"), min("commit"), {undone} FROM {rows} WHERE dataset = ? AND act <> \'undo\' '
+        'AND "commit" <= ? GROUP BY act_id ORDER BY min("commit")',
         (dataset, upto),
     )
-    return [Act(*row) for row in rows]
+    return [Act(*row) for row in found]
+
+
+def prepare_verdicts(lake: Lake, dataset: str, act: str, word: str, fates: Mapping[str, str]) -> tuple[int, int]:
+    """Create the tables ``new_acts`` and ``edit_before`` of one verdict.
+
+    Returns the number of its pictures, and of those that the version keeps.
+
+    ``fates``: sha256 -> what the version says of the picture, 'kept' or a rule's name. Pictures that have this verdict
+    already are left out. ``word`` is the tag, '' for other acts. Raises PairmillError for a word that is not fit.
+    """
+    if act in ("tag", "untag"):
+        _check_text(word, 100)
+        if not word.strip() or word != word.strip():
+            raise PairmillError("a tag is a word or a few; it neither is empty nor begins or ends with a space.")
+    pairs = "SELECT unnest(?::VARCHAR[]) AS sha256, unnest(?::VARCHAR[]) AS before"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE edit_before AS {pairs}", (list(fates), list(fates.values())))
+    value = quoted(word) if word else "NULL::VARCHAR"
+    has = f"SELECT sha256 FROM ({current_verdicts(dataset)}) WHERE act = '{act}' AND word IS NOT DISTINCT FROM {value}"
+    row = f"'{act}' AS act, NULL::VARCHAR AS field, NULL::VARCHAR AS pattern, {value} AS value"
+    _prepare(lake, f"SELECT sha256, {row} FROM temp.edit_before ANTI JOIN ({has}) USING (sha256)")
+    counts = "count(*), count(*) FILTER (before = 'kept')"
+    return lake.query(f"SELECT {counts} FROM temp.new_acts JOIN temp.edit_before USING (sha256)")[0]
 
 
 def prepare_rule(lake: Lake, dataset: str, act: str, field: str, pattern: str | None, value: str) -> None:
@@ -103,14 +167,8 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     """
     from pairmill.catalog.write.import_scores import KEYS
 
-    key, column = _read(lake, file, field)
-    others = f"temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)"
-    unknown, example = lake.query(f"SELECT count(*), coalesce(min(key), '') FROM {others}")[0]
-    if unknown:
-        raise PairmillError(
-            f"'{file}': {unknown:,} rows name no picture of the lake by {key}, one of them '{example[:80]}'; leave "
-            "these rows out. Nothing was stored."
-        )
+    key, column = _read(lake, file, (field, "text"))
+    _check_known(lake, file, key)
     matched = f"SELECT sha256, value FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key)"
     twice = lake.query(
         f"SELECT sha256, min(value), max(value) FROM ({matched}) GROUP BY sha256 "
@@ -131,26 +189,50 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     lake.execute("DROP TABLE temp.edit_rows")
 
 
-def store(writer: "Writer", dataset: str, who: str) -> str:
-    """Insert the rows of ``new_acts`` as one act, each with its ``before`` of the table ``edit_before``; return its id.
+def pictures_in(lake: Lake, file: Path) -> list[str]:
+    """Return the distinct sha256s of the pictures that a file names by ``sha256``, ``image_id`` or ``url``.
 
-    Raises LeaseLost.
+    Raises PairmillError as `prepare_table`.
     """
-    act_id, commit = writer.run_id, writer.begin("edit")
-    made = (
+    from pairmill.catalog.write.import_scores import KEYS
+
+    key, _ = _read(lake, file, ())
+    _check_known(lake, file, key)
+    found = lake.query(f"SELECT DISTINCT sha256 FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key) ORDER BY ALL")
+    lake.execute("DROP TABLE temp.edit_rows")
+    return [sha256 for (sha256,) in found]
+
+
+def _check_known(lake: Lake, file: Path, key: str) -> None:
+    """Raise PairmillError if a row of ``edit_rows`` names no picture of the lake."""
+    from pairmill.catalog.write.import_scores import KEYS
+
+    others = f"temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)"
+    unknown, example = lake.query(f"SELECT count(*), coalesce(min(key), '') FROM {others}")[0]
+    if unknown:
+        raise PairmillError(
+            f"'{file}': {unknown:,} rows name no picture of the lake by {key}, one of them '{example[:80]}'; leave "
+            "these rows out. Nothing was stored."
+        )
+
+
+def enqueue(lake: Lake, dataset: str, who: str) -> str:
+    """Queue the rows of ``new_acts``, each with its ``before`` of the table ``edit_before``; return the act's id."""
+    act_id = uuid.uuid4().hex
+    put(
+        lake,
         f"SELECT {quoted(act_id)} AS act_id, {quoted(dataset)} AS dataset, n.*, b.before, {quoted(who)} AS who, "
-        f'now() AS "at", {commit} AS "commit" FROM temp.new_acts n LEFT JOIN temp.edit_before b USING (sha256)'
+        'now() AS "at" FROM temp.new_acts n LEFT JOIN temp.edit_before b USING (sha256)',
     )
-    writer.lake.retrying(lambda: writer.lake.execute(f"INSERT INTO acts BY NAME {made}"))
     return act_id
 
 
-def undo(writer: "Writer", dataset: str, act_id: str, who: str) -> Act:
-    """Undo an act, named by how its id begins, '' for the newest that is not undone; return it.
+def find_act(lake: Lake, dataset: str, act_id: str) -> Act:
+    """Return an act that may be undone, named by how its id begins, '' for the newest that is not undone.
 
-    Raises LeaseLost, and PairmillError if there is no such act, several begin so, or it is undone already.
+    Raises PairmillError if there is no such act, several begin so, or it is undone already.
     """
-    known = acts_of(writer.lake, dataset)
+    known = acts_of(lake, dataset)
     found = [each for each in known if each.act_id.startswith(act_id) and (act_id or not each.is_undone)]
     remedy = f"`pairmill edit {dataset}` lists the edits."
     if not found:
@@ -159,10 +241,14 @@ def undo(writer: "Writer", dataset: str, act_id: str, who: str) -> Act:
         raise PairmillError(f"{len(found)} edits of '{dataset}' begin with {act_id!r}; {remedy}")
     if found[-1].is_undone:
         raise PairmillError(f"the edit {found[-1].act_id[:8]} of '{dataset}' is undone already; {remedy}")
-    sql = 'INSERT INTO acts (act_id, act, dataset, who, "at", "commit") VALUES (?, \'undo\', ?, ?, now(), ?)'
-    row = (found[-1].act_id, dataset, who, writer.begin("edit"))
-    writer.lake.retrying(lambda: writer.lake.execute(sql, row))
     return found[-1]
+
+
+def enqueue_undo(lake: Lake, dataset: str, act_id: str, who: str) -> None:
+    """Queue the undo of an act, by its whole id."""
+    absent = ", ".join(f"NULL::VARCHAR AS {name}" for name in ("sha256", "field", "pattern", "value", "before"))
+    put(lake, f"SELECT {quoted(act_id)} AS act_id, 'undo' AS act, {quoted(dataset)} AS dataset, {absent}, "
+        f'{quoted(who)} AS who, now() AS "at"')  # fmt: skip
 
 
 def _row(act: str, field: str, pattern: str | None, value: str) -> str:
@@ -211,25 +297,27 @@ def _has_groups(lake: Lake, pattern: str, n: int) -> bool:
         return False
 
 
-def _read(lake: Lake, file: Path, field: str) -> tuple[str, str]:
+def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
     """Create the table ``edit_rows(key, value)`` of a file; return the names of its columns of keys and of texts.
 
-    Rows without a text are left out; an empty text removes the pair's.
+    The column of texts is the first of ``texts`` that the file has; without ``texts`` none is read. Rows without a text
+    are left out; an empty text removes the pair's.
     """
     from pairmill.catalog.write.import_scores import KEYS, unreadable
 
     reader = _READERS.get(file.suffix.lower())
     if reader is None or not file.is_file():
-        raise PairmillError(f"'{file}' is no file of new texts; name a .parquet, .csv or .jsonl file.")
+        of = "new texts" if texts else "pictures"
+        raise PairmillError(f"'{file}' is no file of {of}; name a .parquet, .csv or .jsonl file.")
     table = reader.format(quoted(str(file)))
     try:
         names = [name for name, *_ in lake.query(f"DESCRIBE SELECT * FROM {table}")]
         key = next((name for name in KEYS if name in names), "")
-        column = next((name for name in (field, "text") if name in names), "")
+        column = next((name for name in texts or (key,) if name in names), "")
         if not (key and column):
+            more = f", and {' or '.join(map(repr, texts))}" if texts else ""
             raise PairmillError(
-                f"'{file}' has the columns {', '.join(names)[:200]}; it needs one of {', '.join(KEYS)}, and "
-                f"'{field}' or 'text'."
+                f"'{file}' has the columns {', '.join(names)[:200]}; it needs one of {', '.join(KEYS)}{more}."
             )
         name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
         lake.execute(

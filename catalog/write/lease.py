@@ -22,12 +22,14 @@ from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import BOOKKEEPING, LOOKED_UP
 from pairmill.catalog.terms.error import LeaseLost, PairmillError
+from pairmill.catalog.write import act_queue
 from pairmill.catalog.write.commit import Committed, Manifest, commit
 from pairmill.catalog.write.scorer import Scorer, register
 
 # Committed files after which a long run deletes useless bounds of their columns; a quarter more each time, as it reads
 # the bounds of all files.
 THIN_EVERY = 200
+ACTS_SECONDS = 10.0  # between two looks for people's acts while results are committed
 
 
 class Writer:
@@ -49,6 +51,7 @@ class Writer:
         self._written: tuple[list[int], list[str]] = ([], [])
         self._files = 0  # committed since their bounds were thinned
         self._thin_every = THIN_EVERY
+        self._looked = 0.0
         self.committed: Callable[[Sequence[Manifest], float], None] = lambda manifests, seconds: None
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
@@ -75,6 +78,8 @@ class Writer:
         if self._files >= self._thin_every:
             self.thin()
             self._thin_every += self._thin_every // 4
+        if time.monotonic() - self._looked >= ACTS_SECONDS:
+            self.take_acts()
         self.committed(manifests, time.monotonic() - began)
         return new
 
@@ -87,6 +92,11 @@ class Writer:
             self._files = 0
             with suppress(PairmillError, duckdb.Error):
                 thin(self.lake)
+
+    def take_acts(self) -> None:
+        """Store the acts that people have queued meanwhile. Raises LeaseLost."""
+        self._looked = time.monotonic()
+        act_queue.take(self.lake, lambda: self.begin("edit"))
 
     def show_waiting(self, text: str) -> None:
         """Store in the lease row what this run waits for, '' once it works again. Makes no snapshot."""
@@ -138,7 +148,10 @@ class Writer:
 
 @contextmanager
 def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[Writer]:
-    """Hold the lake's lease for the body. Raise LeaseHeld if another process still holds it after ``wait_seconds``."""
+    """Hold the lake's lease for the body; store queued acts before and after it.
+
+    Raises LeaseHeld if another process still holds the lease after ``wait_seconds``.
+    """
     with hold(lake.metadata, lake.uri, run_id, purpose, wait_seconds) as (token, took_over):
         if took_over:
             # A comment alters the table, so a running commit of the former holder conflicts.
@@ -146,8 +159,10 @@ def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) ->
         writer = Writer(lake, run_id, token)
         lake.guard, lake.settled = writer.end_transaction, writer.settle
         try:
+            writer.take_acts()
             yield writer
             writer.thin()
+            writer.take_acts()
         finally:
             lake.guard = lake.settled = lambda: None
 

@@ -33,4 +33,5 @@ from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
 from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
 from pairmill.catalog.write.acts import Act as Act
 from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
+from pairmill.flows.api.picture_acts import StoredAct as StoredAct
 from pairmill.tasks.recut import CutTrial as CutTrial

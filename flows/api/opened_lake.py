@@ -255,6 +255,18 @@ class OpenLake:
 
         return try_recut(self.lake, dataset, changes, name, shown)
 
+    def marks_on(self, dataset: str, sha256s: list[str]) -> dict[str, str]:
+        """Return sha256 -> people's verdicts on these pictures, also those that wait or are in no version yet."""
+        from pairmill.catalog.queries.edit_preview import marks_on
+
+        return marks_on(self.lake, self._version(dataset).name, sha256s)
+
+    def unpublished(self, dataset: str) -> "tuple[list[tuple[str, str, int]], list[Any]]":
+        """Return what the next version changes, by rule before, rule after, number; and what a run must make first."""
+        from pairmill.tasks.recut import unpublished
+
+        return unpublished(self.lake, dataset)
+
     @question("calibrate", "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%", tool=False)
     def calibrate(
         self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
@@ -435,6 +447,21 @@ class OpenLake:
                 metadata=metadata, selected=selected, options=options,
             )  # fmt: skip
 
+    def act(
+        self, dataset: str, act: str, word: str = "", dry_run: bool = False, picture: str | None = None,
+        list: str | None = None, where: str | None = None,
+    ) -> "answers.StoredAct":  # fmt: skip
+        """Leave out, keep, tag or untag pictures as `pairmill edit` does, for the next cut.
+
+        ``act``: 'leave_out', 'keep', 'tag' or 'untag', the last two with a ``word``. One of ``picture``, ``list`` (a
+        file) and ``where`` names the pictures. ``dry_run`` stores nothing. Raises PairmillError.
+        """
+        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.flows.api.picture_acts import act_on, fates_named
+
+        with create_or_open(self.lake.uri, read_only=dry_run) as lake:
+            return act_on(lake, dataset, act, fates_named(lake, dataset, picture, list, where), word, dry_run)
+
     def edit(
         self,
         dataset: str,
@@ -452,7 +479,7 @@ class OpenLake:
         """Store an edit of texts as `pairmill edit` does, for the next cut; return what it changes in the version.
 
         Give one of ``find`` or ``regex`` with ``replace``, ``prefix``, ``table``, ``picture`` with ``text``.
-        ``dry_run`` stores nothing. Raises PairmillError if the edit is not valid, or changes no pair, and LeaseHeld.
+        ``dry_run`` stores nothing. Raises PairmillError if the edit is not valid, or changes no pair.
         """
         from pairmill.catalog.lake.opening import create_or_open
         from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit
@@ -462,7 +489,7 @@ class OpenLake:
             return (preview_text_edit if dry_run else edit_texts)(lake, dataset, edit)[-1]
 
     def edits(self, dataset: str) -> "list[answers.Act]":
-        """Return the edits of a dataset's texts, oldest first, undone ones too."""
+        """Return the acts on a dataset: edits of texts and verdicts on pictures, oldest first, undone ones too."""
         from pairmill.catalog.write.acts import acts_of
 
         return acts_of(self.lake, self._version(dataset).name)
@@ -471,13 +498,13 @@ class OpenLake:
         """Undo an edit of a dataset by its id, or by a unique prefix of it, '' for the newest; return the edit.
 
         The next cut publishes the texts without it. Raises PairmillError if the dataset has no such edit, or it is
-        undone already, and LeaseHeld.
+        undone already.
         """
         from pairmill.catalog.lake.opening import create_or_open
-        from pairmill.flows.api.text_edits import undo_edit
+        from pairmill.flows.api.picture_acts import undo_act
 
         with create_or_open(self.lake.uri) as lake:
-            return undo_edit(lake, dataset, edit)
+            return undo_act(lake, dataset, edit)[0]
 
     def _version(self, spec: str) -> "answers.Dataset":
         """Return the version that ``spec`` names. Raises PairmillError if there is none."""

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.browse import gallery_routes, item_routes, judge_routes, map_routes, version_routes
+from pairmill.flows.browse import act_routes, gallery_routes, item_routes, judge_routes, map_routes, version_routes
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
 from pairmill.flows.browse.picture_maps import PictureMaps
@@ -33,7 +33,9 @@ def application(
     opened.forgetting += [search.forget, maps.forget, gallery_routes.forget]
     for rooms in (item_routes, version_routes, judge_routes):
         app.include_router(rooms.routes(opened))
-    app.include_router(gallery_routes.routes(opened, search, maps))
+    choice_of = gallery_routes.choosing(opened, search, maps)
+    app.include_router(gallery_routes.routes(opened, search, choice_of))
+    app.include_router(act_routes.routes(opened, choice_of))
     app.include_router(map_routes.routes(opened, maps))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
 

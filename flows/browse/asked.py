@@ -59,6 +59,13 @@ class Asked(BaseModel):
         """Sort order of the gallery."""
         return SortOrder(self.sort, self.desc)
 
+    def rule(self) -> str:
+        """Return the filters that a rule can have as its predicate, '' without any: the rule's own, a score's range."""
+        low = [f"{self.score} >= {self.low:g}"] if self.score and self.low is not None else []
+        high = [f"{self.score} <= {self.high:g}"] if self.score and self.high is not None else []
+        where = [f"({self.where})" if low or high else self.where] if self.where.strip() else []
+        return " AND ".join([*where, *low, *high])
+
     def query(self, **changes: Any) -> str:
         """Return the query string of this gallery with ``changes``, from its first page unless ``after`` is changed."""
         given = self.model_dump() | {"after": ""} | changes

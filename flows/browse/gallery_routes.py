@@ -1,6 +1,6 @@
 """Serve galleries: pictures of a dataset version or of the whole lake, filtered, sorted and searched."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Any
@@ -19,16 +19,29 @@ from pairmill.ops.read.places.tree import SourceError
 
 MOST_BYTES = 50_000_000
 Asking = Annotated[Asked, Query()]
+Choosing = Callable[[Asked, Gallery], Choice]
 
 
-def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> APIRouter:
-    """Build the router of galleries: their pages, further images, and uploads of a picture to search by."""
-    router = APIRouter()
+def choosing(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> Choosing:
+    """Return the function that turns the query string of a gallery into its choice of images."""
 
     def choice_of(asked: Asked, shown: Gallery) -> Choice:
         found = search.find(asked.dataset, asked.words, asked.like)
         sets = maps.area(asked.dataset, shown, asked.area), opened.changed(asked.since, asked.until, asked.change)
         return asked.choice(found, tuple(each for each in sets if each))
+
+    return choice_of
+
+
+def routes(opened: BrowsedLake, search: PictureSearch, choice_of: Choosing) -> APIRouter:
+    """Build the router of galleries: their pages, further images, and uploads of a picture to search by."""
+    router = APIRouter()
+
+    def content(found: GalleryPage, dataset: str) -> dict[str, Any]:
+        """Return the page's images, what people decided on them that the version lacks, and the next page's key."""
+        shas = [row["sha256"] for row in found.images]
+        marks = opened.connection("marks").marks_on(dataset, shas) if dataset else {}
+        return {"images": found.images, "after": found.after, "marks": marks}
 
     @router.get("/gallery")
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:
@@ -36,11 +49,11 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
         shown = opened.gallery(asked.dataset)
         if shown is None:
             return waiting_page(opened, "gallery", asked)
-        found = {"images": [], "after": ""}
+        found = {"images": [], "after": "", "marks": {}}
         counts, total, fault = [], 0, ""
         try:
             choice = choice_of(asked, shown)
-            found = _content(shown.page(choice, asked.order, asked.after))
+            found = content(shown.page(choice, asked.order, asked.after), asked.dataset)
             counts, total = shown.fates(choice), shown.count(choice)
         except PairmillError as error:  # the filters stay as they are, to be mended
             fault = str(error)
@@ -56,7 +69,7 @@ def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> API
         if shown is None:
             raise PairmillError("the lake is being read; open the gallery again.")
         choice = choice_of(asked, shown)
-        found = _content(shown.page(choice, asked.order, asked.after))
+        found = content(shown.page(choice, asked.order, asked.after), asked.dataset)
         later.add_task(_prepare, opened, found["images"])
         return page("cards.html.j2", asked=asked, **found)
 
@@ -93,10 +106,6 @@ def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
     """Return the label of a filter's value: a cluster with its name, of a long text the last 60 characters."""
     name = names.get(value, "") if facet == "cluster" else ""
     return f"{value} {name}"[:60] if name else str(value)[-60:]
-
-
-def _content(found: GalleryPage) -> dict[str, Any]:
-    return {"images": found.images, "after": found.after}
 
 
 def _prepare(opened: BrowsedLake, images: list[dict[str, Any]]) -> None:

@@ -1,29 +1,24 @@
 """Serve pairs of a random sample one by one for judging by keyboard, and log the judgements."""
 
-import getpass
-import os
 import threading
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
 from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJudging
+from pairmill.flows.api.picture_acts import user_name
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import room_page, waiting_page
+from pairmill.flows.browse.sent_form import sent_form
 
 VERDICTS = ("match", "mismatch", "unsure")
-MOST_BYTES = 20_000  # of a form
-Form = TypeVar("Form", bound=BaseModel)
 
 
 class WantedSample(BaseModel):
@@ -39,35 +34,6 @@ class GivenVerdict(BaseModel):
 
     position: int = Field(ge=0, lt=MOST_JUDGED)
     verdict: Verdict
-
-
-def user_name() -> str:
-    """Return this user's login name; 'user NUMBER' if the user has none, as in containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
-
-
-def _sent(model: type[Form]) -> Callable[[Request], Awaitable[Form]]:
-    """Return a dependency that reads an urlencoded form as ``model``: FastAPI's own forms need a further package.
-
-    The dependency raises RequestValidationError for a field that is not valid, PairmillError for a form of over
-    MOST_BYTES.
-    """
-
-    async def read(request: Request) -> Form:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                raise PairmillError("this form is too long; shorten its fields.")
-        try:
-            return model.model_validate(dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True)))
-        except ValidationError as error:
-            raise RequestValidationError(error.errors()) from error
-
-    return read
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
@@ -129,7 +95,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         return room_page(opened, "judge", version, "judge.html.j2", **values)
 
     @router.post("/judge")
-    def draw(wanted: Annotated[WantedSample, Depends(_sent(WantedSample))]) -> Response:
+    def draw(wanted: Annotated[WantedSample, Depends(sent_form(WantedSample))]) -> Response:
         """Draw a sample, log it, and lead to its first pair."""
         version = opened.dataset(wanted.dataset)
         if version is None:
@@ -154,7 +120,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         return room_page(opened, "judge", _dataset(sample), "judged_pair.html.j2", **shown)
 
     @router.post("/judge/{sample_id}")
-    def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(_sent(GivenVerdict))]) -> Response:
+    def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(sent_form(GivenVerdict))]) -> Response:
         """Log the verdict on the pair at ``position``, and lead to the next; 'undone' leads back to that pair."""
         judged, own, images = find(sample_id)
         position, verdict = given.position, given.verdict

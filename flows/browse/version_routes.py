@@ -2,10 +2,11 @@
 
 import shlex
 import threading
+from typing import Annotated
 from urllib.parse import urlencode
 
 import yaml
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
@@ -37,15 +38,15 @@ def routes(opened: BrowsedLake) -> APIRouter:
         return FileResponse(path, media_type="text/html", headers={"Content-Security-Policy": policy})
 
     @router.get("/rules")
-    def rules(dataset: str = "") -> Response:
-        """Show a version's rules: those on images, then those on sentences."""
+    def rules(dataset: str = "", keep: Annotated[str, Query(max_length=LONGEST)] = "") -> Response:
+        """Show a version's rules, on images, then on sentences; before them the new rule ``keep``, if there is one."""
         version = opened.dataset_or_newest(dataset)
         if version is None:
             message = "No dataset is published here."
             return room_page(opened, "rules", None, "error.html.j2", title="No rules yet", message=message)
         if opened.gallery(str(version)) is None:
             return waiting_page(opened, "rules", Asked.model_validate({"dataset": str(version)}))
-        return room_page(opened, "rules", version, "rules.html.j2", views=opened.lake.rules(str(version)))
+        return room_page(opened, "rules", version, "rules.html.j2", views=opened.lake.rules(str(version)), keep=keep)
 
     @router.get("/rules/try")
     def try_rule(dataset: str, kind: str, rule: str, keep: str) -> Response:

@@ -76,6 +76,11 @@ def _image(facts: Facts) -> Iterator[str]:
             what = f"'{act['pattern']}' by '{act['value']}'" if act["pattern"] else f"'{act['value']}'"
             who = f"{act['act_id'][:8]} of {act['at']:%Y-%m-%d %H:%M} by {act['who']}"
             yield f"            {act['act']} {shown(what)}  [dim]{shown(who)}[/]"
+    for act in facts["verdicts"]:
+        what = act["act"].replace("_", " ") + (f" {act['word']!r}" if act["word"] else "")
+        who = f"{act['act_id'][:8]} of {act['at']:%Y-%m-%d %H:%M} by {act['who']}, before: {act['before']}"
+        state = ", undone" if act["is_undone"] else "" if act["is_in"] else ", not published yet"
+        yield f"  by hand   {shown(what)}  [dim]{shown(who)}{state}[/]"
     yield from _quarantine(facts["quarantine"])
     for row in facts["datasets"]:
         yield f"  dataset   {shown(row['dataset'])}@{row['version']}: {_decision(row)}"

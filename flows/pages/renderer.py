@@ -19,7 +19,8 @@ from pairmill.catalog.terms.whole_file import cache_home, whole_file
 from pairmill.flows.pages.charts import bars
 
 FOLDER = Path(__file__).resolve().parent
-ROOMS = (("gallery", "Gallery"), ("map", "Map"), ("rules", "Rules"), ("judge", "Judge"), ("compare", "Compare"))
+ROOMS = (("gallery", "Gallery"), ("map", "Map"), ("rules", "Rules"), ("judge", "Judge"), ("compare", "Compare"),
+         ("acts", "Acts"))  # fmt: skip
 # The content policy of a saved page: its own style and embedded pictures, no script and no request.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 

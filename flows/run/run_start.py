@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
+from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
@@ -127,6 +128,7 @@ def session_on(
         LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
     with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        session.plan = with_kept(lake, plan)
         add_heads(writer.lake, plan.scores)
         session.allow_empty = compute.allow_empty
         session.budget.most = compute.max_cost

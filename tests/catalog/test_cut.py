@@ -278,6 +278,12 @@ def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them
 
 def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(lake: Lake):
     cut(lake, plan())
+    lake.execute(
+        "INSERT INTO acts BY NAME SELECT 'a' AS act_id, 'leave_out' AS act, ? AS dataset, sha256, 1 AS \"commit\" "
+        "FROM images WHERE image_id IN (SELECT image_id FROM cut_images WHERE dropped_by = '')",
+        (plan().recipe.name,),
+    )
+    cut(lake, plan())
     written = {rule for rule, _, _ in (*image_funnel(lake, plan()), *sentence_funnel(lake, plan()))}
     own = written - {rule.name for rule in (*plan().recipe.images, *plan().recipe.sentences)}
     assert own == RESERVED

@@ -22,7 +22,8 @@ from pairmill.catalog.upkeep.taken_items import Subject
 from pairmill.catalog.write import acts, lease
 from pairmill.catalog.write.import_scores import import_scores
 from pairmill.flows.api.opened_lake import OpenLake
-from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit, undo_edit
+from pairmill.flows.api.picture_acts import undo_act
+from pairmill.flows.api.text_edits import TextEdit, edit_texts, preview_text_edit
 from pairmill.flows.command.cli import main
 from pairmill.tasks.release.export.export import export
 from pairmill.tasks.upkeep.removal import take_down
@@ -95,7 +96,7 @@ def test_edits_stay_through_re_runs_and_a_new_captioner_and_go_by_undo(lake: Lak
         assert opened.undo_edit("small").act_id == act.act_id
     assert publish_again(lake, plan()).content_digest == before.content_digest
     with pytest.raises(PairmillError, match=r"'small' has no edit to undo; `pairmill edit small` lists"):
-        undo_edit(lake, "small", "")
+        undo_act(lake, "small", "")
 
 
 def test_why_tells_the_text_before_and_who_changed_it(lake: Lake, capsys: pytest.CaptureFixture[str]):

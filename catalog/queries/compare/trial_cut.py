@@ -6,6 +6,7 @@ from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.facts_tables import SCORERS
 from pairmill.catalog.cut.pending_pairs import pending_candidates
+from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.queries.datasets import Dataset
@@ -32,9 +33,13 @@ class MissingScore:
 
 
 def cut_plan(lake: Lake, dataset: Dataset) -> Plan:
-    """Compile the plan by which the version was published, with the scorer digests of that time."""
+    """Compile the plan by which the version was published, with the scorer digests of that time.
+
+    Its rules spare the pictures that people keep now.
+    """
     plan, stored = plan_of(lake, dataset), dataset.scorers_by_name(lake)
-    return replace(plan, scorers={**plan.scorers, **{name: stored[name] for name in SCORERS if name in stored}})
+    plan = replace(plan, scorers={**plan.scorers, **{name: stored[name] for name in SCORERS if name in stored}})
+    return with_kept(lake, plan)
 
 
 def fates_by_both(lake: Lake, plan: Plan, changed: Plan) -> list[tuple[str, str, int]]:
@@ -53,6 +58,15 @@ def fates_by_both(lake: Lake, plan: Plan, changed: Plan) -> list[tuple[str, str,
     )
     lake.execute("DROP TABLE trial_before")
     return rows
+
+
+def moved_since(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
+    """Return (rule in the version, rule in the last cut, images) where these differ, most frequent first."""
+    return lake.query(
+        "SELECT d.dropped_by, c.dropped_by, count(*) AS n FROM cut_images c JOIN (SELECT item_id AS image_id, "
+        f"dropped_by FROM decisions WHERE {dataset.where}) d USING (image_id) WHERE d.dropped_by <> c.dropped_by "
+        "GROUP BY ALL ORDER BY n DESC, 1, 2"
+    )
 
 
 def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:

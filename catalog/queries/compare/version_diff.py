@@ -19,7 +19,8 @@ EDITED = " (edited)"  # follows a column's name in a `Difference.cause`
 LARGEST = 8  # groups of each kind, those with the most gained and lost pairs
 # Cause of a pair gained or lost: the ``why`` of its `Difference`, for causes that are no rule of the recipe.
 _WHY = {"new": "source", "gone": "source", "duplicate": "duplicate", "exact_duplicate": "duplicate",
-        "balance": "balance", "no_text": "texts", "max_uses": "texts", "same_text": "texts"}  # fmt: skip
+        "balance": "balance", "no_text": "texts", "max_uses": "texts", "same_text": "texts",
+        "left_out": "act"}  # fmt: skip
 _DOMAIN = "regexp_extract(coalesce(raw_image_url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 _LANGUAGE = "json_extract_string(try_cast(metadata AS JSON), '$.language')"
 # Group: SQL over the columns of ``diff_met``.
@@ -43,7 +44,8 @@ class Difference:
             one of the versions.
         why: 'rule' if the predicate of the rule ``cause`` differs between the recipes; 'score' if it is the same, so a
             value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for these
-            steps; 'edit' for pairs in both versions whose differing columns are all edited, else 'values'.
+            steps; 'act' for pictures that people leave out; 'edit' for pairs in both versions whose differing columns
+            are all edited, else 'values'.
         n: Number of pairs.
         images: Examples, those with the smallest ids: image_id, sha256 and shard.
     """

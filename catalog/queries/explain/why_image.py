@@ -8,7 +8,7 @@ from pairmill.catalog.pending.chosen_captions import chosen_rows, rows_by_text, 
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.captioned import all_captions
-from pairmill.catalog.queries.edit_preview import edited_texts
+from pairmill.catalog.queries.edit_preview import edited_texts, verdicts_on
 from pairmill.catalog.queries.explain.why import (
     MOST,
     Facts,
@@ -35,7 +35,8 @@ _TEXTS = {
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
     """Return everything that the lake knows of an image occurrence, as a dictionary of its parts.
 
-    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, edits, quarantine, datasets``. A part
+    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, edits, verdicts, quarantine,
+    datasets``. A part
     without rows is empty.
     """
     return lake.retrying(lambda: _explain(lake, image_id, scope))
@@ -64,6 +65,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
         "matches": _matches(lake, image_id, sha256, scope, decision, edits),
         "texts": _generated_texts(lake, sha256, scope, in_home_shard),
         "edits": edits,
+        "verdicts": verdicts_on(lake, scope.dataset, sha256) if scope.dataset else [],
         "quarantine": quarantine(lake, *faults) if "quarantine" in scope.filled else [],
         "datasets": decided[image_id],
     }

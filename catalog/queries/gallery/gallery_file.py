@@ -30,7 +30,7 @@ from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
 from pairmill.catalog.write.recorded_removals import last_removal
 from pairmill.catalog.write.runs import last_commit
 
-LAYOUT = 4  # incremented when the columns or their storage change
+LAYOUT = 5  # incremented when the columns or their storage change
 IN_MEMORY = 20_000  # images of some 2 KB; writing and closing their file takes 60 of 390 CPU ms of 400 images
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery, and of a sentence
@@ -144,11 +144,13 @@ def _parts(
     columns = ["i._place", "i.image_id", "i.sha256", "i.document_id", "h.shard", f"{_DOMAIN} AS _domain"]
     columns += ["coalesce(i.url, '') AS url", "coalesce(i.alt_text, '') AS alt_text", *(f"i.{name}" for name in own)]
     columns += ["d.page AS _page", "coalesce(d.source, '') AS _source"]
-    columns += ["coalesce(d.language, l.language, '') AS _language", "t.tags AS _tags"]
-    columns += ["v.dropped_by", "v.value AS _value", "p.text1 AS _text1", "k.cluster", "g.group_id"]
+    columns += ["coalesce(d.language, l.language, '') AS _language", "if(p.image_id IS NULL, t.tags, p.tags) AS _tags"]
+    columns += ["v.dropped_by", "v.value AS _value", "p.text1 AS _text1", "p.caption AS _caption"]
+    columns += ["p.syn_text AS _fused", "k.cluster", "g.group_id"]
     columns += [f"s{n}.{name}" for n, table in enumerate(scored) for name in table.columns]
     homes = f"SELECT sha256, any_value(shard) AS shard FROM {among('image_content')} WHERE commit <= {upto}"
-    pairs = f"SELECT image_id, left(text1, {LONGEST}) AS text1 FROM pairs WHERE {dataset.where if dataset else 'false'}"
+    texts = ", ".join(f"left({name}, {LONGEST}) AS {name}" for name in ("text1", "caption", "syn_text"))
+    pairs = f"SELECT image_id, tags, {texts} FROM pairs WHERE {dataset.where if dataset else 'false'}"
     joined = {
         "h": (f"{homes} GROUP BY sha256", "sha256"),
         "d": (_documents(among("documents", "document_id", "document_id"), upto), "document_id"),

@@ -22,7 +22,8 @@ PAGE = 60
 FACET_VALUES = 200  # largest number of values offered for a filter
 FACETS = {"source": "_source", "domain": "_domain", "language": "_language", "format": "format"}
 _TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR")
-_CARD = ("image_id", "sha256", "shard", "width", "height", "alt_text", "url", "dropped_by", "_value", "_text1")
+_CARD = ("image_id", "sha256", "shard", "width", "height", "alt_text", "url", "dropped_by", "_value", "_text1",
+         "_caption", "_fused")  # fmt: skip
 
 TERMS = 3  # of a cluster's name
 SAMPLED = 200_000  # pictures that the names come from, those with the smallest ids, which are hashes
@@ -179,6 +180,12 @@ class Gallery:
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
         return [(row["fate"], row["n"]) for row in self.rows(sql, *choice.sets) if row["fate"] is not None]
+
+    def fates_of_pictures(self, choice: Choice) -> dict[str, str]:
+        """Return sha256 -> 'kept', the rule that drops it, or 'not decided', for each picture of ``choice``."""
+        fate = "coalesce(nullif(coalesce(min(dropped_by), 'not decided'), ''), 'kept')"
+        sql = f"SELECT sha256, {fate} AS fate FROM images WHERE {self._condition(choice)} AND sha256 IS NOT NULL"
+        return {row["sha256"]: row["fate"] for row in self.rows(f"{sql} GROUP BY sha256", *choice.sets)}
 
     def facet(self, column: str) -> list[tuple[Any, int]]:
         """Return (value, number of images) of a column's FACET_VALUES most frequent values other than NULL and ''."""

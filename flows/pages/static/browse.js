@@ -101,10 +101,23 @@ document.addEventListener("click", (event) => {
   event.target.textContent = "Copied";
 });
 
-// Judging: 1, 2, 3 and u press the buttons of the pair; a held key judges once.
+// Judging: 1, 2, 3 and u press the buttons of the pair; a held key judges once. A key that is pressed while the next pair
+// loads waits for it.
+function judge(key) {
+  const button = document.querySelector(`[data-judge] [data-key="${CSS.escape(key)}"]`);
+  if (!button) return;
+  if (document.querySelector("[data-judge][data-sent]")) sessionStorage.keys = (sessionStorage.keys ?? "") + key;
+  else button.click();
+}
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input, textarea, select")) return;
-  document.querySelector(`[data-judge] [data-key="${CSS.escape(event.key)}"]`)?.click();
+  if (/^[123u]$/.test(event.key)) judge(event.key);
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("[data-judge]")) delete form.dataset.sent;
+  const [key, ...later] = document.querySelector("[data-judge]") ? (sessionStorage.keys ?? "") : "";
+  sessionStorage.keys = later.join("");
+  if (key) judge(key);
 });
 
 // One answer for each pair, however often the button is pressed; the chosen rule's own threshold is proposed.
@@ -116,4 +129,83 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("change", (event) => {
   if (!event.target.matches("[data-threshold]")) return;
   event.target.form.elements.threshold.value = event.target.selectedOptions[0].dataset.low;
+});
+
+// Selecting: a click ticks one, with Shift all from the last one to it; "all" stands for what is not loaded yet too.
+let lastPicked = null;
+const picks = () => [...document.querySelectorAll(".pick input")];
+function tellSelected() {
+  const form = document.querySelector("form.acting"), every = form?.elements.every;
+  if (!form) return;
+  const n = every.checked ? Number(every.dataset.every) : picks().filter((box) => box.checked).length;
+  form.querySelector("[data-selected]").textContent = n ? `${n.toLocaleString("en")} selected` : "none selected";
+}
+document.addEventListener("click", (event) => {
+  if (!event.target.matches(".pick input")) return;
+  const boxes = picks(), at = boxes.indexOf(event.target), from = boxes.indexOf(lastPicked);
+  if (event.shiftKey && from >= 0) {
+    for (const box of boxes.slice(Math.min(at, from), Math.max(at, from) + 1)) box.checked = event.target.checked;
+  }
+  lastPicked = event.target;
+  tellSelected();
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-every]")) tellSelected();
+});
+addEventListener("pageshow", tellSelected);
+
+// An act is sent once, and its answer is shown in place; without scripts it is a page. A list is a download.
+document.addEventListener("submit", async (event) => {
+  const form = event.target, button = event.submitter;
+  if (!form.matches("[data-act]") || !button || button.value === "export") return;
+  event.preventDefault();
+  if (form.dataset.busy) return;
+  form.dataset.busy = "1";
+  const place = (form.closest("[data-acted]") ?? form.querySelector("[data-acted]"));
+  try {
+    const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, button)) });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    place.replaceChildren(...page.querySelectorAll(".acted, .message"));
+    if (answer.ok) markPicked(form, button);
+  } catch {
+    place.replaceChildren(notice("No answer: is `pairmill browse` still running? Nothing that it said was done is lost."));
+  }
+  delete form.dataset.busy;
+});
+function markPicked(form, button) {
+  if (!form.matches(".acting") || button.value === "edit") return;
+  for (const box of picks().filter((each) => each.checked || form.elements.every.checked)) {
+    const mark = document.createElement("span");
+    mark.className = "mark";
+    mark.textContent = button.textContent.toLowerCase() + (button.value.endsWith("tag") ? ` ${form.elements.word.value}` : "");
+    box.closest(".cell").querySelector(".mark")?.remove();
+    box.closest(".cell").classList.add("marked");
+    box.closest(".pick").before(mark);
+    box.checked = false;
+  }
+  form.elements.every.checked = false;
+  tellSelected();
+}
+
+// Previous and next on a picture: the order is that of the gallery from which it was opened.
+document.addEventListener("click", (event) => {
+  const item = event.target.closest("[data-grid] a.item");
+  if (item) sessionStorage.order = JSON.stringify([...document.querySelectorAll("[data-grid] a.item")].map((a) => a.getAttribute("href")));
+});
+addEventListener("pageshow", () => {
+  const steps = document.querySelector("[data-steps]");
+  if (!steps) return;
+  const order = JSON.parse(sessionStorage.order ?? "[]"), at = order.indexOf(location.pathname + location.search);
+  for (const link of steps.querySelectorAll("a")) {
+    const to = at < 0 ? undefined : order[at + Number(link.dataset.step)];
+    link.hidden = !to;
+    if (to) link.href = to;
+    if (to) steps.hidden = false;
+  }
+});
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: "-1", ArrowRight: "1" }[event.key];
+  if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input, textarea, select")) return;
+  const link = document.querySelector(`[data-steps] a[data-step="${step}"][href]`);
+  if (link && !link.hidden) location.assign(link.href);
 });

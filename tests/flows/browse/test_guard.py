@@ -17,7 +17,19 @@ def stranger(small_pages: Pages) -> TestClient:
     return TestClient(small_pages.client.app, base_url=ORIGIN, follow_redirects=False)
 
 
-@pytest.mark.parametrize("path", ["/", "/gallery", "/static/browse.js", "/nowhere", "/?token=another", "/?token="])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/gallery",
+        "/acts",
+        "/publish?dataset=small",
+        "/static/browse.js",
+        "/nowhere",
+        "/?token=another",
+        "/?token=",
+    ],
+)
 def test_nothing_is_shown_without_the_token(stranger: TestClient, path: str):
     answer = stranger.get(path)
     assert answer.status_code == 403 and "set-cookie" not in answer.headers
@@ -45,10 +57,11 @@ def test_a_name_that_only_resolves_to_this_machine_is_refused(small_pages: Pages
 def test_another_site_can_neither_read_nor_send(small_pages: Pages, origin: str):
     for answer in (
         small_pages.client.get("/gallery", headers={"Origin": origin}),
-        small_pages.client.post("/judge", headers={"Origin": origin}),
+        *(small_pages.client.post(path, headers={"Origin": origin}) for path in ("/judge", "/acts", "/publish")),
     ):
         assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers
-    assert small_pages.client.post("/judge").status_code == 403
+    for path in ("/judge", "/acts", "/publish"):
+        assert small_pages.client.post(path).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/gallery", "/static/pages.css", "/nowhere", "/picture/small/" + "0" * 32])
