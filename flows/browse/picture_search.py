@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
-from pairmill.ops.whole.sign_codes import SignCodes
-from pairmill.tasks.release.gallery.vector_files import sign_codes
+from pairmill.ops.whole.sign_codes import nearest
+from pairmill.tasks.release.gallery.vector_files import code_index
+
+if TYPE_CHECKING:
+    import faiss
 
 FOUND = 600  # the most similar pictures, which the gallery's filters then restrict
 REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of their gallery need
@@ -30,7 +34,7 @@ class PictureSearch:
         self._lock = threading.Lock()
         self._remembered = lru_cache(REMEMBERED)(self._search)
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
-        self._vectors: dict[str, tuple[object, ImageVectors, SignCodes]] = {}
+        self._vectors: dict[str, tuple[object, ImageVectors, faiss.Index | None]] = {}
         self._checked: set[tuple[str, str]] = set()
 
     def find(self, dataset: str, words: str, like: str) -> tuple[str, ...] | None:
@@ -74,7 +78,7 @@ class PictureSearch:
 
     def _search(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
         """Search the vectors' file. Its name is the last argument, for the cache: a commit changes it."""
-        stored, codes = self._find_vectors(dataset)
+        stored, index = self._find_vectors(dataset)
         if like in self._uploads:
             query = self._uploads[like]
         elif like:
@@ -84,10 +88,10 @@ class PictureSearch:
             query = np.asarray(stored.vectors[row], np.float32)
         else:
             query = self._model(dataset, stored, "text").embed_texts([words])[0]
-        return stored.names(codes.nearest(query, stored.vectors, FOUND))
+        return stored.names(nearest(index, query, stored.vectors, FOUND))
 
-    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
-        """Return the vectors of a version, or of the whole lake, with their codes; looked up again after a commit."""
+    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, "faiss.Index | None"]:
+        """Return the vectors of a version, or of the whole lake, with their index; looked up again after a commit."""
         lake = self._opened.connection("search")
         version = self._opened.dataset(dataset)
         state = (str(version), version.run_id) if version else lake.newest_commit
@@ -98,7 +102,7 @@ class PictureSearch:
                 raise PairmillError(
                     "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
                 )
-            known = self._vectors[dataset] = state, found, sign_codes(found)
+            known = self._vectors[dataset] = state, found, code_index(found)
         return known[1:]
 
     def _model(self, dataset: str, stored: ImageVectors, side: Side) -> ClipTower:

@@ -33,9 +33,9 @@ from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import FOUND, PictureSearch
 from pairmill.flows.pages.renderer import FOLDER
 from pairmill.ops.models.clip.clip import ClipTower, Side
-from pairmill.ops.whole.sign_codes import SignCodes, most_similar
+from pairmill.ops.whole.sign_codes import most_similar, nearest
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
-from pairmill.tasks.release.gallery.vector_files import sign_codes
+from pairmill.tasks.release.gallery.vector_files import code_index
 from tests.worlds.browsed import Pages, serving
 from tests.worlds.chromium import tab
 
@@ -55,11 +55,11 @@ class MadeThumbnail(ThumbnailCache):
 class MadeVectors(PictureSearch):
     """A search over made vectors: one for each distinct picture of the gallery."""
 
-    def __init__(self, opened: BrowsedLake, stored: ImageVectors, codes: SignCodes, model: ClipTower | None) -> None:
+    def __init__(self, opened: BrowsedLake, stored: ImageVectors, index: Any, model: ClipTower | None) -> None:
         super().__init__(opened)
-        self.opened, self._made, self._clip = opened, (stored, codes), model
+        self.opened, self._made, self._clip = opened, (stored, index), model
 
-    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
+    def _find_vectors(self, dataset: str) -> tuple[ImageVectors, Any]:
         return self._made
 
     def _model(self, dataset: str, stored: ImageVectors, side: Side) -> Any:
@@ -101,7 +101,7 @@ def _measure(lake: Path, given: argparse.Namespace) -> list[Row]:
     gallery = opened.gallery("")
     assert gallery
     stored = _stored(lake)
-    once.append(_row("encode the vectors, once", timed(lambda: sign_codes(stored))))
+    once.append(_row("encode the vectors, once", timed(lambda: code_index(stored))))
     rows = _pages(pages, gallery, given.images)
     search = _search(opened, stored, lake)
     rows.append(_row("words to their nearest pictures", _words(search), 0.3, note="text tower and search"))
@@ -148,7 +148,7 @@ def _search(opened: BrowsedLake, stored: ImageVectors, lake: Path) -> MadeVector
     """Return a search whose model is loaded."""
     model = ClipTower(f"open_clip:local-dir:{lake.parent / 'clip'}")
     model.embed_texts(["warm"])
-    return MadeVectors(opened, stored, sign_codes(stored), model)
+    return MadeVectors(opened, stored, code_index(stored), model)
 
 
 def _words(search: MadeVectors) -> Seconds:
@@ -163,11 +163,11 @@ def _like(search: MadeVectors, stored: ImageVectors) -> Seconds:
 
 def _against_full_scan(stored: ImageVectors, like: Seconds) -> Row:
     """Compare the search by a picture with a full scan: its seconds, and the recall of the codes."""
-    codes = sign_codes(stored)
+    index = code_index(stored)
     picked = np.random.default_rng(1).integers(0, len(stored.vectors), QUERIES)
     queries = [np.asarray(stored.vectors[row], np.float32) for row in picked]
     true = [set(most_similar(query, stored.vectors, 50)) for query in queries]
-    found = [codes.nearest(query, stored.vectors, FOUND)[:50] for query in queries]
+    found = [nearest(index, query, stored.vectors, FOUND)[:50] for query in queries]
     recall = statistics.mean(len(each & set(other)) / 50 for each, other in zip(true, found, strict=True))
     exact = _median(lambda: most_similar(queries[0], stored.vectors, FOUND), 3)
     note = f"{like.wall:.3f} wall s, full scan {exact.wall:.3f}"
@@ -179,7 +179,7 @@ def _map(opened: BrowsedLake, stored: ImageVectors, gallery: Gallery) -> tuple[R
     """Return the row of the map's bytes, places and colours, and the seconds of its first making."""
     from pairmill.flows.browse.picture_maps import colours, points
 
-    search = MadeVectors(opened, stored, sign_codes(stored), None)
+    search = MadeVectors(opened, stored, code_index(stored), None)
     maps = PictureMaps(search)
     first = timed(lambda: maps.find("", gallery, 3600.0))
     maps.close()

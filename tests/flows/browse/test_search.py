@@ -9,9 +9,10 @@ import pytest
 
 from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
 from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.whole.sign_codes import EXACT_BELOW, encode, most_similar
+from pairmill.ops.whole.sign_codes import EXACT_BELOW, most_similar
+from pairmill.ops.whole.sign_codes import nearest as nearest_rows
 from pairmill.tasks.release.gallery import vector_files
-from pairmill.tasks.release.gallery.vector_files import sign_codes
+from pairmill.tasks.release.gallery.vector_files import code_index
 from tests.worlds.browsed import Pages, ids, rows, text
 from tests.worlds.generated import small_settings
 
@@ -81,22 +82,20 @@ def test_codes_are_written_once_beside_the_vectors_and_again_for_others(
     ids = np.array([b"%032d" % row for row in range(n)])
     found = ImageVectors(ids, stored, "scorer", "model", tmp_path / "vectors-a.bin")
     found.path.touch()
-    mapped = sign_codes(found)
-    codes = np.array(mapped.codes)
-    assert (codes == encode(stored, mapped.mean)).all()
+    query = stored[7].astype(np.float32)
+    rows = nearest_rows(code_index(found), query, stored, 50).tolist()
     file = tmp_path / "vectors-a.codes"
     written = file.stat().st_mtime_ns
-    assert sign_codes(found).codes.shape == (1, n) and file.stat().st_mtime_ns == written
-    file.unlink()
+    assert nearest_rows(code_index(found), query, stored, 50).tolist() == rows and file.stat().st_mtime_ns == written
     file.write_bytes(b"torn")
-    assert (sign_codes(found).codes == codes).all() and file.stat().st_size > 4
+    assert nearest_rows(code_index(found), query, stored, 50).tolist() == rows and file.stat().st_size > 4
     file.unlink()
-    encoding = vector_files.encode
+    first = vector_files.empty_index
 
-    def encoded(*arguments: Any) -> np.ndarray:  # while a removal deletes all, what is half written too
+    def index_of(sample: np.ndarray) -> Any:  # while a removal deletes all, what is half written too
         for each in tmp_path.iterdir():
             each.unlink()
-        return encoding(*arguments)
+        return first(sample)
 
-    monkeypatch.setattr(vector_files, "encode", encoded)
-    assert (sign_codes(found).codes == codes).all() and list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(vector_files, "empty_index", index_of)
+    assert nearest_rows(code_index(found), query, stored, 50).tolist() == rows and list(tmp_path.iterdir()) == []
