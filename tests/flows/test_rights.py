@@ -125,6 +125,10 @@ def test_an_export_has_licences_credits_and_a_card_that_names_them(world: Path, 
     assert head.split("\t") == ["image_id", "attribution", "licence", "licence_url", "raw_image_url"]
     assert {line.split("\t")[0] for line in credits} == {row["image_id"] for row in pairs}
     assert {line.split("\t")[1] for line in credits} == {"Ada", "Zoë", "Museum of Foxes"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "\n## Licences\n\n| licence | pairs | with credit |\n| --- | --- | --- |\n| CC-BY-4.0 | 1 | 1 |\n" in card
+    assert "| 3 | 0 | 0 | 0 |" in card.partition("## What files say")[2].partition("##")[0]
+    assert "| image | free | 8 | 4 |" in card and "## Opt-outs honoured" not in card
     told = json.loads((tmp_path / "out" / ".croissant.json").read_text())
     assert sorted(told["license"]) == ["CC-BY-4.0", "CC-BY-SA-4.0", "CC0-1.0"]
 

@@ -22,6 +22,7 @@ from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export import exports
+from pairmill.catalog.queries.export.data_card import card_tables
 from pairmill.catalog.queries.export.selected_pairs import Selection, taken
 from pairmill.catalog.queries.figures.canary_rates import wrong_pairs_line
 from pairmill.catalog.queries.figures.report import plan_of
@@ -202,7 +203,9 @@ def _describe(
     stem, splits = _stem_of(dataset, head), exports.splits_of(lake, selected)
     names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
     files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits if format != "folder"} or {"train": names}
-    place.write_card(dataset_card(title, about, format, files, shown, head.get("text", "text1")))
+    card = dataset_card(title, about, format, files, shown, head.get("text", "text1"))
+    tables = "" if "recipe" in head else card_tables(lake, selected)  # the card of a growing export has no counts
+    place.write_card(f"{card}\n{tables}\n" if tables else card)
     if RIGHTS[0] in selected.divisions:
         with place.file(CREDITS) as out:
             for lines in exports.credits(lake, selected):
