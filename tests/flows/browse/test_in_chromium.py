@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from tests.worlds.browsed import Pages, rows, served
 from tests.worlds.chromium import Tab, tab
 from tests.worlds.hostile_texts import FOREIGN, hostile_lake
+from tests.worlds.line import curated_lake
 
 pytestmark = pytest.mark.browser
 CARDS = "document.querySelectorAll('a.item').length"
@@ -170,6 +172,39 @@ def test_pairs_are_judged_by_keys_and_taken_back(shown: Tab, lake: Path):
     assert shown.complaints() == []
     verdicts = [json.loads(line).get("verdict") for file in (lake / "judgements").iterdir() for line in file.open()]
     assert verdicts[-6:] == ["match", "mismatch", "unsure", "undone", "undone", "undone"]
+
+
+def test_pictures_are_selected_left_out_published_explained_and_brought_back(chromium: Tab, tmp_path: Path):
+    """The whole way on a lake of its own; every step waits until its page is complete."""
+    lake = Path(copytree(curated_lake(), tmp_path / "lake"))
+    loaded = "document.readyState === 'complete'"
+    with served(lake) as address:
+        chromium.events.clear()
+        chromium.look(1280)
+        chromium.open(address)
+        origin = chromium.run("location.origin")
+        kept = f"{origin}/gallery?dataset=demo@1&fate=kept"
+        chromium.open(kept)
+        chromium.until(f"{loaded} && {CARDS} > 3")
+        item = chromium.run("document.querySelectorAll('a.item')[1].getAttribute('href')")
+        chromium.click(".pick input")
+        boxes = "[...document.querySelectorAll('.pick input')]"
+        chromium.run(f"{boxes}[2].dispatchEvent(new MouseEvent('click', {{bubbles: true, shiftKey: true}}))")
+        chromium.until("document.querySelector('[data-selected]').textContent === '3 selected'")
+        chromium.click("button[value=leave_out]")
+        chromium.until("document.querySelector('[data-acted] .acted')?.textContent.includes('leave out')")
+        assert chromium.run("document.querySelectorAll('.mark').length") == 3
+        chromium.open(f"{origin}/publish?dataset=demo@1")
+        chromium.until(f"{loaded} && document.querySelector('tbody').innerText.includes('left_out')")
+        chromium.click("main form button")
+        chromium.until(f"{loaded} && location.pathname === '/compare'")
+        chromium.open(f"{origin}{item.replace('demo%401', 'demo%402')}")
+        chromium.until(f"{loaded} && document.querySelector('h1').innerText.includes('left_out')")
+        chromium.open(f"{origin}/acts?dataset=demo@2")
+        chromium.click("tbody button")
+        chromium.until(f"{loaded} && document.querySelector('.acted')?.textContent.includes('undone')")
+        assert chromium.complaints() == []
+    assert rows(lake, "SELECT act, count(*) FROM acts GROUP BY act ORDER BY act") == [("leave_out", 3), ("undo", 1)]
 
 
 def test_without_scripts_a_gallery_is_paged_by_links(shown: Tab):
