@@ -56,7 +56,8 @@ def _verdict(lake: Lake, args: Namespace, act: str, publishes: str) -> str:
     fates = fates_named(lake, args.dataset, args.picture, args.list, args.where)
     found = act_on(lake, args.dataset, act, fates, word, args.dry_run)
     what = act.replace("_", " ") + (f" '{word}'" if word else "")
-    on = f"{what}: {found.pictures:,} pictures, {found.pairs:,} of them pairs of {found.dataset}"
+    pictures = f"{found.pictures:,} picture{'' if found.pictures == 1 else 's'}"
+    on = f"{what}: {pictures}, {found.pairs:,} of them in pairs of {found.dataset}"
     if args.dry_run:
         return f"would {on}"
     undo = f" Undo it: pairmill edit {found.dataset.name} --undo {found.act_id[:8]}"

@@ -97,7 +97,7 @@ def test_the_command_names_pictures_and_why_tells_who_decided(
         "edit", "small", "--leave-out", "--where", "dropped_by = 'wide'", "--dry-run"
     )
     assert not acts.acts_of(lake, "small")
-    assert "leave out: 1 pictures, 1 of them pairs of small@1" in told(
+    assert "leave out: 1 picture, 1 of them in pairs of small@1" in told(
         "edit", "small", "--leave-out", "--picture", kept[0]
     )
     assert "tag 'a fox': 2 pictures" in told("edit", "small", "--tag", "a fox", "--list", str(file))
