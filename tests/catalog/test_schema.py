@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from infra.empty_catalog import by_migrations
-from pairmill.catalog.lake import schema, score_tables
+from pairmill.catalog.lake import comments, schema, score_tables
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import BadQuery, LeaseHeld, NewerLake, PairmillError
@@ -137,6 +137,8 @@ def test_a_new_lake_is_what_the_migrations_make(tmp_path: Path) -> None:
             made.append(_everything(opened))
     assert made[0] == made[1]
     assert len(made[0]["columns"]) > 400 and len(made[0]["options"]) > 20
+    with create_or_open(tmp_path / "copied") as lake, lease.writing(lake, "run", "test"):
+        assert comments.describe(lake) == 0
 
 
 def _everything(lake: Lake) -> dict[str, list[tuple]]:
