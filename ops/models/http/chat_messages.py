@@ -261,7 +261,8 @@ def _count(value: Any) -> int:
 def _text(content: Any) -> str:
     """Return an answer's text from a string, null, or a list of parts, without parts of reasoning."""
     if isinstance(content, list):
-        texts = (part.get("text") for part in content if _object(part).get("type", "text") in ("text", "output_text"))
+        parts = map(_object, content)
+        texts = (part.get("text") for part in parts if part.get("type", "text") in ("text", "output_text"))
         return "".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 

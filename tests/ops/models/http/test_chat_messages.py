@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
@@ -202,6 +202,7 @@ completions = st.builds(
 
 
 @given(st.sampled_from([200, 400, 408, 422, 429, 500, 503]), completions | json_values | st.binary(max_size=60))
+@example(200, {"choices": [{"message": {"content": [None, "A dog."]}}]})
 def test_no_answer_is_a_surprise(status: int, body: Any):
     try:
         found = said(status, body)
