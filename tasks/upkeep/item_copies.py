@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, remove_stale_spills
+from pairmill.catalog.write.act_queue import queue_folder
 from pairmill.catalog.write.judgement_log import log_folder
 
 # What a removal cannot reach, for its report.
@@ -72,6 +73,8 @@ PLACES = (
     )),
     # Whole logs lose their lines of taken items; a killed rewriting leaves all lines in a file of its own.
     CopyPlace(lambda lake, _: _local(log_folder(lake)), ("*.part",), ("catalog.write.judgement_log",)),
+    # Whoever holds the lease takes whole acts; a killed process leaves a half-written one.
+    CopyPlace(lambda lake, _: _local(queue_folder(lake)), (".*",), ("catalog.write.act_queue",)),
 )  # fmt: skip
 
 

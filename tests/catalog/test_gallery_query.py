@@ -15,7 +15,8 @@ COLUMNS = {
     "url": "'u'", "width": "(n % 90)::INTEGER", "height": "60", "format": "if(n % 3 = 0, 'png', 'jpeg')",
     "sharpness": "CASE n % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::DOUBLE ELSE (n % 7) / 2 END",
     "dropped_by": "CASE n % 4 WHEN 0 THEN '' WHEN 1 THEN 'short_side' WHEN 2 THEN 'balance' END", "_value": "NULL",
-    "_text1": "'it''s'", "_source": "'pages-' || n % 2", "_domain": "'d' || n % 6 || '.example'",
+    "_text1": "'it''s'", "_caption": "'a caption'", "_fused": "'a text'",
+    "_source": "'pages-' || n % 2", "_domain": "'d' || n % 6 || '.example'",
     "_language": "if(n % 5 = 0, 'de', 'en')", "_tags": "['t' || n % 4, 'all']", "cluster": "n % 11",
     "group_id": "'g' || n % 40", "caption_status": "if(n % 8 = 0, 'empty', 'ok')",
 }  # fmt: skip

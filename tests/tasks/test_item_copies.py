@@ -42,8 +42,8 @@ OTHERS = {
         "tasks.release.export.shuffled_pictures", "ops.read.places.unpack", "ops.read.places.web",
     ),
     "no item: models, addresses, logs, locks": (
-        "ops.models.s3_folder", "flows.with_prefect.local_prefect", "flows.with_prefect.processes", 
-        "tasks.run.pool.fork_server",
+        "ops.models.s3_folder", "flows.with_prefect.local_prefect", "flows.with_prefect.processes",
+        "flows.command.pairmill_demo", "tasks.run.pool.fork_server",
     ),
 }  # fmt: skip
 

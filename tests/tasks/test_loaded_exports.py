@@ -76,8 +76,8 @@ def exported(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pairs(lake: Lake) -> list[dict[str, Any]]:
     return lake.table(
-        "SELECT * EXCLUDE (dataset, version, split, size, text4, text5, similarity4, similarity5) FROM pairs "
-        "ORDER BY image_id"
+        "SELECT * EXCLUDE (dataset, version, split, size, licence, licence_url, attribution, text4, text5, "
+        "similarity4, similarity5) FROM pairs ORDER BY image_id"
     ).to_pylist()
 
 
