@@ -36,22 +36,20 @@ def read_left_out(lake: Lake, dataset: str) -> None:
 
 def apply_tags(lake: Lake, dataset: str) -> None:
     """Add people's tags to those of ``cut_pairs``, in the order in which they were given, and take others away."""
-    lake.execute(
-        'CREATE OR REPLACE TEMP TABLE acts_tags AS SELECT sha256, value AS word, arg_max(act, "commit") AS act, '
-        f"max(\"commit\") AS since FROM ({current_acts(dataset)}) WHERE act IN ('tag', 'untag') GROUP BY ALL"
+    given = f"FROM ({current_acts(dataset)}) WHERE act IN ('tag', 'untag')"
+    if not lake.query(f"SELECT 1 {given} LIMIT 1"):
+        return
+    newest = f'SELECT sha256, value AS word, arg_max(act, "commit") AS act, max("commit") AS since {given} GROUP BY ALL'
+    words = "list(word ORDER BY since, word) FILTER (act = '{}')"
+    by_picture = (
+        f"SELECT sha256, coalesce({words.format('tag')}, []) AS added, "
+        f"coalesce({words.format('untag')}, []) AS gone FROM ({newest}) GROUP BY sha256"
     )
-    if lake.query("SELECT 1 FROM temp.acts_tags LIMIT 1"):
-        words = "list(word ORDER BY since, word) FILTER (act = '{}')"
-        given = (
-            f"SELECT sha256, coalesce({words.format('tag')}, []) AS added, "
-            f"coalesce({words.format('untag')}, []) AS gone FROM temp.acts_tags GROUP BY sha256"
-        )
-        tags = "coalesce(tags, [])"
-        stay = f"list_filter({tags}, lambda t: NOT list_contains(gone, t))"
-        new = f"list_filter(added, lambda t: NOT list_contains({tags}, t))"
-        lake.execute(
-            "ALTER TABLE temp.cut_pairs RENAME TO cut_untagged; CREATE TEMP TABLE cut_pairs AS SELECT p.* REPLACE "
-            f"(if(added IS NULL, tags, list_concat({stay}, {new})) AS tags) FROM cut_untagged p "
-            f"LEFT JOIN ({given}) USING (sha256); DROP TABLE temp.cut_untagged"
-        )
-    lake.execute("DROP TABLE temp.acts_tags")
+    tags = "coalesce(tags, [])"
+    stay = f"list_filter({tags}, lambda t: NOT list_contains(gone, t))"
+    new = f"list_filter(added, lambda t: NOT list_contains({tags}, t))"
+    lake.execute(
+        "ALTER TABLE temp.cut_pairs RENAME TO cut_untagged; CREATE TEMP TABLE cut_pairs AS SELECT p.* REPLACE "
+        f"(if(added IS NULL, tags, list_concat({stay}, {new})) AS tags) FROM cut_untagged p "
+        f"LEFT JOIN ({by_picture}) USING (sha256); DROP TABLE temp.cut_untagged"
+    )

@@ -91,7 +91,8 @@ MISTAKES = {
     "run 30m --models demo --lake new --source headless.csv": "(its first line is data: add a line with the columns'",
     "run 30m --models demo --lake new --source s3:/bucket/x": "no such place; did you mean s3://bucket/x?",
     "run 30m --models demo --lake new --source lake": "is a lake or an export of Pairmill, which no source reads",
-    "recaption demo --lake new --set captioners=[] --set fuse=null --set images=[]": "add one to `captioners`",
+    "recaption demo --lake new --set captioners=[]": "`fuse` needs a captioner; add one to `captioners` or take `fuse`",
+    "recaption demo --lake new --set fuse=null": "--set fuse: the recipe `captions` takes only the first captioner of",
     # lakes
     "status --lake nowhere": "there is no lake at 'nowhere'. Check --lake, or make one with `pairmill run`.",
     "run 30m --models demo --retry timeout --lake new": "there is no lake at 'new'",
