@@ -66,12 +66,12 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
 
 
 def read_hosts(lake: Lake, since: datetime) -> set[str]:
-    """Return the hosts whose files were read after ``since``."""
+    """Return the hosts whose robots.txt and similar files were requested after the time ``since``."""
     return {host for (host,) in lake.query("SELECT DISTINCT host FROM opt_outs WHERE read_at > ?", (since,))}
 
 
 def opt_outs(lake: Lake) -> Iterator[dict[str, str]]:
-    """Yield host, file, outcome and text of the newest reading of each host's files that bear on fetching."""
+    """Yield host, file, outcome and text of each host's files, as they were read last; absent files are left out."""
     newest = "QUALIFY row_number() OVER (PARTITION BY host, file ORDER BY read_at DESC) = 1"
     sql = f"SELECT * FROM (SELECT host, file, outcome, said FROM opt_outs {newest}) WHERE outcome <> 'absent'"
     return (row for rows in lake.blocks(sql, rows=1000) for row in rows.to_pylist())

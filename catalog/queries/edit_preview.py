@@ -100,7 +100,10 @@ def verdicts_on(lake: Lake, dataset: Dataset, sha256: str) -> list[dict[str, Any
 
 
 def fates_of(lake: Lake, dataset: Dataset, sha256s: list[str]) -> dict[str, str]:
-    """Return sha256 -> 'kept', the rule by which the version drops the picture, or 'not decided', of known pictures."""
+    """Return what the version decided on each of these pictures that the lake knows, by sha256.
+
+    A value is 'kept', the name of the rule that dropped the picture, or 'not decided'.
+    """
     rows = lake.query(
         f"SELECT sha256, min(dropped_by) FROM (SELECT * FROM images WHERE sha256 IN (SELECT unnest(?::VARCHAR[]))) "
         f"LEFT JOIN (SELECT item_id AS image_id, dropped_by FROM decisions WHERE {dataset.where}) USING (image_id) "
@@ -111,7 +114,10 @@ def fates_of(lake: Lake, dataset: Dataset, sha256s: list[str]) -> dict[str, str]
 
 
 def marks_on(lake: Lake, dataset: str, sha256s: list[str]) -> dict[str, str]:
-    """Return sha256 -> people's verdicts on these pictures, also those that wait or are in no version yet."""
+    """Return what people decided about each of these pictures, by sha256, as 'keep, tag to check'.
+
+    Acts that wait, and acts that no version has yet, count.
+    """
     among = "sha256 IN (SELECT unnest(?::VARCHAR[])) AND act <> 'untag'"
     sql = (
         "SELECT sha256, string_agg(replace(act, '_', ' ') || coalesce(' ' || word, ''), ', ' ORDER BY act, word) "

@@ -32,7 +32,7 @@ def queue_folder(lake: Lake) -> str:
 
 
 def put(lake: Lake, rows: str) -> None:
-    """Queue one act, the ``rows`` (SQL of COLUMNS); it is on disk when this returns.
+    """Write one act to the queue and sync it to disk. ``rows`` is SQL for its rows, with the columns COLUMNS.
 
     The lake may be open for reading only. Raises PairmillError if its folder cannot be written to.
     """
@@ -72,7 +72,10 @@ def unreadable_files(lake: Lake) -> list[str]:
 
 
 def waiting_rows(lake: Lake) -> str:
-    """Return SQL of the rows of the queued acts, with a ``commit`` beyond all; '' if none waits."""
+    """Return SQL for the rows of all queued acts, '' if none waits. Their ``commit`` is WAITING or more.
+
+    Opens each file: for the few acts of the seconds between two commits, not for thousands.
+    """
     paths = [path for path in waiting_files(lake) if _is_readable(lake, path)]
     return " UNION ALL ".join(
         f'SELECT {COLUMNS}, {WAITING + place} AS "commit" FROM {_rows(path)}' for place, path in enumerate(paths)
@@ -80,7 +83,9 @@ def waiting_rows(lake: Lake) -> str:
 
 
 def take(lake: Lake, begin: Callable[[], int]) -> None:
-    """Store the queued acts, each in a transaction, under commit numbers of ``begin``. The caller holds the lease.
+    """Move the queued acts into table `acts`, oldest first, each in its own transaction. Requires the lease.
+
+    ``begin`` allocates the commit number of an act.
 
     Rows of pictures that a takedown has banned since are left out, and so are texts as they were before it. Raises
     LeaseLost.

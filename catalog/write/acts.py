@@ -87,7 +87,10 @@ def current_verdicts(dataset: str, upto: int | None = None, rows: str = "acts") 
 
 
 def with_waiting(lake: Lake, ask: Callable[[str], Answer]) -> Answer:
-    """Return the answer of ``ask``, which is given SQL of the stored and the waiting rows of acts."""
+    """Call ``ask`` with SQL for all acts, stored and waiting ones, and return its result.
+
+    Asks again, at most five times, if the holder of the lease stores a waiting act meanwhile.
+    """
     for _ in range(5):
         if not (waiting := waiting_rows(lake)):
             break
@@ -115,7 +118,7 @@ def _acts_in(lake: Lake, rows: str, dataset: str, upto: int) -> list[Act]:
 
 
 def prepare_verdicts(lake: Lake, dataset: str, act: str, word: str, fates: Mapping[str, str]) -> tuple[int, int]:
-    """Create the tables ``new_acts`` and ``edit_before`` of one verdict.
+    """Create the temporary tables of one verdict: ``new_acts``, a row a picture, and ``edit_before``, their fates.
 
     Returns the number of its pictures, and of those that the version keeps.
 
@@ -228,7 +231,7 @@ def enqueue(lake: Lake, dataset: str, who: str) -> str:
 
 
 def find_act(lake: Lake, dataset: str, act_id: str) -> Act:
-    """Return an act that may be undone, named by how its id begins, '' for the newest that is not undone.
+    """Return the act whose id begins with ``act_id``; for '', the newest act that is not undone.
 
     Raises PairmillError if there is no such act, several begin so, or it is undone already.
     """

@@ -16,7 +16,7 @@ from pairmill.flows.api.text_edits import TextEdit, edit_texts
 from pairmill.flows.browse.asked import ID, Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.gallery_routes import Choosing
-from pairmill.flows.browse.rendering import room_page
+from pairmill.flows.browse.rendering import room_page, unpublished_page
 from pairmill.flows.browse.sent_form import sent_form
 
 MOST_BYTES = 5_000_000  # of a form: 100,000 pictures that are ticked one by one
@@ -89,8 +89,7 @@ def routes(opened: BrowsedLake, choose: Choosing) -> APIRouter:
         """List the acts on a dataset, newest first, with a button that undoes each."""
         version = opened.dataset_or_newest(dataset)
         if version is None:
-            message = "No dataset is published here."
-            return room_page(opened, "acts", None, "error.html.j2", title="No acts yet", message=message)
+            return unpublished_page(opened, "acts", "No acts yet")
         with lock:
             rows, faults = list_acts(opened.connection("acts").lake, version.name)
         values = {"acts": rows[::-1], "faults": faults, "commit": version.commit}

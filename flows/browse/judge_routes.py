@@ -15,7 +15,7 @@ from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJu
 from pairmill.flows.api.picture_acts import user_name
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.rendering import room_page, waiting_page
+from pairmill.flows.browse.rendering import room_page, unpublished_page, waiting_page
 from pairmill.flows.browse.sent_form import sent_form
 
 VERDICTS = ("match", "mismatch", "unsure")
@@ -84,8 +84,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         """Show the samples so far, and a form to draw another."""
         version = opened.dataset_or_newest(dataset)
         if version is None:
-            message = "No dataset is published here; a run makes one."
-            return room_page(opened, "judge", None, "error.html.j2", title="Nothing to judge yet", message=message)
+            return unpublished_page(opened, "judge", "Nothing to judge yet")
         if opened.gallery(str(version)) is None:
             return waiting_page(opened, "judge", Asked.model_validate({"dataset": str(version)}))
         with opened.lake.judging(str(version)) as of_version:

@@ -23,6 +23,12 @@ def room_page(opened: BrowsedLake, room: str, dataset: Dataset | str | None, nam
     return page(name, versions=opened.versions(), room=room, dataset=str(dataset or ""), **values)
 
 
+def unpublished_page(opened: BrowsedLake, room: str, title: str) -> HTMLResponse:
+    """Render the page of the section ``room`` of a lake without a dataset."""
+    message = "No dataset is published here; a run makes one."
+    return room_page(opened, room, None, "error.html.j2", title=title, message=message)
+
+
 def waiting_page(opened: BrowsedLake, room: str, asked: Asked) -> HTMLResponse:
     """Render the page that the section ``room`` shows while its gallery is being built."""
     return room_page(opened, room, asked.dataset, "waiting.html.j2", path=f"/{room}", asked=asked)

@@ -13,7 +13,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import Dataset, Difference
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.rendering import page, room_page, waiting_page
+from pairmill.flows.browse.rendering import page, room_page, unpublished_page, waiting_page
 from pairmill.flows.pages.html_report import is_report_of
 from pairmill.flows.pages.renderer import POLICY
 from pairmill.flows.run.outcome import report_path
@@ -42,8 +42,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         """Show a version's rules, on images, then on sentences; before them the new rule ``keep``, if there is one."""
         version = opened.dataset_or_newest(dataset)
         if version is None:
-            message = "No dataset is published here."
-            return room_page(opened, "rules", None, "error.html.j2", title="No rules yet", message=message)
+            return unpublished_page(opened, "rules", "No rules yet")
         if opened.gallery(str(version)) is None:
             return waiting_page(opened, "rules", Asked.model_validate({"dataset": str(version)}))
         return room_page(opened, "rules", version, "rules.html.j2", views=opened.lake.rules(str(version)), keep=keep)

@@ -1,7 +1,7 @@
 """Search a million vectors by codes of one bit per dimension, then rank the best candidates by their full vectors.
 
 The codes are RaBitQ's (Gao and Long 2024, arXiv 2405.12497), by faiss: signs of the centred and rotated vector, and two
-numbers that correct its products. At 1M vectors of 512 numbers a search reads 77 MB of codes instead of 1 GB.
+numbers that correct its products. At 1M vectors of 512 numbers a search reads 73 MB of codes instead of 1 GB.
 """
 
 from typing import TYPE_CHECKING
@@ -35,10 +35,10 @@ def empty_index(sample: np.ndarray) -> "faiss.Index":
 
 
 def nearest(index: "faiss.Index | None", query: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
-    """Return the rows (m,) int64 of the ``k`` vectors with the largest dot product with ``query`` (d,), best first.
+    """Search the ``k`` vectors nearest to ``query`` (d,) by dot product; return their rows (m,) int64, best first.
 
-    ``vectors`` (n, d) are those of the index. The result is exact without an index, or for k > BY_CODE; of a million
-    clustered vectors it holds over 0.95 of the true 50 nearest (`infra/bench/browse.py`).
+    ``index`` has the codes of ``vectors`` (n, d), None for a scan of all. The result is exact without an index, or for
+    k > BY_CODE; of a million clustered vectors it holds over 0.95 of the true 50 nearest (`infra/bench/browse.py`).
     """
     if index is None or k > BY_CODE:
         return most_similar(query, vectors, k)

@@ -4,7 +4,8 @@ import pytest
 
 from pairmill.catalog.pending.quarantine import FaultCount
 from pairmill.catalog.queries.datasets import FunnelStep
-from pairmill.catalog.queries.losses.yield_limit import yield_limit
+from pairmill.catalog.queries.losses.yield_limit import _REMEDIES, yield_limit
+from pairmill.catalog.recipe.parts import RESERVED
 
 ORDER = ("readable", "short_side", "duplicate", "no_text", "balance")
 
@@ -39,6 +40,11 @@ def fault(reason: str, items: int) -> FaultCount:
 )
 def test_the_largest_loss_is_named_with_its_remedy(dropped: dict[str, int], faults: list[FaultCount], said: str):
     assert yield_limit(funnel(**dropped), faults).startswith(f"limited most by {said}")
+
+
+def test_each_step_that_is_no_rule_has_a_remedy_of_its_own():
+    """The remedy of rules, `--set images.NAME.keep`, would be wrong for them."""
+    assert RESERVED - {"same_text"} <= {*_REMEDIES}  # which drops sentences
 
 
 def test_small_losses_limit_nothing():

@@ -33,7 +33,7 @@ class MissingScore:
 
 
 def cut_plan(lake: Lake, dataset: Dataset) -> Plan:
-    """Compile the plan by which the version was published, with the scorer digests of that time.
+    """Compile the version's recipe into a plan with the scorer digests that the version was published with.
 
     Its rules spare the pictures that people keep now.
     """

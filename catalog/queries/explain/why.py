@@ -87,7 +87,7 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
 def similar_addresses(lake: Lake, item: str) -> list[str]:
     """Return the end of the picture's address most like ``item``, if it is like it; [] in a large lake.
 
-    Compares with every address: 20 ms for 10,000.
+    Compares with every address: 0.3 CPU s for a million, the most that it does.
     """
     tail = f"list_reverse(list_reverse(string_split(url, '/'))[:{item.count('/') + 1}]).array_to_string('/')"
     sql = (

@@ -182,7 +182,10 @@ class Gallery:
         return [(row["fate"], row["n"]) for row in self.rows(sql, *choice.sets) if row["fate"] is not None]
 
     def fates_of_pictures(self, choice: Choice) -> dict[str, str]:
-        """Return sha256 -> 'kept', the rule that drops it, or 'not decided', for each picture of ``choice``."""
+        """Return what the version decided on each picture of ``choice``, by sha256.
+
+        A value is 'kept', the name of the rule that dropped the picture, or 'not decided'.
+        """
         fate = "coalesce(nullif(coalesce(min(dropped_by), 'not decided'), ''), 'kept')"
         sql = f"SELECT sha256, {fate} AS fate FROM images WHERE {self._condition(choice)} AND sha256 IS NOT NULL"
         return {row["sha256"]: row["fate"] for row in self.rows(f"{sql} GROUP BY sha256", *choice.sets)}

@@ -1,4 +1,4 @@
-"""Say in one sentence what limited the yield of a version, and which command changes it."""
+"""Name the largest loss of pictures of a dataset version, and the command that reduces it."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,9 @@ _REMEDIES = {
     "readable": "they cannot be decoded: `pairmill quarantine` says why",
     "exact_duplicate": "they are copies: other sources add more than other rules",
     "duplicate": "they are near copies: other sources add more than other rules; `pairmill browse` shows the groups",
-    "no_text": "no sentence is near enough: add pages with text, or captions as texts (`captions.own: keep`)",
+    "no_text": "no sentence is near enough: add pages with text, or describe the pictures by `pairmill recaption`",
+    "max_uses": "other pictures use their sentences up: --set association.max_uses=none lets all share them",
+    "left_out": "people left them out: `pairmill edit` lists who did, and undoes it",
     "balance": "their clusters are full: --set balance.cap=none keeps all",
 }
 _RULE = "`pairmill browse` shows them on both sides of the rule; --set images.{0}.keep=… moves it"

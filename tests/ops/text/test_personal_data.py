@@ -1,4 +1,4 @@
-"""What looks like personal data, on 317 sentences in the forms of eleven countries, and in a run's rule."""
+"""Patterns of personal data: precision and recall on 317 sentences of eleven countries, and a rule that reads them."""
 
 from pathlib import Path
 
