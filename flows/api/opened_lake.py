@@ -425,6 +425,7 @@ class OpenLake:
         prefix: str = "",
         suffix: str = "",
         bucket: int | None = None,
+        contact: str = "",
     ) -> "Exported":
         """Write a version, or a mixture of versions, to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
@@ -444,7 +445,7 @@ class OpenLake:
             first, options = selected.versions[0], FolderOptions(pictures, trigger, prefix, suffix, bucket)
             return export(
                 lake, first.name, first.version, to, format, captions=captions, text=text, shuffle=shuffle, grow=grow,
-                metadata=metadata, selected=selected, options=options,
+                metadata=metadata, selected=selected, options=options, contact=contact,
             )  # fmt: skip
 
     def act(

@@ -190,8 +190,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                     about="a dataset version, or several: a mixture by their weights, the shares of its pairs"),
             Option("--to", "a new folder or s3://bucket/prefix", "URI", is_required=True),
             Option("--format", f"{ABOUT_FILES}; realsyn: its five columns, by address; llava: JSON of conversations; "
-                   "obelics: interleaved documents; folder: pictures with a .txt beside each; default: webdataset",
-                   choices=(*FILES, "realsyn", "llava", "obelics", "folder")),
+                   "obelics: interleaved documents; folder: pictures with a .txt beside each; card: its card alone; "
+                   "default: webdataset", choices=(*FILES, "realsyn", "llava", "obelics", "folder", "card")),
             Option("--captions", "all: a column with every captioner's text", choices=("chosen", "all")),
             Option("--text", "the text of a sample: a column; by chance: 'random(text1..text3, syn_text * 2)'; or a "
                    "sample for each: 'each(text1..text3)'", "TEXT", default="text1"),
@@ -206,6 +206,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                    "PIXELS", above_0, None),
             Option("--metadata", "of pictures: stripped of GPS, EXIF, XMP and the like, pixels untouched; or original, "
                    "the source's bytes; default: stripped", choices=("stripped", "original")),
+            Option("--contact", "in the card: a mail or web address at which to ask for a removal", "ADDRESS"),
             Option("--split", "take this split alone", "SPLIT"),
             Option("--size", "take this nested size, with the smaller ones in it", "SIZE"),
             Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N", pair_count, None),

@@ -43,7 +43,7 @@ def write_export(args: Namespace) -> int:
             gaps = OpenLake(lake).concepts(str(dataset), read_names(args.concepts)) if args.concepts else []
         chosen: dict[str, Any] = {"selected": selected}
         chosen |= {"captions": args.captions, "text": args.text, "shuffle": args.shuffle, "grow": args.grow}
-        chosen["metadata"] = args.metadata
+        chosen |= {"metadata": args.metadata, "contact": args.contact}
         of_folder = {name: getattr(args, name) for name in FolderOptions.names()}
         chosen["options"] = FolderOptions(**{name: value for name, value in of_folder.items() if value is not None})
         place = (dataset.name, dataset.version, args.to, args.format)

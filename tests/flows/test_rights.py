@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.licence import VERSION, choose_rights, spdx
 from pairmill.tasks.release.export.export import export
 from tests.ops.image.test_file_claims import BY_AI, exif, file
@@ -126,11 +127,29 @@ def test_an_export_has_licences_credits_and_a_card_that_names_them(world: Path, 
     assert {line.split("\t")[0] for line in credits} == {row["image_id"] for row in pairs}
     assert {line.split("\t")[1] for line in credits} == {"Ada", "Zoë", "Museum of Foxes"}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "\n## Licences\n\n| licence | pairs | with credit |\n| --- | --- | --- |\n| CC-BY-4.0 | 1 | 1 |\n" in card
+    assert "\n| licence | pairs | with credit |\n| --- | --- | --- |\n| CC-BY-4.0 | 1 | 1 |\n" in card
     assert "| 3 | 0 | 0 | 0 |" in card.partition("## What files say")[2].partition("##")[0]
-    assert "| image | free | 8 | 4 |" in card and "## Opt-outs honoured" not in card
+    free = "| pictures | free | licence in ('CC0-1.0', 'CC-BY-4.0', 'CC-BY-SA-4.0') | 8 | 4 |"
+    assert free in card and "## Contact" not in card and "## Opt-outs honoured" not in card
     told = json.loads((tmp_path / "out" / ".croissant.json").read_text())
     assert sorted(told["license"]) == ["CC-BY-4.0", "CC-BY-SA-4.0", "CC0-1.0"]
+
+
+def test_a_card_alone_has_the_tables_in_croissant_too_and_where_to_ask_for_a_removal(world: Path, tmp_path: Path):
+    with create_or_open(world / "lake") as lake:
+        for _ in range(2):
+            export(lake, "licensed", 1, str(tmp_path), "card", contact="ada@example.org")
+        assert not any("card" in row for row in lake.query("SELECT format FROM exports"))
+        with pytest.raises(PairmillError, match="--contact: give one mail or web address"):
+            export(lake, "licensed", 1, str(tmp_path), "card", contact="ask\nme@example.org")
+        with pytest.raises(PairmillError, match="as card with --contact ada@example\\.org"):
+            export(lake, "licensed", 1, str(tmp_path), "card")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".croissant.json", ".pairmill", "README.md"]
+    ask = "To have a picture or text removed, write to ada@example.org."
+    assert (tmp_path / "README.md").read_text().endswith(f"## Contact\n\n{ask}\n")
+    told = json.loads((tmp_path / ".croissant.json").read_text())
+    assert told["rai:dataReleaseMaintenancePlan"] == ask and told["distribution"] == []
+    assert "Licences: licence: CC-BY-4.0, pairs: 1, with credit: 1" in told["rai:dataCollection"]
 
 
 def test_a_run_again_does_nothing_until_a_document_says_something_else(world: Path):

@@ -8,6 +8,7 @@ or other files. The names of these three begin with a dot, so that loaders skip 
 
 import re
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ WITHOUT_ADDRESS = (
 )
 LISTED = "listed"  # the digest of a file whose rows cannot change
 TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
+CONTACT = re.compile(r"(?=.*(?:@|://))[^\s<>|`]{5,200}")
 LAYOUT = 3  # of files and members; an export of another layout is written anew, because loaders want one layout
 
 
@@ -85,6 +87,7 @@ def export(
     options: FolderOptions | None = None,
     metadata: Metadata = "stripped",
     selected: Selection | None = None,
+    contact: str = "",
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -124,6 +127,9 @@ def export(
     ``selected``: write these pairs instead of all of the version, such as one split or a mixture of versions, of which
     this version is the first; its `given` are part of the export's identity.
 
+    card: the dataset card and its Croissant JSON-LD alone, written anew each time. ``contact``, a mail or web address,
+    is named in cards as the place to ask for a removal, and is part of the export's identity.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between. An export from a lake that is open for reading is not recorded, and takes no lease.
@@ -136,8 +142,10 @@ def export(
     selected = selected or Selection((dataset,))
     export_forms.check_choices(format, text, captions, shuffle, grow, options.given(), metadata)
     export_forms.check_selection(format, grow, selected)
+    if contact and not CONTACT.fullmatch(contact):
+        raise PairmillError("--contact: give one mail or web address without spaces, of at most 200 characters.")
     given = {"captions": (captions, "chosen"), "text": (text, "text1"), "shuffle": (shuffle, None)}
-    given |= {"metadata": (metadata, "stripped")}
+    given |= {"metadata": (metadata, "stripped"), "contact": (contact, "")}
     more = {name: value for name, (value, default) in given.items() if value != default}
     more |= options.given() | selected.given()
     chosen = text_choice(text, selected.n_texts, ("tags",) if format == "folder" else ())
@@ -155,6 +163,13 @@ def export(
         digests = "+".join(each.content_digest for each in selected.versions)
         head |= {"content_digest": digests, "rows": sum(selected.counts)}
     check_place(place, lake, whose, head, grow or any(each.amended for each in selected.versions))
+    if format == "card":
+        place.prepare()
+        place.remove(CARD)
+        place.write_json(MARK, whose)
+        _describe(lake, selected, place, head, gaps)
+        exports.check_unamended(lake, selected)
+        return Exported(shown.uri, 2, sum(selected.counts), place.size_of(CARD) + place.size_of(CROISSANT))
     folder = open_folder(shown, place, options) if format == "folder" else None
     notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
     notes.append(LINKED if options.pictures == "link" else "")
@@ -199,19 +214,26 @@ def _describe(
         about += f" People edited some of its texts; {CROISSANT} lists the edits."
     wrong = "" if "recipe" in head or told else wrong_pairs_line(lake, dataset)
     about += f" {wrong[0].upper()}{wrong[1:]}." if wrong else ""
+    contact = f"To have a picture or text removed, write to {head['contact']}." if "contact" in head else ""
+    given = {"dataReleaseMaintenancePlan": contact, "dataLimitations": wrong}
+    rai = defaultdict[str, list[str]](list, {name: [line] for name, line in given.items() if line})
     shown = export_forms.shown_columns(format, "captions" in head, selected)
     stem, splits = _stem_of(dataset, head), exports.splits_of(lake, selected)
     names = METADATA if format == "folder" else f"{stem}*.{SUFFIX[format]}"
+    names = "" if format == "card" else names
     files = {name: f"{stem}{name}-*.{SUFFIX[format]}" for name in splits if format != "folder"} or {"train": names}
-    card = dataset_card(title, about, format, files, shown, head.get("text", "text1"))
-    tables = "" if "recipe" in head else card_tables(lake, selected)  # the card of a growing export has no counts
-    place.write_card(f"{card}\n{tables}\n" if tables else card)
-    if RIGHTS[0] in selected.divisions:
+    card = [dataset_card(title, about, format, files, shown, head.get("text", "text1"))]
+    for table in [] if "recipe" in head else card_tables(lake, selected):  # of a growing export counts do not stay true
+        card.append(f"{table.markdown()}\n")
+        if table.rai:
+            rai[table.rai] += table.lines()
+    place.write_card("\n".join([*card, *([f"## Contact\n\n{contact}\n"] if contact else [])]))
+    if RIGHTS[0] in selected.divisions and format != "card":
         with place.file(CREDITS) as out:
             for lines in exports.credits(lake, selected):
                 out.write(lines)
-    fields = [] if format == "webdataset" else [*([IMAGE] if format == "parquet" else []), *shown]
-    place.write_json(CROISSANT, croissant(lake, selected, about, names, fields, gaps, splits))
+    fields = [] if format in ("webdataset", "card") else [*([IMAGE] if format == "parquet" else []), *shown]
+    place.write_json(CROISSANT, croissant(lake, selected, about, names, fields, gaps, splits, rai))
 
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
@@ -377,7 +399,7 @@ def check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dic
         kind += f" with the text {told['text']}" if "text" in told else ""
         kind += f" shuffled by {told['shuffle']}" if "shuffle" in told else ""
         kind += f" of the mixture {told['mixture']}" if "mixture" in told else ""
-        options = (*FolderOptions.names(), "metadata", "split", "size", "pairs", "seed")
+        options = (*FolderOptions.names(), "metadata", "contact", "split", "size", "pairs", "seed")
         kind += "".join(f" with --{name} {told[name]}" for name in options if name in told)
         asked = ("dataset", "version", "format", "captions", "text", "shuffle", "recipe", "mixture", *options)
         same = all(told.get(name) == whose.get(name) for name in asked)

@@ -4,8 +4,10 @@ Croissant (MLCommons, version 1.0) is JSON-LD of the files, the columns, the rec
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -27,6 +29,7 @@ _MEDIA = {"tar": "application/x-tar", "parquet": "application/x-parquet", "json"
           "jsonl": "application/jsonl"}  # fmt: skip
 _KINDS = {**columns("pairs"), "n_tokens": "INTEGER", "occurrences": "BIGINT"}
 _LISTS = ("captions", "conversations", "images", "texts", "image_bytes")
+_ONE_TEXT = ("dataCollection", "dataCollectionMissingData", "dataReleaseMaintenancePlan")  # fields of RAI without lists
 _TYPES = {"INTEGER": "sc:Integer", "BIGINT": "sc:Integer", "DOUBLE": "sc:Float"}
 
 
@@ -38,6 +41,7 @@ def croissant(
     names: Sequence[str],
     gaps: Sequence[Concept],
     splits: Sequence[str] = (),
+    rai: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the Croissant JSON-LD of an export, without a licence of the whole, which its publisher adds.
 
@@ -45,14 +49,16 @@ def croissant(
         lake: The lake.
         selected: The versions and which of their pairs; the first names the export.
         about: A sentence that describes the export.
-        files: The glob of the data files, which form one FileSet.
+        files: The glob of the data files, which form one FileSet; '' for a card alone.
         names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
         splits: Names of the splits, for a RecordSet of them, to which the column `split` refers.
+        rai: Lines by further fields of Croissant RAI.
         gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
     """
     came_along, dataset, steps = licences(lake, selected), selected.versions[0], list[str]()
     for version in selected.versions:
-        steps.append(f"Recipe of Pairmill: {version.recipe}")
+        recipe = re.sub(r'(?<=[":])(?:/[^"/]+)+(?=/[^"/])', "…", version.recipe)  # no folders of this machine
+        steps.append(f"Recipe of Pairmill: {recipe}")
         steps += [
             f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, version)
         ]
@@ -73,10 +79,11 @@ def croissant(
         **({"license": came_along} if came_along else {}),
         "rai:dataPreprocessingProtocol": steps,
         **({"rai:dataBiases": biases} if biases else {}),
+        **{f"rai:{name}": "; ".join(lines) if name in _ONE_TEXT else [*lines] for name, lines in rai.items()},
         "distribution": [
             {"@type": "cr:FileSet", "@id": "files", "name": "files", "encodingFormat": _MEDIA[files.rpartition(".")[2]],
              "includes": files},
-        ],
+        ] if files else [],
     }  # fmt: skip
     sets = []
     if splits:
@@ -108,6 +115,8 @@ def _field(name: str) -> dict[str, Any]:
 def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], names: Sequence[str], text: str) -> str:
     """Return the Markdown of a dataset card with its YAML header, without counts: the card stays valid as exports grow.
 
+    A card alone (``format`` 'card') says nothing of files.
+
     ``files`` has the glob of the data files of each split, ``names`` are their columns, ``text`` is the option for a
     tar's `.txt`.
     """
@@ -118,6 +127,8 @@ def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], 
     }
     # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
     header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
+    if format == "card":
+        return f"---\n{yaml.safe_dump({'tags': ['image-text']})}---\n\n# {title}\n\n{about}\n"
     texts = yaml.safe_load((HERE / "dataset_card.yaml").read_text("utf-8"))
     form = texts[format].format(picture=PICTURE, text=text, image=IMAGE)
     form += f"\n\n{texts['stripped']}" if set(EXPORTED) <= {*names} or format == "obelics" else ""

@@ -29,10 +29,10 @@ from pairmill.tasks.release.export.parquet_tables import (
 from pairmill.tasks.release.export.picture_folder import PictureFolder, Placing
 from pairmill.tasks.release.export.pictures import EXPORTED, Metadata, Pictured, Row
 
-Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics", "folder"]
+Format = Literal["webdataset", "parquet", "texts", "realsyn", "llava", "obelics", "folder", "card"]
 Captions = Literal["chosen", "all"]
 SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet", "realsyn": "parquet", "llava": "json",
-          "obelics": "parquet", "folder": "jsonl"}  # fmt: skip
+          "obelics": "parquet", "folder": "jsonl", "card": "md"}  # fmt: skip
 WITH_PICTURES = ("webdataset", "parquet", "obelics", "folder")
 OF_DOCUMENTS = ("obelics",)  # forms whose rows are documents, not pairs
 GROWING = ("webdataset", "parquet", "texts")  # forms that a later version may add files to
@@ -152,9 +152,10 @@ def check_choices(
     if text != "text1" and format not in ONE_TEXT:
         held = "the document's own texts" if format in OF_DOCUMENTS else "a column for each"
         raise PairmillError(f"--text chooses a sample's one text, and {format} has {held}. Leave it out.")
-    if format == "folder" and (captions != "chosen" or shuffle is not None):
+    if format in ("folder", "card") and (captions != "chosen" or shuffle is not None):
         option = "--shuffle has no order to change in" if shuffle is not None else "--captions all adds no column to"
-        raise PairmillError(f"{option} a folder of pictures. Leave it out; several captions: --text 'each(…)'.")
+        several = "; several captions: --text 'each(…)'" if format == "folder" else ""
+        raise PairmillError(f"{option} --format {format}. Leave it out{several}.")
     if of_folder and format != "folder":
         raise PairmillError(f"--{next(iter(of_folder))} is for --format folder. Leave it out, or write that format.")
     if grows and (format not in GROWING or shuffle is not None):
