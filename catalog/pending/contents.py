@@ -74,6 +74,12 @@ def draw_units(lake: Lake, source: str, seed: str, most: int) -> tuple[int, list
     return n, lake.query(f"SELECT uri, size FROM ({new}) ORDER BY {place}, uri LIMIT ?", asked)
 
 
+def count_listed(lake: Lake) -> dict[str, int]:
+    """Return format -> number of its units in ``listed``."""
+    counted = "SELECT kind, count(*) FROM listed WHERE detail IS NULL GROUP BY kind ORDER BY 2 DESC, 1"
+    return dict(lake.query(counted))
+
+
 def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:
     """Count the unchanged listed units whose reader has changed: (reader before, reader now, units)."""
     changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"

@@ -81,6 +81,13 @@ REMOVAL = (
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "curate": (
+        Command("start", "pairmill_start:start",
+                "Look at a folder, propose recipe and models, run 200 pictures of it, and show what came out.",
+                "photos", (
+            Option("source", "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE", "FOLDER"),
+            Option("--to", "a new folder for the sample; the same one goes on", "DIR", default="pairmill-start"),
+            Option("--yes", "ask nothing, take the proposals; so does an output that is no terminal"), LAKE,
+        ), interrupted=GOES_ON),
         Command("demo", "pairmill_demo:demo", "Make a small world of pages and curate it, in a minute.",
                 "--to first-try", (
             Option("--to", "a new folder for the pages and the lake", "DIR", default="pairmill-demo"),
@@ -324,7 +331,8 @@ def _argument(of: inspect.Parameter, asked: Question) -> Option:
 
 def parser() -> CommandParser:
     """Build the parser of all commands."""
-    top = CommandParser(prog="pairmill", description="Curate image-text datasets. Start with: pairmill demo")
+    about = "Curate image-text datasets. Start with: pairmill start FOLDER, or pairmill demo"
+    top = CommandParser(prog="pairmill", description=about)
     top.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
     parsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", help="one of those below")
     found, lines = commands_by_group(), []

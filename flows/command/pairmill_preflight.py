@@ -29,11 +29,11 @@ def preflight(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(json_value(found), ensure_ascii=False))
     else:
-        _print(found, screen)
+        print_forecast(found, screen)
     return 0
 
 
-def _print(found: Preflight, screen: Console) -> None:
+def print_forecast(found: Preflight, screen: Console) -> None:
     """Print the forecast: its sample, the steps, pairs, costs and notes."""
     units = "documents stand for units" if found.by_document else "90 % intervals by units"
     screen.print(
@@ -65,7 +65,8 @@ def _print(found: Preflight, screen: Console) -> None:
         whole.add_row(name, *cells, unit)
     screen.print(whole)
     dropped = [f"{shown(s.rule)} {s.n_dropped / s.n_in:.1%}" for s in found.sentences if s.n_in]
-    screen.print(f"\nsentences, shares dropped in the sample: {', '.join(dropped)}")
+    if dropped:
+        screen.print(f"\nsentences, shares dropped in the sample: {', '.join(dropped)}")
     print_notes(screen, found.notes)
 
 

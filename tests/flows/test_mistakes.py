@@ -65,6 +65,10 @@ MISTAKES = {
     # one for each other command
     "preflight fodler --source pages": "there is no recipe 'fodler'; did you mean 'folder'?",
     "preflight demo --source pgaes": "there is no such file or folder; did you mean 'pages'?",
+    "start": "the following arguments are required: FOLDER. Example: pairmill start photos",
+    "start empty": "is empty; give a folder, a file or a prefix that holds pages",
+    "start pgaes": "there is no such file or folder; did you mean 'pages'?",
+    "start photos --to pages": "--to 'pages' holds other files; name a new folder.",
     "recut small --lake lake --set balance.kap=3": "'balance.kap' is no setting of the cut (images,",
     "diff small@1 small@9 --lake lake": "dataset 'small' has no version 9; its newest is small@1.",
     "calibrate small --lake lake": "the following arguments are required: RULE. Example: pairmill calibrate",

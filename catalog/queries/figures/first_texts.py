@@ -1,0 +1,30 @@
+"""Read from a lake's first rows which texts a source has: captions beside pictures, and sentences."""
+
+from dataclasses import dataclass
+
+from pairmill.catalog.lake.lake import Lake
+
+MOST_SENTENCES = 500
+
+
+@dataclass(frozen=True)
+class FirstTexts:
+    """Texts of the documents that were read first.
+
+    Attributes:
+        pictures: Number of pictures.
+        captioned: How many of them came with a text of their own: a caption file or column, an alt text.
+        sentences: Up to MOST_SENTENCES sentences.
+    """
+
+    pictures: int
+    captioned: int
+    sentences: tuple[str, ...]
+
+
+def first_texts(lake: Lake) -> FirstTexts:
+    """Return the texts of a small lake."""
+    own = "SELECT alt_text FROM images UNION ALL SELECT alt_text FROM links"
+    n, captioned = lake.query(f"SELECT count(*), count(*) FILTER (trim(alt_text) <> '') FROM ({own})")[0]
+    rows = lake.query(f"SELECT text FROM sentences ORDER BY sentence_id LIMIT {MOST_SENTENCES}")
+    return FirstTexts(n, captioned, tuple(text for (text,) in rows))

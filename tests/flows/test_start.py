@@ -1,0 +1,54 @@
+"""`pairmill start FOLDER`: proposals by what a folder holds, a sample, its forecast, and a second call that goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pairmill.catalog.queries.figures.first_texts import FirstTexts
+from pairmill.flows.command.cli import main
+from pairmill.flows.preflight.first_look import FirstLook, propose_recipe
+from pairmill.flows.run.settings import load_recipe
+from tests.worlds.commands import Tell
+from tests.worlds.photos import add_pictures
+
+GERMAN = ("Der alte Leuchtturm steht seit hundert Jahren auf der Insel.", "Am Abend ziehen die Boote in den Hafen ein.")
+HOLDS = {
+    "pictures": (FirstLook({"image_folder": 90}, FirstTexts(32, 0, ())), "captions", {}),
+    "captions": (FirstLook({"image_folder": 90}, FirstTexts(32, 20, GERMAN)), "captions", {"captions.own": "fill"}),
+    "pages": (FirstLook({"html_folder": 9, "image_folder": 90}, FirstTexts(32, 32, ())), "folder", {}),
+    "german": (FirstLook({"html_folder": 9}, FirstTexts(32, 0, GERMAN)), "folder", {"ingest.language": "de"}),
+}
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_the_proposed_recipe_follows_what_a_folder_holds_and_is_valid(what: str):
+    seen, recipe, settings = HOLDS[what]
+    found = propose_recipe(seen)
+    assert (found.value, found.settings) == (recipe, settings)
+    load_recipe(found.value, found.settings)
+
+
+def test_a_start_forecasts_prints_the_run_and_goes_on_where_it_ended(
+    tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    add_pictures(tmp_path / "photos", 0, 6)
+    for n in range(4):
+        (tmp_path / f"photos/{n:04}.txt").write_text(f"The {n} that stands on the quiet hill.")
+    (tmp_path / "first").mkdir()
+    answers = {"source": "photos", "models": "demo"}  # of a call that was closed behind its second question
+    (tmp_path / "first/start.json").write_text(json.dumps(answers))
+    said = tell("start", "photos", "--to", "first", "--lake", "whole")
+    assert "6 of image_folder; 4 of the first 6 pictures have a text of their own" in said
+    run = "pairmill run captions --source photos --lake whole --models demo --set captions.own=fill"
+    assert run in said and "pairmill browse --lake first/sample" in said and not (tmp_path / "whole").exists()
+    assert json.loads((tmp_path / "first/start.json").read_text()) == answers | {"recipe": "captions"}
+    before = json.loads((tmp_path / "first/measured.json").read_text())
+    again = tell("start", "photos", "--to", "first", "--lake", "whole")
+    after = json.loads((tmp_path / "first/measured.json").read_text())
+    assert after["items"] == before["items"], "the second call did work of the first again"
+    assert all(after["seconds"][step] >= seconds for step, seconds in before["seconds"].items())
+    assert [line.split()[1] for line in (said + again).splitlines() if line.startswith("  pairs ")] == ["6", "6"]
+    assert main(["start", "first", "--to", "first"]) == 1
+    assert "--to 'first' holds the start of 'photos'; name a new folder." in capsys.readouterr().err
