@@ -22,7 +22,8 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
         if any(step.n_in for step in found.funnel if step.kind == kind):
             console.print(funnel_table(found.funnel, kind))
     for rate in () if found.demo_weights else found.canaries:  # the demo's scores say nothing of quality
-        console.print(f"rule    {shown(rate)}")
+        if not any(str(rate) in note for note in notes):
+            console.print(f"rule    {shown(rate)}")
     if found.wrong_pairs:
         console.print(shown(found.wrong_pairs))
     for rule, keep in found.calibrated:
