@@ -12,9 +12,8 @@ from pairmill.tasks.generate.fusion import fuse
 from pairmill.tasks.generate.tag import tag
 from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.measure.entropy import score_entropy
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images, score_sentences
 from pairmill.tasks.measure.score_pairs import score_pairs
-from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.publish import Published, publish
 from pairmill.tasks.relate.associate import associate
 from pairmill.tasks.relate.cluster import cluster, cluster_survivors

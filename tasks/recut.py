@@ -7,8 +7,8 @@ from typing import Any
 
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import count_cut, cut
+from pairmill.catalog.cut.edits import with_kept
 from pairmill.catalog.cut.publication import Published
-from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds

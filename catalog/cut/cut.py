@@ -27,10 +27,10 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut import facts
+from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late_cut import balance, judge
 from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
-from pairmill.catalog.cut.verdicts import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan

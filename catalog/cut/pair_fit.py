@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pairmill.catalog.cut import canaries, facts
-from pairmill.catalog.cut.verdicts import LEFT_OUT
+from pairmill.catalog.cut.edits import LEFT_OUT
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed

@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from pairmill.catalog.cut import canaries
-from pairmill.catalog.cut.edits import apply_edits
+from pairmill.catalog.cut.edits import LEFT_OUT, apply_edits, apply_tags
 from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
-from pairmill.catalog.cut.verdicts import LEFT_OUT, apply_tags
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import CANARY
 from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows

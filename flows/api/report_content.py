@@ -23,7 +23,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.write import runs
 from pairmill.flows.api.report_pictures import IMAGES, pictures_shown
-from pairmill.ops.text.capitalised_names import names
+from pairmill.ops.text.words import names
 
 NAMED_PAIRS = 2_000  # whose texts are searched for names; RealSyn: 1M
 _STEPS = {

@@ -9,7 +9,7 @@ from pairmill.catalog.queries.compare.version_diff import Difference, difference
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures import pair_sample
 from pairmill.catalog.queries.figures.association_audit import repeated_texts
-from pairmill.catalog.queries.figures.contamination_hits import SetHits, contamination_hits
+from pairmill.catalog.queries.figures.pair_sample import SetHits, contamination_hits
 from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from pairmill.catalog.queries.gallery.gallery_views import beside

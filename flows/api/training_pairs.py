@@ -12,7 +12,6 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair import Pair
-from pairmill.tasks.release.export.epoch_order import Consumer, per_rank, windows
 from pairmill.tasks.release.export.pictures import reading_pairs
 
 
@@ -21,7 +20,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
 
     Ranks and workers get different pairs; together they get each pair once an epoch, but for at most ranks - 1 that are
     left out so that all ranks get equally many. Ranks come from torch.distributed, else from RANK and WORLD_SIZE.
-    The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `epoch_order`
+    The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `windows`
     for how thoroughly it shuffles, and `reading_pairs` for the dataset size from which to train on an export instead.
 
     To resume within an epoch without workers, store `state_dict` and pass it to `load_state_dict` of an equal dataset.
@@ -54,7 +53,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
 
     def __len__(self) -> int:
         """Return the number of pairs of this rank in an epoch."""
-        return per_rank(self._version.n_pairs, _rank_and_ranks()[1])
+        return self._version.n_pairs // _rank_and_ranks()[1]
 
     def state_dict(self) -> dict[str, int]:
         """Return ``epoch``, and ``done``: the number of its pairs that this consumer has served."""
@@ -67,11 +66,11 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
-        consumer = Consumer(*_rank_and_ranks(), *((worker.id, worker.num_workers) if worker else (0, 1)))
+        consumer = (*_rank_and_ranks(), *((worker.id, worker.num_workers) if worker else (0, 1)))
         self._done, self._resumed = (self._done if self._resumed else 0), False
         epoch = int(self._epoch)
         with reading_pairs(self._lake, self._version) as reader:  # opened here: a connection does not survive a fork
-            for spans, order in windows(reader.size, self._seed, epoch, consumer, self._done):
+            for spans, order in windows(reader.size, self._seed, epoch, *consumer, self._done):
                 read = [pair for first, last in spans.tolist() for pair in reader.read(first, last)]
                 for place in order.tolist():
                     self._done += 1
@@ -92,3 +91,48 @@ def _rank_and_ranks() -> tuple[int, int]:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+BLOCK = 256
+WINDOW = 2048  # pairs in memory of one worker: 200 MB at 100 KB an image
+
+
+def windows(
+    n: int, seed: int, epoch: int, rank: int = 0, ranks: int = 1, worker: int = 0, workers: int = 1, done: int = 0
+) -> Iterator[list[np.ndarray]]:
+    """Yield the windows of one ``worker`` of a ``rank`` in an epoch: the pairs to read, and the order of their use.
+
+    Pairs are numbered in the order of their shards, because a shard's images are read together. Blocks of BLOCK
+    neighbours are shuffled over the whole dataset; then each worker shuffles windows of WINDOW pairs. So a pair may
+    come at any time of the epoch, but neighbours come close together, as in tars read through a shuffle buffer. Each
+    rank has n // ranks pairs, so that none waits at its end: up to ranks - 1 are left out, others in each epoch.
+
+    Args:
+        n: Number of pairs of the dataset.
+        seed: The shuffle's seed.
+        epoch: Number of the epoch.
+        rank: Number of the training process, of ``ranks``.
+        ranks: Number of training processes.
+        worker: Number of its data-loading worker, of ``workers``.
+        workers: Number of workers of each rank.
+        done: Number of pairs that the worker has used already; they are skipped.
+
+    Yields:
+        [spans, order]: ``spans`` (m, 2), int64, first and last + 1 of each run of pairs to read; ``order`` (k,), int64,
+        indices into the pairs of all spans, one span after another.
+    """
+    mine = n // ranks
+    first, last = (rank * mine + mine * each // workers for each in (worker, worker + 1))
+    blocks = np.random.default_rng((seed, epoch)).permutation(-(-n // BLOCK)) * BLOCK  # the first pair of each
+    sizes = np.minimum(BLOCK, n - blocks)  # one block may be short
+    begins = np.cumsum(sizes) - sizes
+    for number, start in enumerate(range(first, last, WINDOW)):
+        places = np.arange(start, min(start + WINDOW, last))
+        order = np.random.default_rng((seed, epoch, first, number)).permutation(len(places))
+        skipped = min(max(done - number * WINDOW, 0), len(places))
+        if skipped < len(places):
+            at = np.searchsorted(begins, places, side="right") - 1
+            pairs = blocks[at] + places - begins[at]
+            ends = np.flatnonzero(np.diff(pairs) != 1) + 1
+            spans = [(run[0], run[-1] + 1) for run in np.split(pairs, ends)]
+            yield [np.array(spans, np.int64), order[skipped:]]

@@ -5,8 +5,7 @@ import hashlib
 from pairmill.catalog.lake.lake import Lake
 from pairmill.flows.api.answer_types import Dataset
 from pairmill.flows.api.opened_lake import OpenLake
-from pairmill.flows.pages.charts import cluster_sizes
-from pairmill.flows.pages.renderer import render_whole, write_page
+from pairmill.flows.pages.renderer import cluster_sizes, render_whole, write_page
 
 SECTIONS = {
     "dropped": "Rules, and what they drop", "funnel": "Funnel", "pairs": "Pairs", "extremes": "Best and worst",

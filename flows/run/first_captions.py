@@ -5,14 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import captioned
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.curate import RunStep
-from pairmill.flows.pages.caption_strip import write_strip
+from pairmill.flows.pages.renderer import render_whole, write_page
 from pairmill.flows.run.outcome import make_reports_folder
 from pairmill.tasks.generate import caption as captioning
 from pairmill.tasks.generate.caption import caption, first_lacking, select_captions
 from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.publish import publish
+from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnails
 from pairmill.tasks.run.session import Session
 
 
@@ -87,3 +90,27 @@ def caption_outcome(session: Session) -> CaptionOutcome:
     is_demo = captioned.has_demo_weights(lake, scorer)
     strip = write_strip(lake, session.recipe, found, str(path), is_demo) if found else ""
     return CaptionOutcome(found, captioned.count_uncaptioned(lake, session.plan), strip, is_demo)
+
+
+LONGEST = 2000  # characters shown of one caption
+
+
+def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str, is_demo: bool = False) -> str:
+    """Write ``captions``, rows of `captioned.first_captions`, with their images to the file ``path``; return ``path``.
+
+    The file makes no requests and embeds the images as WebPs of some 8 KB each: share it only as you would share the
+    images. An image whose source cannot be reached is left out. ``is_demo`` marks every caption as one by the small
+    shipped captioner.
+    """
+    captioner = recipe.captioners[0]
+    pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])
+    html = render_whole(
+        "caption_strip.html.j2",
+        model=recipe.models[captioner.model],
+        prompt=captioner.prompt,
+        max_tokens=captioner.max_tokens,
+        is_demo=is_demo,
+        statuses=dict(Counter(row["status"] for row in captions).most_common()),
+        captions=[{**row, "text": row["text"][:LONGEST], **pictures.get(row["sha256"], NONE)} for row in captions],
+    )
+    return write_page(html, path)

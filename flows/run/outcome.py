@@ -11,7 +11,7 @@ from pairmill.catalog.pending.quarantine import fault_counts
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates, wrong_pairs_line
-from pairmill.catalog.queries.losses.yield_limit import yield_limit
+from pairmill.catalog.queries.losses.rule_losses import yield_limit
 from pairmill.catalog.recipe.recipe import Recipe
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
-from pairmill.catalog.cut.verdicts import with_kept
+from pairmill.catalog.cut.edits import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open

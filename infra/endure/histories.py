@@ -85,7 +85,7 @@ READ_BY_CHECKS = ("partitions", "takedowns", "file_digests")
 OF_WORKERS = (
     "duckdb",
     "pairmill.tasks.collect.ingest",
-    "pairmill.tasks.measure.score_images",
+    "pairmill.tasks.measure.score_contents",
     "pairmill.ops.read.formats.html_folder",
     "pairmill.ops.image.image_quality",
     "pairmill.ops.image.phash",

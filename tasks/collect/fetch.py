@@ -19,7 +19,7 @@ from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
-from pairmill.ops.fetch.answer import FetchResult
+from pairmill.ops.fetch.fetcher import FetchResult
 from pairmill.ops.image.header import Header, inspect, read_exif
 from pairmill.tasks.collect.opt_outs import heed, split_slow
 from pairmill.tasks.run.items.partition import Part

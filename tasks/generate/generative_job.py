@@ -14,8 +14,7 @@ from pairmill.catalog.write.commit import Usage
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.generation import Answering, Generation, Stepwise, finish_name
-from pairmill.ops.text.generation_status import generation_status
-from pairmill.ops.text.reasoning import without_reasoning
+from pairmill.ops.text.generation_status import generation_status, without_reasoning
 from pairmill.tasks.run.items.model_job import Piece, one_by_one
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.payloads import CHUNK, batches

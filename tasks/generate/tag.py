@@ -13,7 +13,7 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.tasks.generate.vocabulary import vocabulary
-from pairmill.tasks.measure.score_images import ScoreImages
+from pairmill.tasks.measure.score_contents import ScoreImages
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import read_rows, score_rows, to_vectors
 from pairmill.tasks.run.place.identity import Bound, decoder, embedder, tagger, tagger_name

@@ -13,9 +13,8 @@ from pairmill.catalog.lake.stored_files import file_digest
 from pairmill.catalog.terms.error import Damaged, PairmillError
 from pairmill.catalog.upkeep import recorded_files
 from pairmill.catalog.upkeep.amended_versions import changed_versions
-from pairmill.catalog.upkeep.damages import MOST, Damage, find_doubled, find_miscounted
+from pairmill.catalog.upkeep.damages import MOST, Damage, find_doubled, find_leaks, find_miscounted
 from pairmill.catalog.upkeep.recorded_files import RecordedFile
-from pairmill.catalog.upkeep.split_leaks import find_leaks
 from pairmill.catalog.write.recorded_removals import unfinished_removals
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import SourceError

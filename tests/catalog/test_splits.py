@@ -15,7 +15,7 @@ from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, validate
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.upkeep.amended_versions import is_as_published
-from pairmill.catalog.upkeep.split_leaks import find_leaks
+from pairmill.catalog.upkeep.damages import find_leaks
 from pairmill.ops.whole.components import components
 from tests.worlds.shared import opened_new
 

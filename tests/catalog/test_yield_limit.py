@@ -4,7 +4,7 @@ import pytest
 
 from pairmill.catalog.pending.quarantine import FaultCount
 from pairmill.catalog.queries.datasets import FunnelStep
-from pairmill.catalog.queries.losses.yield_limit import _REMEDIES, yield_limit
+from pairmill.catalog.queries.losses.rule_losses import _REMEDIES, yield_limit
 from pairmill.catalog.recipe.parts import RESERVED
 
 ORDER = ("readable", "short_side", "duplicate", "no_text", "balance")

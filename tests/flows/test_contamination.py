@@ -16,7 +16,7 @@ from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.pages.html_report import write_report
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.image.benchmark_hash import content_of, pictures
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images
 from pairmill.tasks.relate.cluster import cluster_survivors
 from pairmill.tasks.run.session import Session
 from tests.reference.second_cut import agrees

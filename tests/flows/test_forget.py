@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.flows.command.cli import main
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images
 from tests.worlds.commands import Tell
 from tests.worlds.generated import small_settings
 from tests.worlds.line import rows, run_part, texts

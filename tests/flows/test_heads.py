@@ -16,7 +16,7 @@ from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.models.clip.vector_head import VectorHead, convert_head
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.models.model_error import ModelError
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images
 from pairmill.tasks.relate.cluster import cluster_survivors
 from pairmill.tasks.run.session import Session
 from tests.reference.second_cut import agrees

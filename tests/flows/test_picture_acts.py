@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.edits import with_kept
 from pairmill.catalog.cut.publication import Published, publish
-from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.compare.version_diff import differences

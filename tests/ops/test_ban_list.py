@@ -9,8 +9,7 @@ from PIL import Image
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.ban_list import BanList, Banned, perceptual_hash
-from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.fetcher import Fetcher
+from pairmill.ops.fetch.fetcher import Fetcher, FetchResult
 from pairmill.tasks.collect.fetch import FetchPictures
 
 

@@ -21,7 +21,7 @@ from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.measure import calibrate as steps
 from pairmill.tasks.measure.calibrate import calibrate_late
 from pairmill.tasks.measure.entropy import score_entropy
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_sentences
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.published import IMAGE_RULES, insert_fused, published

@@ -29,9 +29,8 @@ from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Answers, Queries
 from pairmill.tasks.generate.tag import TagPictures
-from pairmill.tasks.measure.score_images import ScoreImages
+from pairmill.tasks.measure.score_contents import ScoreImages, ScoreSentences
 from pairmill.tasks.measure.score_pairs import ScoreTexts
-from pairmill.tasks.measure.score_sentences import ScoreSentences
 from pairmill.tasks.run.items.partition import Job, Output, write_parts
 from pairmill.tasks.run.items.rows import to_blobs
 from pairmill.tasks.run.place.identity import Bound

@@ -11,7 +11,7 @@ from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.language.perplexity import Perplexity
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_sentences
 from pairmill.tasks.run.place.identity import with_scorers
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session

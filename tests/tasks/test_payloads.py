@@ -21,7 +21,7 @@ from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Queries
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.run.session import Session
 from tests.worlds.noise import picture

@@ -16,7 +16,7 @@ from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import retry_quarantined
-from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_contents import score_images
 from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from pairmill.tasks.run.items.rows import read_rows, to_vectors
 from pairmill.tasks.run.session import Session

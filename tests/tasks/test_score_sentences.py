@@ -6,7 +6,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_sentences
 from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.tiny import save_clip

@@ -14,7 +14,7 @@ from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.run.survey import survey
 from pairmill.ops.text.split import normalise
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_sentences
 from pairmill.tasks.relate.cluster import cluster
 from pairmill.tasks.relate.duplicates import group_sentences
 from pairmill.tasks.run.items.rows import to_vectors

@@ -17,7 +17,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.scores import SENTENCE_QUALITY
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.text.sentence_quality import SentenceQuality
-from pairmill.tasks.measure.score_sentences import ScoreSentences
+from pairmill.tasks.measure.score_contents import ScoreSentences
 from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.place.identity import Bound
 from pairmill.tasks.run.place.placement import ModelPool, Placement

@@ -21,8 +21,7 @@ from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.tag import tag
 from pairmill.tasks.generate.waves import next_wave
-from pairmill.tasks.measure.score_images import score_images
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_images, score_sentences
 from pairmill.tasks.relate.associate import associate
 from pairmill.tasks.relate.cluster import cluster, cluster_survivors
 from pairmill.tasks.relate.duplicates import group_duplicates

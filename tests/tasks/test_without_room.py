@@ -30,9 +30,8 @@ from pairmill.ops.models.device.engine import Engine
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import retry_quarantined
-from pairmill.tasks.measure import score_images, score_sentences
-from pairmill.tasks.measure.score_images import ScoreImages
-from pairmill.tasks.measure.score_sentences import ScoreSentences
+from pairmill.tasks.measure import score_contents
+from pairmill.tasks.measure.score_contents import ScoreImages, ScoreSentences
 from pairmill.tasks.run.items.model_job import ModelJob
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import to_vectors
@@ -197,9 +196,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, place: Path, column: str, victim: dic
         unfit = frozenset(inputs(each.op, victim).values())
         return replace(each, op=Cramped(each.op, unfit, while_there=str(place / "full")))
 
-    step = score_images if column == "image_vector" else score_sentences
-    unchanged = step.bound
-    monkeypatch.setattr(step, "bound", bound)
+    unchanged = score_contents.bound
+    monkeypatch.setattr(score_contents, "bound", bound)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,7 @@ def test_the_run_goes_on_tries_it_no_more_and_a_retry_scores_it(
     column: str, table: str, key: str, step: str, place: Path, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     def score(held: Session) -> list[tuple]:
-        (score_images.score_images if column == "image_vector" else score_sentences.score_sentences)(held)
+        (score_contents.score_images if column == "image_vector" else score_contents.score_sentences)(held)
         return held.lake.query(
             f"SELECT {key}, {column} FROM {table} WHERE scorer = ? ORDER BY ALL", (held.plan.scorer(table),)
         )

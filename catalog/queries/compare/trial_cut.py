@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.edits import with_kept
 from pairmill.catalog.cut.facts_tables import SCORERS
 from pairmill.catalog.cut.pending_pairs import pending_candidates
-from pairmill.catalog.cut.verdicts import with_kept
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.queries.datasets import Dataset

@@ -1,6 +1,6 @@
 """Run the stage itself: ``python -m infra.bench.peers.stage_pass ingest|score FOLDER LAKE PLACEMENT``.
 
-PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.measure.score_images``
+PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.measure.score_contents``
 does, without CLIP.
 """
 
@@ -11,7 +11,7 @@ from pairmill.catalog.terms.score import Stage
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.measure.score_images import image_job
+from pairmill.tasks.measure.score_contents import image_job
 
 
 def main(what: str, folder: str, lake: str, placement: str) -> None:

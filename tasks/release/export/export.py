@@ -33,8 +33,8 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.terms.text_columns import RIGHTS
 from pairmill.catalog.write import lease
-from pairmill.catalog.write.recorded_export import record_export
 from pairmill.catalog.write.recorded_removals import unfinished_notice
+from pairmill.catalog.write.runs import record_export
 from pairmill.tasks.release.export import export_forms
 from pairmill.tasks.release.export.destination import CARD, CREDITS, MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card

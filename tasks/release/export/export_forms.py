@@ -15,8 +15,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.queries.export import exports
 from pairmill.catalog.queries.export.exports import SHARDS_OF_ITEMS, RowOrder, gather_documents, pair_columns
-from pairmill.catalog.queries.export.file_names import name_files
-from pairmill.catalog.queries.export.selected_pairs import Selection
+from pairmill.catalog.queries.export.selected_pairs import Selection, name_files
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export.destination import HashingFile

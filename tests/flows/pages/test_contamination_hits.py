@@ -9,7 +9,7 @@ from lxml import html
 from PIL import Image
 
 from pairmill.catalog.queries.datasets import Dataset
-from pairmill.catalog.queries.figures.contamination_hits import SHOWN, SetHits, contamination_hits
+from pairmill.catalog.queries.figures.pair_sample import SHOWN, SetHits, contamination_hits
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.flows.api.report_pictures import with_benchmark_pictures
 from pairmill.flows.pages.renderer import render

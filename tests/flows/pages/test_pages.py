@@ -6,8 +6,7 @@ import pytest
 
 from pairmill.catalog.queries.figures.histogram import Histogram
 from pairmill.catalog.recipe.thresholds import Quantity
-from pairmill.flows.pages.charts import bars
-from pairmill.flows.pages.renderer import number
+from pairmill.flows.pages.renderer import bars, number
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from lxml import html
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.pages.html_report import write_report
-from pairmill.ops.text.capitalised_names import names
+from pairmill.ops.text.words import names
 from tests.worlds.line import curated_lake, rows
 from tests.worlds.published import published
 

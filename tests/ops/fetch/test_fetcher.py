@@ -10,8 +10,7 @@ import pytest
 
 from pairmill.ops.ban_list import Banned
 from pairmill.ops.fetch.address import AllowedAddresses
-from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.fetcher import Fetcher
+from pairmill.ops.fetch.fetcher import Fetcher, FetchResult
 from pairmill.ops.opt_out import find_opt_out
 from tests.worlds.name_service import Always
 from tests.worlds.web import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pairmill.ops.text.capitalised_names import names
+from pairmill.ops.text.words import names
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.recipe.parts_of_texts import CAPTION_PROMPT, FUSE_PROMPT
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
-from pairmill.ops.text.generation_status import generation_status
-from pairmill.ops.text.reasoning import without_reasoning
+from pairmill.ops.text.generation_status import generation_status, without_reasoning
 
 WORLDS = Path(__file__).parents[2] / "worlds"
 FINISHES = ("stop", "length", "content_filter", "refusal", "eos")

@@ -9,7 +9,7 @@ from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import RECIPES, Compute, load_recipe
 from pairmill.ops.text.personal_data import PersonalData, kinds_in
 from pairmill.tasks.collect.ingest import ingest
-from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.measure.score_contents import score_sentences
 from tests.worlds.generated import small_settings
 from tests.worlds.golden import check_golden
 from tests.worlds.shared import new_lake

@@ -1,23 +1,28 @@
-"""Score images: decode each image once for every score that it lacks."""
+"""Score images, each decoded once for every score that it lacks, and sentences; choose pictures' licence and credit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.pending.worklist import pending_images, pending_rights, pending_sentences
 from pairmill.catalog.recipe.plan import Plan
-from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.score import RUN_AT, Stage
 from pairmill.catalog.terms.scores import RIGHTS
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops import licence
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import with_luma
 from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.measure.credit import credit
 from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, batch_size, prepare_scores, score_vectors
 from pairmill.tasks.run.items.model_job import Piece
+from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.payloads import batches
+from pairmill.tasks.run.items.rows import read_rows
 from pairmill.tasks.run.place.identity import Bound, bound, decoder
 from pairmill.tasks.run.session import Session
 
@@ -98,3 +103,85 @@ class ScoreImages(ScoringJob):
         if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)
         return prepare_scores(wanted, batch, piece.keys, good, bad)
+
+
+def credit(session: Session) -> None:
+    """Compute the rights of pictures whose file or documents state others than before, if the recipe asks for them."""
+    if session.plan.computes(RIGHTS.table):
+        made_from = tuple(session.plan.scorer(name) for name in RIGHTS.made_from)
+        digest = session.use(RIGHTS.table, Scorer(RIGHTS.name, RIGHTS.table, licence.VERSION, {}, "", made_from))
+        session.work_rounds(RIGHTS.step, pending_rights(session.lake, session.plan), CreditPictures(digest))
+
+
+@dataclass(frozen=True)
+class CreditPictures:
+    """Job: choose licence and credit of the pictures of one shard, into ``rights``. No file is read."""
+
+    unit: ClassVar[str] = "pictures"
+
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        """Return the rows of one item's pictures."""
+        stated = zip(item.inputs["claims"], item.inputs["documents"], strict=True)
+        return [self._part(item, [licence.choose_rights(claims, documents) for claims, documents in stated])]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for pictures whose statements kill their worker."""
+        return [self._part(item, [{} for _ in item.keys])]
+
+    def _part(self, item: WorkItem, rows: list[dict[str, str | None]]) -> Part:
+        """Make the rows of the pictures."""
+        columns = {"sha256": list(item.keys), "input_digest": item.inputs["input_digests"]}
+        columns |= {each.name: [row.get(each.name) for row in rows] for each in RIGHTS.columns}
+        return Part(RIGHTS.table, pa.table({k: pa.array(v, pa.string()) for k, v in columns.items()}), self.scorer)
+
+
+def score_sentences(session: Session) -> None:
+    """Score sentences in one pass per stage, each over the sentences that pass the rules so far.
+
+    The rules drop most web sentences after the first pass, which costs a thousandth of a model's. A language model then
+    reads the sentences that pass the parser's rules, and CLIP those that pass the language model's rules.
+    """
+    scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
+    for stage in RUN_AT["sentence"]:
+        job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))
+        if not job.scorers:  # the recipe uses no score of this stage (parser, language model)
+            continue
+        calibrate(session, stage, ["sentence"])
+        tables = [each.score.table for each in job.scorers]
+        pending = pending_sentences(session.lake, session.plan, tables, stage)
+        session.work_rounds(job.stage, pending, job)
+    score_vectors(session, "sentence")
+
+
+# Sentences in a worker's memory at once: enough of similar length to fill a model's batches.
+PIECE = 16_384
+
+
+@dataclass(frozen=True)
+class ScoreSentences(ScoringJob):
+    """Model job: compute the pending scores of one shard's sentences.
+
+    A sentence that does not fit a model's memory gets NULLs (so that it is not pending again) and a quarantine row.
+    """
+
+    item_rows: ClassVar[int] = PIECE
+    unit: ClassVar[str] = "sentences"
+
+    @property
+    def stage(self) -> str:
+        """Name of the step."""
+        return self.scorers[0].score.step
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the item's texts in batches of ``rows``, 0 for PIECE."""
+        table = read_rows(item, ["content", "text"], "content")
+        for batch in table.to_batches(rows or PIECE):
+            keys = batch["content"].to_pylist()
+            yield Piece(tuple(keys), ({"text": batch["text"].to_pylist()}, item.tables))
+
+    def prepare(self, piece: Piece) -> Scored:
+        """Return a batch's values of scorers without a model, and the models' prepared input."""
+        batch, tables = piece.data
+        return prepare_scores(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])
