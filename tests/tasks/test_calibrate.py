@@ -53,7 +53,7 @@ def recipe(*rules: dict, **more: object) -> Recipe:
 
 def run(lake: Path, source: Path, asked: Recipe, before: Callable[[Session], object] = ingest):
     """Ingest and score sentences; return the session, and what the lake holds: texts embedded, rows of thresholds."""
-    with session(asked, [str(source)], str(new_lake(lake)), Compute(workers=1)) as held:
+    with session(asked, [str(source)], str(new_lake(lake)), Compute(workers=1)) as held:  # pyright: ignore[reportCallIssue]
         before(held)
         score_entropy(held)
         score_sentences(held)

@@ -35,7 +35,7 @@ def items() -> list[WorkItem]:
 
 
 def texts(manifests: list[Manifest]) -> dict[str, str]:
-    rows = [row for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]
+    rows = [row for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]  # pyright: ignore[reportArgumentType]
     return {row["sha256"]: row["synthetic_text"] for row in rows}
 
 

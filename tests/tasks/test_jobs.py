@@ -52,7 +52,7 @@ TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
 COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
 
-SETTINGS = IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", BanList(), reader_names(Ingest()))
+SETTINGS = IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", BanList(), reader_names(Ingest()))  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_a_picture_that_no_file_holds_has_a_reason(photos: Path):
     item = referring(photos, ["0.png", "1.png"])
     (first, second) = payloads(WorkItem(item.shard, (*item.keys, "f" * 32), item.paths))
     assert first[0] == list(item.keys)
-    assert second[0] == ["f" * 32] and second[1][0].reason == "damaged"
+    assert second[0] == ["f" * 32] and second[1][0].reason == "damaged"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def reasons(held: Session) -> list[tuple]:

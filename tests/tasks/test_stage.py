@@ -55,7 +55,7 @@ def flat(results: Iterable[list[Manifest]]) -> list[Manifest]:
 
 
 def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
-    return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}
+    return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}  # pyright: ignore[reportArgumentType]
 
 
 def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(
@@ -73,7 +73,7 @@ def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(
 
 def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[WorkItem], tmp_path: Path):
     (first,) = flat(run(items[:1], JOB, output(tmp_path), Placement(workers=1)))
-    written = pq.read_table(first.path, partitioning=None).to_pylist()
+    written = pq.read_table(first.path, partitioning=None).to_pylist()  # pyright: ignore[reportArgumentType]
     assert [row["content"] for row in written] == ["0-0", "0-1", "0-2"]
     assert {(row["shard"], row["scorer"], row["commit"]) for row in written} == {("shard-0", "a-scorer", 7)}
     assert (first.rows, first.bytes) == (3, Path(first.path).stat().st_size)

@@ -46,7 +46,7 @@ STEPS: tuple[Callable[[Session], Any], ...] = (
 def run(lake: Path, source: Path, **settings: str) -> dict[str, Any]:
     """Run all steps up to the tags; return what there was to do, what was done, the notes, words and tags."""
     recipe = load_recipe("demo", BARE | {name.replace("__", "."): value for name, value in settings.items()})
-    with session(recipe, [str(source)], str(new_lake(lake)), Compute(workers=2)) as opened:
+    with session(recipe, [str(source)], str(new_lake(lake)), Compute(workers=2)) as opened:  # pyright: ignore[reportCallIssue]
         for step in STEPS:
             step(opened)
         before = dict(opened.counts)
@@ -73,7 +73,10 @@ def run(lake: Path, source: Path, **settings: str) -> dict[str, Any]:
 
 def _untagged(place: Path, seed: int, documents: int) -> None:
     with session(
-        load_recipe("demo", BARE), [str(world(seed, documents))], str(new_lake(place)), Compute(workers=2)
+        load_recipe("demo", BARE),
+        [str(world(seed, documents))],
+        str(new_lake(place)),
+        Compute(workers=2),  # pyright: ignore[reportCallIssue]
     ) as opened:
         for step in STEPS:
             step(opened)

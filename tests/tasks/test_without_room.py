@@ -168,7 +168,7 @@ def started(place: Path, models: dict[str, str]) -> Iterator[Session]:
     rules = [{"name": "fluent", "keep": "perplexity >= 1"}]
     settings = {"name": "small", "models": models, "sentences": rules, "decoding": {"side": 32}}
     lake = str(new_lake(place / "lake"))
-    with session(Recipe.model_validate(settings), [str(place / "pages")], lake, Compute(workers=1)) as held:
+    with session(Recipe.model_validate(settings), [str(place / "pages")], lake, Compute(workers=1)) as held:  # pyright: ignore[reportCallIssue]
         ingest(held)
         yield held
 

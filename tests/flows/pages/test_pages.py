@@ -19,7 +19,7 @@ def test_a_number_is_shown_alike_whichever_type_brings_it(value: object, shown: 
 
 
 def drawn(counts: tuple[int, ...], width: float, is_whole: bool, *edges: float | None, strict: bool) -> Histogram:
-    quantity = Quantity("q", ("q",), "rule", *edges, strict, strict)
+    quantity = Quantity("q", ("q",), "rule", *edges, strict, strict)  # pyright: ignore[reportCallIssue]
     return Histogram(quantity, "image", 1.0, width, counts, 1.0, 1.0 + width * len(counts), 0, is_whole)
 
 

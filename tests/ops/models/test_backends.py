@@ -26,7 +26,7 @@ from tests.worlds.scripted_vlm import save_scripted
 PLAIN = ["one", "two", "three", "four", "five", "six", "seven"]
 ANSWERS: dict[str, list[str]] = {
     **{f"say-{word}": [word] for word in PLAIN},
-    "say-unicode": UNICODE.split(),
+    "say-unicode": UNICODE.split(),  # pyright: ignore[reportAssignmentType]
     "say-nothing": [],
     "refuse": ["I", "can't", "help", "with", "that."],
     "go-on": ["la", "lo", "la"],

@@ -173,7 +173,7 @@ def test_the_outcome_of_a_trial_is_cached_for_model_card_and_versions(tmp_path: 
         loaded = vlm_loaded.load(save_family(tmp_path / name, name), "fp32")
         said = loaded.answerer._trial(Decoder(loaded.model, loaded.answerer.ends, 0))
         assert (why in said) if why else said == ""
-        loaded.answerer.example = lambda: pytest.fail("the outcome is known")
+        loaded.answerer.example = lambda: pytest.fail("the outcome is known")  # pyright: ignore[reportAttributeAccessIssue]
         assert loaded.answerer._trial(Decoder(loaded.model, [], 0)) == said
 
 

@@ -174,7 +174,7 @@ def test_a_model_that_sees_or_is_no_causal_one_says_so(tmp_path: Path):
         generate_texts(LanguageModel(f"hf:{tmp_path / 't5'}"), ["x"], 3)
     save_chat_model(tmp_path / "bert")
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertForMaskedLM(BertConfig(vocab_size=400, **size)).save_pretrained(tmp_path / "bert")
+    BertForMaskedLM(BertConfig(vocab_size=400, **size)).save_pretrained(tmp_path / "bert")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ModelError, match="no causal language model: what it says of a token depends"):
         generate_texts(LanguageModel(f"hf:{tmp_path / 'bert'}"), ["x"], 3)
 

@@ -120,7 +120,7 @@ def test_pictures_of_unlike_numbers_of_tokens_are_batched_by_them(tmp_path: Path
     sides = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     grids = [[32, 64], [64, 32], [64, 64]]
     several = LlavaNextProcessor(
-        LlavaNextImageProcessor(**sides, image_grid_pinpoints=grids), made.processor.tokenizer, patch_size=8,
+        LlavaNextImageProcessor(**sides, image_grid_pinpoints=grids), made.processor.tokenizer, patch_size=8,  # pyright: ignore[reportArgumentType]
         vision_feature_select_strategy="default", num_additional_image_tokens=1,
     )  # fmt: skip
     several.chat_template = made.processor.chat_template

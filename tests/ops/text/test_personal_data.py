@@ -55,7 +55,7 @@ def test_a_rule_of_the_pack_drops_sentences_with_personal_data(tmp_path: Path):
     others = {f"sentences.{name}.keep": "true" for name in ("no_url", "entropy", "complexity", "action")}
     pack = pack_overrides(["publishable"], RECIPES / "packs")
     recipe = load_recipe("demo", small_settings() | others | pack)
-    with session(recipe, [str(tmp_path / "pages")], str(new_lake(tmp_path / "lake")), Compute(workers=1)) as held:
+    with session(recipe, [str(tmp_path / "pages")], str(new_lake(tmp_path / "lake")), Compute(workers=1)) as held:  # pyright: ignore[reportCallIssue]
         ingest(held)
         score_sentences(held)
         rows = held.lake.query(f"SELECT text, dropped_by FROM ({sentence_rows(held.plan, Stage.PARSE)})")

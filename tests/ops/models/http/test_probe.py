@@ -15,7 +15,7 @@ CAPTIONER = Path("infra/demo/models/captioner").absolute()
 
 def answers(folder: Path, precision: str = "fp32") -> tuple[str, ...]:
     model = VisionLanguageModel(f"hf:{folder}", precision, batch_size=8)
-    return tuple(each.text for each in generate(model, pictures(), [PROMPT] * len(pictures()), PROBE_TOKENS))
+    return tuple(each.text for each in generate(model, pictures(), [PROMPT] * len(pictures()), PROBE_TOKENS))  # pyright: ignore[reportArgumentType]
 
 
 def noisy(folder: Path, share: float, seed: int) -> Path:
