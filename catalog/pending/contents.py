@@ -186,7 +186,7 @@ def _new(home: str) -> str:
 
 
 def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
-    """Return the banned values by kind: 'picture' and 'document' (ids), 'uri', 'address' or 'phash'.
+    """Return the banned values by kind: 'picture' and 'document' (ids), 'uri', 'address', 'md5', 'pdq', 'phash'.
 
     Every worker holds them in memory, 100 bytes each: a million is a sensible upper limit.
     """

@@ -170,15 +170,15 @@ def named(column: str) -> str:
     )
 
 
-def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Iterable[int]) -> None:
-    """Ban the names of ``subject``, the taken pictures and the perceptual ``hashes``; existing bans stay unchanged."""
+def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, listed: Iterable[tuple[str, str]]) -> None:
+    """Ban the names of ``subject``, the taken pictures and the entries ``listed`` (kind, value); old bans stay."""
     lake.execute(
         "INSERT INTO bans SELECT sha256, ?, now() FROM (SELECT sha256 FROM taken_pictures UNION SELECT value FROM "
         "asked_pictures) ANTI JOIN bans USING (sha256)",
         (reason,),
     )
     values = [("address", each) for each in (*subject.urls, *(host.lower() for host in subject.hosts))]
-    values += [("phash", str(each)) for each in hashes]
+    values += listed
     # By the address too: another reader gives the same page another id.
     documents = (
         "SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL "
@@ -195,6 +195,13 @@ def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
     """Return the distinct sha256s of the pictures of these images, sorted; unknown ids are ignored."""
     sql = "SELECT DISTINCT sha256 FROM images WHERE image_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL"
     return [sha256 for (sha256,) in lake.query(sql, (list(image_ids),))]
+
+
+def pictures_by_shard(lake: Lake) -> dict[str, list[str]]:
+    """Return the ids of all distinct pictures by home shard, sorted: 100 bytes of memory each."""
+    return dict(
+        lake.query("SELECT shard, list(sha256 ORDER BY sha256) FROM image_content GROUP BY shard ORDER BY shard")
+    )
 
 
 def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:

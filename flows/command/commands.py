@@ -262,6 +262,13 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                    more={"nargs": "?", "const": -1}),
             *REMOVAL[2:],
         ), interrupted="stopped. The same command again, or `pairmill maintain`, finishes it."),
+        Command("import-bans", "removals:import_bans", "Ban the pictures of a list of hashes, and remove those here.",
+                "list.txt --kind md5 --lake lake", (
+            Option("file", "a hash a line; what follows a comma or space is ignored", "FILE"),
+            Option("--kind", "of the hashes; phash is Pairmill's own, in 16 hex digits",
+                   choices=("sha256", "md5", "pdq", "phash"), is_required=True),
+            Option("--reason", "stands in the report", "TEXT", default="on a list"), *REMOVAL,
+        ), interrupted="stopped. The same command again, or `pairmill maintain`, finishes it."),
         Command("forget", "removals:forget",
                 "Remove the scores of one scorer from a lake, after saying what they decide.",
                 "--scorer 5d059c78 --dry-run --lake lake", (

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -57,8 +58,33 @@ def takedown(args: Namespace) -> int:
         )
         going = [counts, *(f"amends {version}" for version in versions)]
         question = "remove it for good?" if not taken.is_nothing else "nothing is here; ban it?"
-        done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), hashes)
+        listed = [("phash", str(each)) for each in hashes]
+        done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), listed)
         return _remove(args, going, question, done, _describe_takedown)
+
+
+def import_bans(args: Namespace) -> int:
+    """Ban the pictures that a list of hashes names, and remove those that the lake has; print counts alone."""
+    from pairmill.ops.ban_list import BanList, read_hashes
+
+    try:
+        with open(args.file, encoding="utf-8") as lines:
+            listed = read_hashes(lines, args.kind)
+    except (OSError, ValueError) as error:
+        raise PairmillError(
+            f"{args.file}: {getattr(error, 'strerror', '') or 'it is no text'}. Name a list."
+        ) from error
+    except PairmillError as error:
+        raise PairmillError(f"{args.file}, {error}") from error
+    by_kind = defaultdict[str, list[str]](list)
+    for kind, value in listed:
+        by_kind[kind].append(value)
+    with create_or_open(args.lake) as lake:
+        held = tuple(removal.held_of(lake, BanList.of_entries(by_kind), args.kind == "sha256"))
+        going = [f"{len(listed):,} hashes ({args.kind}) to ban; {len(held):,} pictures of the lake are among them"]
+        subject, question = Subject(pictures=held), "ban them, and remove these pictures for good?"
+        done = partial(removal.take_down, lake, subject, args.reason, reports_folder(args.lake), listed)
+        return _remove(args, going, question, done, _describe_takedown if held else lambda _: ("they are banned",))
 
 
 def _finish(args: Namespace, lake: Lake, takedown_id: str) -> int:

@@ -6,7 +6,7 @@ stores to plan queries. Every step of `erase` may be killed and repeated.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.pending.contents import bans
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id, with_pairs_of
 from pairmill.catalog.upkeep import taken_items
@@ -30,7 +32,10 @@ from pairmill.catalog.write.recorded_removals import record_removal, record_repo
 from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
 from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.catalog.write.version_names import drop_version
+from pairmill.ops.ban_list import BanList
+from pairmill.ops.fault import Fault
 from pairmill.tasks.run.items.partition import ParquetFile
+from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.upkeep.item_copies import NOT_REACHED, remove_copies
 
 WAIT_SECONDS = 60.0
@@ -57,20 +62,38 @@ def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[Dataset]]:
     return taken_items.select(lake, subject), find_touched(lake)
 
 
-def take_down(lake: Lake, subject: Subject, reason: str, reports: Path, hashes: tuple[int, ...] = ()) -> dict[str, Any]:
+def held_of(lake: Lake, banned: BanList, is_by_id: bool) -> list[str]:
+    """Return the ids of the lake's pictures that ``banned`` matches; reads the bytes of all unless ``is_by_id``.
+
+    Pictures whose bytes cannot be read are left out; `check --deep` names them.
+    """
+    shards = taken_items.pictures_by_shard(lake)
+    if is_by_id:
+        return [sha256 for keys in shards.values() for sha256 in keys if sha256 in banned.pictures]
+    paths = payload_paths(lake, "payloads", list(shards))
+    items = (WorkItem(shard, tuple(keys), paths.get(shard, ())) for shard, keys in shards.items())
+    read = (
+        (sha256, data) for item in items for portion in payloads(item) for sha256, data in zip(*portion, strict=True)
+    )
+    return [sha256 for sha256, data in read if not isinstance(data, Fault) and banned.of_picture(data, sha256)]
+
+
+def take_down(
+    lake: Lake, subject: Subject, reason: str, reports: Path, listed: Sequence[tuple[str, str]] = ()
+) -> dict[str, Any]:
     """Remove and ban the items that ``subject`` names: their rows in one transaction, then cached copies, then bytes.
 
-    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. Returns the report of
-    the removal, as `remove` does. It names every picture and document, 35 bytes each: 1M make a row of 35 MB. Holds the
-    lease; raises LeaseHeld if a run writes to the lake, and did not end within a minute, and LeaseLost if another
-    process took the lease over.
+    ``reports`` is the folder of the lake's HTML reports, ``listed`` are further (kind, value) to ban. Returns the
+    removal's report, as `remove` does. It names every picture and document, 35 bytes each: 1M make a row of 35 MB.
+    Holds the lease; raises LeaseHeld if a run writes to the lake, and did not end within a minute, and LeaseLost if
+    another process took the lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "takedown", WAIT_SECONDS) as writer:
         taken, versions = preview(lake, subject)
         _forget_judgements(lake)
 
         def delete(commit: int) -> dict[str, Any]:
-            taken_items.ban(lake, writer.run_id, reason, subject, hashes)
+            taken_items.ban(lake, writer.run_id, reason, subject, listed)
             amended = [amend(lake, version, writer.run_id) for version in versions]
             return {
                 "asked": {name: list(value) for name, value in asdict(subject).items()},
