@@ -57,7 +57,7 @@ class Lake:
         self._lock = threading.RLock()
         self._depth = 0
         self._changed: set[str] = set()  # tables changed by the current transaction
-        self._largest = 0
+        self.largest = 0  # rows of the largest table
         self._threads = 1
         self._catalog = "lake"  # the attached catalog in which statements find tables
         self._finds_tables = True
@@ -73,8 +73,8 @@ class Lake:
 
     def grow(self, rows: int) -> None:
         """Add ``rows`` to the size of the largest table, which determines DuckDB's number of threads."""
-        self._largest += rows
-        threads = min(len(os.sched_getaffinity(0)), 1 + self._largest // ROWS_A_THREAD)
+        self.largest += rows
+        threads = min(len(os.sched_getaffinity(0)), 1 + self.largest // ROWS_A_THREAD)
         if threads > self._threads:
             self._threads = threads
             self._run(lambda: self.connection.execute(f"SET threads = {threads}"))

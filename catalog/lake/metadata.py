@@ -36,6 +36,10 @@ dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHA
 VERSION_NAMES = "pairmill_version_names"
 VERSION_NAMES_TABLE = f"""CREATE TABLE IF NOT EXISTS {VERSION_NAMES} (dataset VARCHAR, name VARCHAR, version INTEGER,
 named VARCHAR, PRIMARY KEY (dataset, name))"""
+# Created with its first row; see catalog.pending.asked_shards.
+ASKED = "pairmill_asked"
+ASKED_TABLE = f"""CREATE TABLE IF NOT EXISTS {ASKED} (list VARCHAR PRIMARY KEY, "commit" BIGINT, marks BLOB,
+"at" VARCHAR)"""
 Result = TypeVar("Result")
 
 

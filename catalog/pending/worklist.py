@@ -1,7 +1,7 @@
 """List pending work: the items that are eligible so far, minus those that have this score from this scorer.
 
-This one anti-join implements resuming, incremental ingest and a changed captioner. Shards whose scorer has as many rows
-as the shard has contents are skipped before the join on keys, so a finished lake answers from ``partitions`` alone.
+This one anti-join implements resuming, incremental ingest and a changed captioner. Shards in which nothing is pending
+are recorded and skipped before the join on keys (`catalog.pending.asked_shards`).
 A score of texts is stale, too, if the digest of its input texts has changed.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.asked_shards import AskedShards
 from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.eligible import current_scores, image_rows, matches, surviving_images, surviving_sentences
 from pairmill.catalog.pending.generated import fusion_digest
@@ -20,11 +21,12 @@ from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem, group_neighbours
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import Kind
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Score, Stage
 
 # Keys per round, which are held as Python strings: about 600 MB. 2.1B sentences are 420 rounds.
 ROUND = 5_000_000
+BY_OCCURRENCE = {"url", "alt_text", "position", "repeats"}  # the columns of rules that differ between occurrences
 # Columns of ``synthetic`` that hold the model's answer.
 SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds", "finish_reason",
              "prompt_tokens", "retries", "synthetic_unsupported")  # fmt: skip
@@ -82,31 +84,37 @@ def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) 
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
     rows = surviving_images(plan, checks, "pending_shards")
-    return _pending(lake, plan, tables, "image_content", "sha256", rows, "payloads")
+    return _pending(lake, plan, tables, "image_content", "sha256", rows, "payloads", checks)
 
 
 def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items over distinct sentences, as `pending_images` does over images."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     rows = surviving_sentences(plan, checks, "pending_open", "pending_shards")
-    return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
+    return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences", checks)
 
 
 def _pending(
-    lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
+    lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str, checks: list[Check]
 ) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items over contents that lack a row in any of ``tables``.
 
-    ``rows`` is SQL of the eligible keys. It may leave out keys of finished shards: it can restrict itself to the tables
-    ``pending_open`` (contents of the unfinished shards) and ``pending_shards``.
+    ``rows`` is SQL of the eligible keys, which pass ``checks``. It may leave out keys of finished shards: it can
+    restrict itself to the tables ``pending_open`` (contents of the unfinished shards) and ``pending_shards``.
     """
     if not tables:
         yield []
         return
-    finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
-    shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"
-    for run in rounds(lake.query(shards)):
-        yield _pending_in(lake, plan, tables, content, key, rows, payload, run) if run else []
+    fills = [(table, plan.scorer(table)) for table in tables]
+    reads = {table for check in checks for table in check.tables}
+    by_occurrence = any(not BY_OCCURRENCE.isdisjoint(check.columns) for check in checks)
+    asked = AskedShards(lake, fills, reads, rows, by_occurrence, (content, key, payload))
+    shards = asked.open_shards()
+    contents = dict(shards)
+    for run in rounds(shards):
+        items = _pending_in(lake, plan, tables, content, key, rows, payload, run) if run else []
+        yield items
+        asked.end_round({shard: contents[shard] for shard in run}, items)
 
 
 def _pending_in(
@@ -144,15 +152,6 @@ def _pending_in(
         )
         for shard, *lacks, keys in found
     ]
-
-
-def _finished_shards(plan: Plan, table: str, content: str) -> str:
-    """Return SQL for the shards in which ``table`` has as many rows of the scorer as there are contents."""
-    return (
-        f"SELECT p.shard FROM (SELECT shard, sum(rows) AS done FROM partitions WHERE \"table\" = '{table}' "
-        f"AND scorer = '{plan.scorer(table)}' GROUP BY shard) p JOIN (SELECT shard, count(*) AS n FROM {content} "
-        "GROUP BY shard) c ON c.shard = p.shard WHERE p.done >= c.n"
-    )
 
 
 def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
