@@ -8,7 +8,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.yaml_text import parse_yaml
 from pairmill.catalog.queries.export.selected_pairs import Selection
-from pairmill.catalog.terms.scores import named_in
+from pairmill.catalog.terms.scores import OWN, named_in
 
 # A mean would hide the few pictures that matter, so the highest values are named.
 _SCORES = (
@@ -16,6 +16,8 @@ _SCORES = (
     '3) AS "95 % are below", round(max(value), 3) AS highest FROM (SELECT arg_max("{0}", "commit") AS value FROM {1} '
     "WHERE sha256 IN (SELECT sha256 FROM pairs WHERE {2}) GROUP BY sha256) HAVING count(*) > 0"
 )
+
+_SAFETY = ("nsfw", "faces", "text_share")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def card_tables(lake: Lake, selected: Selection) -> list[CardTable]:
         if known and of.get("column", "sha256") in ("sha256", *selected.divisions):
             rows = lake.rows(of["sql"].replace("{pairs}", selected.where).replace("{versions}", versions))
             found.append(CardTable(title, of["about"], of.get("rai", ""), rows))
-    columns = [(column.name, each.table) for each in named_in(lake.tables) for column in each.columns]
+    safety = (each for each in OWN if each.name in _SAFETY and each.table in lake.tables)
+    columns = [(column.name, each.table) for each in (*safety, *named_in(lake.tables)) for column in each.columns]
     rows = [row for names in columns for row in lake.rows(_SCORES.format(*names, selected.where))]
     about = "Numbers of models and imported numbers, each on its own scale."
     found.append(CardTable("Scores of pictures", about, "personalSensitiveInformation", rows))
