@@ -53,12 +53,14 @@ class Compute(BaseModel):
         0, ge=0, le=10_000, description="Worker processes on CPUs; 0 means as many as there is room for."
     )
     ray_address: str = Field(
-        "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
+        "",
+        description="Empty works on this machine without Ray. 'local' starts Ray here; HOST:6379 or 'auto' is a "
+        "cluster. All steps then run on Ray Data, small or not.",
     )
     small_rounds: SmallRounds = Field(
-        "auto",
-        description="Where rounds of little work run when there is Ray: 'auto' on this machine unless Ray is a "
-        "cluster, 'here' also beside a cluster (this machine must reach all sources and models), 'ray' always on Ray.",
+        "ray",
+        description="Where rounds of little work run when there is Ray: 'pool' is processes of this machine, which "
+        "start in seconds; beside a cluster it must reach all sources and models.",
     )
     cpus_per_worker: float = Field(
         1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."

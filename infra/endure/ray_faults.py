@@ -61,8 +61,8 @@ RAY: dict[str, Callable[[Victim], None]] = {
 
 
 def _run(arguments: list[str]) -> int:
-    """Run `pairmill` with all model rounds on Ray, however small they are."""
-    stage.is_small = lambda items, placement, has_model: not has_model
+    """Run `pairmill` with the rounds of models alone on Ray."""
+    stage.JobStage._stays_here = lambda self, items: not self.model
     return main([*arguments, "--ray", "local", "--workers", "2"])
 
 

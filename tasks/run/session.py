@@ -78,12 +78,9 @@ class Session:
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
     sampled: Callable[["Source"], "Source"] = lambda source: source
-    fleets: Fleets = field(init=False)
+    fleets: Fleets = field(default_factory=Fleets)
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.fleets = Fleets(keeps=self.placement.is_cluster)
 
     @property
     def lake(self) -> Lake:

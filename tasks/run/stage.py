@@ -4,16 +4,14 @@ A stage is a *job*, a picklable callable ``item -> parts``, and its rounds of wo
 job reads a work item's rows and returns rows of each table that it fills. The runner writes each part as one Parquet
 file under the run's id and yields one manifest a file, in the order in which items finish.
 
-Both placements write equal files. Small rounds run on a process pool of this machine, others on Ray Data, whose rows
-are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as rows keep every worker
-busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is therefore bounded by the
-shards and the model, whatever the length of the work list.
+Both placements write equal files. A run without Ray uses a process pool of this machine. With Ray every round runs on
+Ray Data, whose rows are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as rows
+keep every worker busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is
+therefore bounded by the shards and the model, whatever the length of the work list.
 
-A stage on Ray takes some 34 s on two cores, however small: each actor starts a worker that imports torch. The pool
-takes 0.3 to 5 s. Ray on this machine ('local') has no more CPUs than the pool, so small rounds go to the pool. On a
-cluster they stay on Ray unless the run says 'here': the driver may be a head node without GPUs or memory, or a laptop
-(``ray://``) without access to the workers' storage, where an image that is not found would be quarantined. A model on a
-cluster's GPU always stays there.
+A stage on Ray takes some 20 s on two cores, however small: each actor starts a worker that imports torch. The pool
+takes 0.3 to 5 s. A run that says 'pool' has its small rounds there. On a cluster this machine must then have memory and
+access to the workers' storage: an image that is not found would be quarantined. A model on a cluster's GPU stays there.
 """
 
 import pickle
@@ -136,7 +134,10 @@ class JobStage:
     def _stays_here(self, items: Sequence[WorkItem]) -> bool:
         """Return whether the items run on this machine's pool. False once Ray workers run the stage."""
         placement = self._placement
-        if self._fleet is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
+        if not placement.ray_address:
+            return True
+        is_asked = placement.small_rounds == "pool" and self._fleet is None
+        if not is_asked or not is_small(items, placement, bool(self.model)):
             return False
         return not (placement.is_cluster and self.model and self._compute_resources(start_ray(placement)).gpus)
 
@@ -192,13 +193,6 @@ class JobStage:
     def _worker(self, asked: Resources) -> JobWorker:
         """Return the job as a worker with these resources runs it."""
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)
-
-
-def may_stay_here(placement: Placement) -> bool:
-    """Return whether small rounds of this run may use this machine's process pool instead of Ray."""
-    if placement.small_rounds == "ray":
-        return False
-    return not placement.is_cluster or placement.small_rounds == "here"
 
 
 def is_small(items: Sequence[WorkItem], placement: Placement, has_model: bool) -> bool:

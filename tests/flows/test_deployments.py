@@ -136,7 +136,7 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
         {"recipe": "my/own.yaml", "models": "demo", "lake": "/data/lake.yaml"},
         {"retry": "timeout"},
         {"overrides": {"balance.cap": 20, "clip.precision": "bf16", "duplicates.cosine": 0.97}},
-        {"compute": {"workers": 8, "ray_address": "ray://head:10001"}},
+        {"compute": {"workers": 8, "ray_address": "head:6379"}},
         {"compute": {"models": {"clip": {"gpus": 0.25, "replicas": [1, 8], "feeders": 4}, "captioner": {"gpus": 1}}}},
         {"compute": {"models": {"clip": {"gpus": 0, "replicas": 3}, "fuser": {}, "captioner": {"feeders": None}}}},
     ],

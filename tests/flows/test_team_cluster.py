@@ -102,7 +102,7 @@ def test_a_team_gets_the_dataset_of_one_machine_although_a_machine_is_lost_and_o
         assert sorted(lacking(lake, environment).values()) == [[], [], ["sources", "lake"]]
         ray.kill("second")
         ray.add("third", 1)
-        compute = {"ray_address": "auto", "small_rounds": "ray"}
+        compute = {"ray_address": "auto"}
         given = {"sources": ["s3://data/pages"], "overrides": small_settings(), "compute": compute}
         run = asked(START, json.dumps(given), environment)[0]
         deadline, is_lost = time.monotonic() + SECONDS, False

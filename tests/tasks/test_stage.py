@@ -1,10 +1,8 @@
 """The runner: both placements write equal rows, results stream, a bug fails the stage and keeps what was finished."""
 
-import os
-import pickle
-import subprocess
-import sys
+import signal
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -21,7 +19,6 @@ from pairmill.tasks.measure.score_contents import ScoreSentences
 from pairmill.tasks.run.items.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.place.identity import Bound
 from pairmill.tasks.run.place.placement import ModelPool, Placement
-from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.stage import JobStage
 from tests.worlds.failing_jobs import FailsOn, HangsFor, OfModel, Slow, assert_one_is_poison_of_64
@@ -56,19 +53,6 @@ def flat(results: Iterable[list[Manifest]]) -> list[Manifest]:
 
 def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
     return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}  # pyright: ignore[reportArgumentType]
-
-
-def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(
-    items: list[WorkItem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    job = JOB
-    pooled = flat(run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
-    monkeypatch.setattr(pool, "run_in_pool", None)
-    on_ray = flat(
-        run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local", small_rounds="ray"))
-    )
-    assert len(pooled) == 6
-    assert rows(pooled) == rows(on_ray)
 
 
 def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[WorkItem], tmp_path: Path):
@@ -107,16 +91,21 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
 
 
 HUNG = [WorkItem("good", ("a", "b")), WorkItem("hung", ("c", "d"))]
-ON_RAY = Placement(workers=1, ray_address="local", small_rounds="ray")
+ON_RAY = Placement(workers=1, ray_address="local")
 ENDED = r"Ray has ended the stage with items left.*run the same command again"
 
 
-def end_processes_of_ray(called: str) -> None:
-    """Kill the processes that Ray started for this test and whose command line contains ``called``."""
+@contextmanager
+def signalled(called: str, number: int) -> Iterator[None]:
+    """Signal the processes of this test's Ray whose command line contains ``called``; kill them at the end."""
     found = [each for each in psutil.Process().children(recursive=True) if called in " ".join(each.cmdline())]
     assert found
     for each in found:
-        each.kill()
+        each.send_signal(number)
+    yield
+    for each in found:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 def test_the_loss_of_the_process_that_hands_items_out_loses_no_item(tmp_path: Path):
@@ -124,8 +113,8 @@ def test_the_loss_of_the_process_that_hands_items_out_loses_no_item(tmp_path: Pa
     with JobStage(Slow("", 0.1), ON_RAY) as stage:
         made = stage.run(work, output(tmp_path))
         first = next(made)
-        end_processes_of_ray("items of Slow")
-        assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
+        with signalled("items of Slow", signal.SIGKILL):
+            assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
 
 
 def test_a_stage_fails_instead_of_waiting_when_ray_ends_it_with_items_left(items: list[WorkItem], tmp_path: Path):
@@ -142,8 +131,7 @@ def test_a_stage_fails_with_the_remedy_when_the_queue_of_its_items_is_lost(items
     with JobStage(Slow("", 5.0), ON_RAY) as stage:
         made = stage.run(items, output(tmp_path))
         assert next(made)
-        end_processes_of_ray("ItemQueue")
-        with pytest.raises(PairmillError, match=ENDED):
+        with signalled("ItemQueue", signal.SIGKILL), pytest.raises(PairmillError, match=ENDED):
             flat(made)
 
 
@@ -158,7 +146,7 @@ def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_agai
 ):
     monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 20, show))
     told: list[str] = []
-    placed = Placement(workers=2, stall_minutes=0.2, ray_address="local", small_rounds="ray")
+    placed = Placement(workers=2, stall_minutes=0.2, ray_address="local")
     with JobStage(HangsFor(str(tmp_path), 1), placed, stalled=told.append) as stage:
         found = list(stage.run(HUNG, output(tmp_path)))
     assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
@@ -168,29 +156,23 @@ def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_agai
     assert len(told) == len(notes) and any(named[0] in text for text in told)
 
 
+@pytest.mark.slow  # 20 s
+def test_items_that_ray_data_hands_to_nobody_are_noticed_and_handed_out_anew(tmp_path: Path):
+    told: list[str] = []
+    work = [WorkItem(f"shard-{n}", (f"{n}",)) for n in range(80)]  # more than Ray holds at once
+    placed = Placement(workers=1, ray_address="local", stall_minutes=0.1)
+    with JobStage(Slow("", 0.1), placed, stalled=told.append) as stage:
+        made = stage.run(work, output(tmp_path))
+        first = next(made)
+        with signalled("items of Slow", signal.SIGSTOP):  # a reader that neither fails nor reads
+            assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
+    assert any("Ray Data gave idle workers none of " in text for text in told)
+
+
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
-    asked = Placement(workers=1, ray_address="local", small_rounds="ray", models={"clip": ModelPool(gpus=64)})
+    asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64)})
     with pytest.raises(
         PairmillError, match=r"asks for 1 CPUs and 64 GPUs, and no machine has as many \(2 CPUs, 0 GPUs\).*--model"
     ):
         flat(run(items, OfModel("x"), output(tmp_path), asked))
-
-
-@pytest.mark.slow  # it starts a second Ray, in a process of its own: 17 s
-def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[WorkItem], tmp_path: Path):
-    """An address that nobody answers at, as a killed Ray leaves it."""
-    program = (
-        "import pickle, sys\n"
-        "from pairmill.tasks.run.place.placement import Placement\n"
-        "from pairmill.tasks.run.stage import JobStage\n"
-        "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
-        "with JobStage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"
-        "    print(sum(len(made) for made in stage.run(items, output)))\n"
-    )
-    given = pickle.dumps((items[:2], JOB, output(tmp_path))).hex()
-    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:9"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, given], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout.strip() == "2", done.stderr[-2000:]

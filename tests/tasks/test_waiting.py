@@ -23,12 +23,33 @@ from tests.worlds.growing_cluster import growing_cluster
 from tests.worlds.shared import made_once, new_lake, opened_new
 
 PROGRAM = "import sys; from tests.worlds.waiting_run import main; main(*sys.argv[1:])"
+JOIN = """
+import os, ray
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.run.cluster.ray_nodes import start_ray
+from pairmill.tasks.run.place.placement import Placement
+ray.__version__ = os.environ.get("OTHER_RAY", ray.__version__)
+try:
+    start_ray(Placement(ray_address="auto"))
+except PairmillError as error:
+    print(error)
+"""
 WAITS = r"waiting for a node with 2 CPUs and 1 GPU since \d\d:\d\d UTC \(1 being launched\)"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
-def test_a_cluster_that_does_not_answer_is_told_at_once(address: str):
-    with pytest.raises(PairmillError, match=f"--ray {address}: nothing answers there .* Give the address"):
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:9", r"nothing answers there .* Give the address"),
+        (
+            "no-port",
+            r"nothing answers there as a Ray cluster does \(Invalid address format: no-port\). Give the address",
+        ),
+        ("ray://127.0.0.1:9", "a run cannot use Ray's client .* HOST:6379"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_told_at_once(address: str, said: str):
+    with pytest.raises(PairmillError, match=f"--ray {address}: {said}"):
         start_ray(Placement(ray_address=address))
 
 
@@ -80,6 +101,9 @@ def _tell(folder: Path) -> None:
         found["refused"], found["status refused"] = heard(run, '"refused"'), status(lake)
         go_on(run)
         assert run.wait(120) == 0
+        strangers = ({**joining, "RAY_AUTH_MODE": "disabled"}, {**joining, "OTHER_RAY": "2.1.0"})
+        commands = [subprocess.run([sys.executable, "-c", JOIN], env=each, capture_output=True) for each in strangers]
+        found["strangers"] = [done.stdout.decode() for done in commands]
     (folder / "told.json").write_text(json.dumps(found))
 
 
@@ -153,3 +177,16 @@ def test_what_no_node_can_be_launched_for_is_refused_and_no_longer_shown(told: d
     assert "asks for 2 CPUs and 4 GPUs" in said and "it launches none for this" in said
     assert [about for kind, *about in before if kind == "shown"][-1] == ["tags", ""]
     assert not any(line.startswith("now ") for line in told["status refused"])
+
+
+@pytest.mark.slow
+def test_who_has_no_token_or_another_version_of_ray_is_told_in_one_line(told: dict[str, Any]):
+    token, version = told["strangers"]
+    assert token == (
+        "--ray auto: the cluster asks for a token, and this process has none or another. Set RAY_AUTH_MODE=token, and "
+        "RAY_AUTH_TOKEN to the cluster's token, or store it in ~/.ray/auth_token.\n"
+    )
+    assert re.fullmatch(
+        r"--ray auto: Version mismatch: .* Ray: 2\.60\.0 .* Ray: 2\.1\.0 .* Install the same Ray and Python .*\n",
+        version,
+    )

@@ -57,7 +57,7 @@ def curate(
     progress: ShowProgress = not_shown,
     workers: int = 2,
     ray_address: str = "",
-    small_rounds: SmallRounds = "auto",
+    small_rounds: SmallRounds = "ray",
     commit_files: int = 200,
 ) -> tuple[Published, dict[str, int]]:
     """Run once; return the published version and the number of work items by step.

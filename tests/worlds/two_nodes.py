@@ -193,9 +193,7 @@ def fetched(out: str, names: dict[str, str]) -> dict:
         lake = str(new_lake(Path(out) / "lake"))
         with session(recipe, [str(folder)], lake, Compute.model_validate({})) as held:
             ingest(held)
-        compute = Compute.model_validate(
-            {"ray_address": "auto", "small_rounds": "ray", "allow_addresses": list(LOOPBACK)}
-        )
+        compute = Compute.model_validate({"ray_address": "auto", "allow_addresses": list(LOOPBACK)})
         with session(recipe, [str(folder)], lake, compute) as held:
             fetching.fetch(held)
             ((n,),) = held.lake.query("SELECT count(*) FROM fetched WHERE reason = ''")

@@ -17,7 +17,7 @@ from pairmill.tasks.measure.score_contents import image_job
 def main(what: str, folder: str, lake: str, placement: str) -> None:
     """Ingest a folder, or score the pictures of a lake."""
     recipe = load_recipe("demo", {"decoding.side": "224", "images.short_side.keep": "least(width, height) >= 100"})
-    on_ray = {"ray_address": "local", "small_rounds": "ray"} if placement == "ray" else {}
+    on_ray = {"ray_address": "local"} if placement == "ray" else {}
     compute = Compute.model_validate({"workers": 2, **on_ray})
     with session(recipe, [folder], lake, compute) as held:
         if what == "ingest":

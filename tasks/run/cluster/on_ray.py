@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -34,6 +35,8 @@ ENDED = (
     "(for want of memory, as a rule). What was finished is committed. See Ray's logs, then run the same command again."
 )
 
+RAY_DATA = "Ray Data"  # among the workers that may hang
+
 
 class Fleet:
     """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
@@ -53,7 +56,7 @@ class Fleet:
     def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:
         import ray
 
-        self.show = show
+        self.show, self._asked = show, asked
         self._left_out, self._notes = set[str](), list[str]()
         self._unfit: Exception | None = None
         self._job, self._jobs, self._rounds = b"", 0, 0
@@ -62,10 +65,20 @@ class Fleet:
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
-        self._dataset = _dataset(self._queue, asked, here, self._room.selector, name)
-        self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._build = partial(_dataset, self._queue, asked, here, self._room.selector, name)
         LOG.info("workers' logs are on each machine in %s/logs", session_folder())
+        self._start()
+
+    def _start(self) -> None:
+        """Start a dataset that reads the queue. One that follows another reads unfinished items alone."""
+        self._dataset, self._results = self._build(), queue.SimpleQueue[Any]()
         threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
+
+    def _stop(self) -> None:
+        """End the dataset with its actors."""
+        executor = getattr(self._dataset, "_current_executor", None)
+        if executor is not None:
+            executor.shutdown(force=True)
 
     def run(
         self, job: bytes, items: Sequence[WorkItem], output: Output, watchdog: Watchdog
@@ -86,7 +99,7 @@ class Fleet:
             waiting[name] = pickle.dumps((name, self._jobs, item, output))
         self._ask("put", waiting)
         while waiting:
-            self._look(watchdog)
+            self._look(watchdog, len(waiting))
             try:
                 name, made = self._results.get(timeout=1.0)
             except queue.Empty:
@@ -102,13 +115,14 @@ class Fleet:
                 yield with_notes(made, (*notes, *watchdog.take()))
 
     def close(self) -> None:
-        """Stop the actors and drop the items in flight."""
+        """Stop the actors, the queue included, and drop the items in flight."""
+        import ray
+
         self._room.end()
         with suppress(PairmillError):  # the queue is lost, and its actors with it
             self._ask("close")
-        executor = getattr(self._dataset, "_current_executor", None)
-        if executor is not None:
-            executor.shutdown(force=True)
+        self._stop()
+        ray.kill(self._queue)  # its handles are in a circle that Python collects late, and it holds 130 MB
 
     def _ask(self, method: str, *given: Any) -> Any:
         """Call a method of the queue and return its result. Raises PairmillError if the queue's process is lost."""
@@ -120,8 +134,11 @@ class Fleet:
         except RayActorError as error:
             raise PairmillError(ENDED) from error
 
-    def _look(self, watchdog: Watchdog) -> None:
-        """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang."""
+    def _look(self, watchdog: Watchdog, waiting: int) -> None:
+        """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang.
+
+        Ray Data itself has stalled in silence (ray#64601): idle workers beside ``waiting`` items count as hanging too.
+        """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
@@ -133,7 +150,17 @@ class Fleet:
             raise self._unfit
         rows, held = self._ask("progress")
         watchdog.saw(rows)
-        watchdog.look(held, self._queue.end_hung.remote)  # at its actor's next heartbeat
+        if not any(held.values()) and (held or room(self._asked, free())):
+            held = {RAY_DATA: f"Ray Data gave idle workers none of {waiting:,} items"}
+        watchdog.look(held, self._end_hung)
+
+    def _end_hung(self, worker: str) -> None:
+        """End a worker at its actor's next heartbeat, or the dataset if it has stalled; its follower goes on."""
+        if worker == RAY_DATA:
+            self._stop()
+            self._start()
+        else:
+            self._queue.end_hung.remote(worker)
 
     def _see_left_out(self) -> None:
         """Start no more actors on machines whose GPU has no room for the model, and note each machine.
@@ -155,11 +182,10 @@ class Fleets:
 
     A step takes over the fleet of its model if it asks for the same resources. All idle fleets end as soon as the
     machines have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with
-    its step, and so does every fleet unless ``keeps``.
+    its step.
     """
 
-    def __init__(self, keeps: bool = False) -> None:
-        self._keeps = keeps
+    def __init__(self) -> None:
         self._left: dict[tuple[str, Resources], Fleet] = {}
 
     def take(self, model: str, asked: Resources, items: int, build: Callable[[], Fleet]) -> Fleet:
@@ -176,7 +202,7 @@ class Fleets:
 
     def give_back(self, model: str, asked: Resources, fleet: Fleet, is_idle: bool) -> None:
         """Store a step's fleet for reuse if it has a model and ``is_idle`` (it has no item in work), else end it."""
-        if self._keeps and model and is_idle:
+        if model and is_idle:
             self._left[model, asked] = fleet
         else:
             fleet.close()
@@ -200,6 +226,7 @@ def _dataset(
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.target_max_block_size = 1  # one item a block: an actor starts it as soon as it is queued
+    context.downstream_capacity_backpressure_ratio = 2.0  # Ray's default since 2.57, 10 before: ray#64352
     context.max_errored_blocks = -1  # unlimited: the queue redistributes the items of a lost machine
     # Ray would end replicas that are idle for 10 s between two rounds, and start others, which load the model anew.
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0

@@ -1,6 +1,7 @@
 """Start or join Ray, list its machines, call a function on each, and wait until one has a worker's resources."""
 
 import atexit
+import json
 import logging
 import socket
 import time
@@ -8,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.run.place.placement import Placement
@@ -30,11 +30,9 @@ def start_ray(placement: Placement) -> list[Node]:
 
     if not ray.is_initialized():
         is_local = not placement.is_cluster
-        if not is_local:
-            _check_answers(placement.ray_address)
         ray.init(
             # Without an address Ray attaches to a cluster named by $RAY_ADDRESS or by the file that a killed one left.
-            address="local" if is_local else placement.ray_address,
+            address="local" if is_local else _find_cluster(placement.ray_address),
             num_cpus=max(2, placement.n_workers) if is_local else None,
             include_dashboard=False if is_local else None,
             log_to_driver=False,
@@ -45,20 +43,46 @@ def start_ray(placement: Placement) -> list[Node]:
     return nodes()
 
 
-def _check_answers(address: str) -> None:
-    """Raise PairmillError unless a process listens at ``address``, if that is a host and port.
+def _find_cluster(address: str) -> str:
+    """Return HOST:PORT of the cluster at ``address``, once it has let this process in.
 
-    Ray itself looks silently, for five minutes.
+    Ray itself looks for minutes, and tells neither that a token is missing nor that nothing listens. Raises
+    PairmillError with the remedy.
     """
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    if parts.hostname and parts.port:
-        try:
-            socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS).close()
-        except OSError as error:
-            raise PairmillError(
-                f"--ray {address}: nothing answers there ({error}). Give the address of a cluster's head as "
-                "HOST:6379 or ray://HOST:10001, or leave --ray out to work on this machine."
-            ) from None
+    from ray._private.authentication.authentication_token_setup import ensure_token_if_auth_enabled
+    from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+    from ray._private.utils import check_version_info
+    from ray._raylet import GcsClient
+    from ray.exceptions import AuthenticationError, RayError
+
+    if address.startswith("ray://"):
+        raise PairmillError(
+            f"--ray {address}: a run cannot use Ray's client (ray://). Run it on a machine of the cluster, by --ray "
+            "HOST:6379; `ray start --address HOST:6379 --num-cpus 0` makes this machine one."
+        )
+    try:
+        found = canonicalize_bootstrap_address_or_die(address)
+        host, _, port = found.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        ensure_token_if_auth_enabled(create_token_if_missing=False)  # without one Ray's client ends the process
+        known = GcsClient(address=found).internal_kv_get(b"CLUSTER_METADATA", KV_NAMESPACE_CLUSTER, CONNECT_SECONDS)
+        check_version_info(json.loads(known or b"{}"), "this machine")
+    except AuthenticationError:
+        raise PairmillError(
+            f"--ray {address}: the cluster asks for a token, and this process has none or another. Set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's token, or store it in ~/.ray/auth_token."
+        ) from None
+    except RuntimeError as error:  # of the versions
+        said = " ".join(str(error).split())
+        raise PairmillError(f"--ray {address}: {said}. Install the same Ray and Python here and there.") from None
+    except (OSError, ValueError, RayError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise PairmillError(
+            f"--ray {address}: nothing answers there as a Ray cluster does ({reason}). Give the address of a cluster's "
+            "head as HOST:6379, or leave --ray out to work on this machine."
+        ) from None
+    return found
 
 
 def nodes() -> list[Node]:

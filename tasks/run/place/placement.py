@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# Where small rounds run when the run uses Ray.
-SmallRounds = Literal["auto", "here", "ray"]
+# Where small rounds run when the run uses Ray: on Ray too, or on this machine's process pool.
+SmallRounds = Literal["ray", "pool"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Placement:
     ray_address: str = ""
     cpus_per_worker: float = 1.0
     models: Mapping[str, ModelPool] = field(default_factory=dict)
-    small_rounds: SmallRounds = "auto"
+    small_rounds: SmallRounds = "ray"
     stall_minutes: float = 60.0
 
     @property
