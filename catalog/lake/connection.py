@@ -17,6 +17,7 @@ from pairmill.catalog.lake.stored_files import file_digest, file_stamp
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.whole_file import cache_on_machine
 
+VERSION = "1.5.5"  # the newest DuckDB for which there are packages of extensions
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
 
 
@@ -58,7 +59,10 @@ def _extension_file(extension: str) -> Path:
         if file.is_file():
             return file
     package = f"duckdb-extension-{extension.replace('_', '-')}"
-    raise PairmillError(f"DuckDB's extension '{extension}' is missing: install {package}=={duckdb.__version__}.")
+    raise PairmillError(
+        f"DuckDB {duckdb.__version__} has no extension '{extension}' in this environment: pip install "
+        f"duckdb=={VERSION} duckdb-extensions=={VERSION} {package}=={VERSION}. A newer DuckDB has no such packages yet."
+    )
 
 
 def _is_known(file: Path) -> bool:

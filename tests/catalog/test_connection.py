@@ -1,16 +1,22 @@
 """DuckDB opens with extensions that are on the package's list without their signature; pyarrow works without pandas."""
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution, files, version
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from pairmill.catalog.lake import connection
-from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.connection import VERSION, connect
+from pairmill.catalog.terms.error import PairmillError
+from tests.worlds.shared import opened_new
+
+QUERIES = Path(__file__).resolve().parents[2] / "infra/docs/queries.md"
 
 
 @pytest.fixture
@@ -59,3 +65,30 @@ def test_arrays_are_built_without_pandas_and_who_imports_it_later_has_it() -> No
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False [False, True]\n"
+
+
+def test_an_environment_of_the_packages_that_the_docs_name_opens_a_lake_offline(tmp_path: Path) -> None:
+    """A program without Pairmill's other packages, without a network, in a home of its own."""
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute("INSERT INTO pairs BY NAME SELECT '30m' AS dataset, 1 AS version, 'a' AS image_id")
+    page = QUERIES.read_text(encoding="utf-8")
+    (program,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    (line,) = re.findall(r"```\n(pip install duckdb==.*)\n```", page)
+    names = line.split()[2:]
+    assert {name.partition("==")[2] for name in names} == {VERSION} == {version("duckdb")}
+    (tmp_path / "packages").mkdir()
+    for name in names:
+        for file in {str(file).partition("/")[0] for file in files(name.partition("==")[0]) or ()} - {".."}:
+            (tmp_path / "packages" / file).symlink_to(Path(str(distribution("duckdb").locate_file(file))))
+    nowhere = {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "packages"), "HTTP_PROXY": "http://127.0.0.1:9"}
+    command = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=nowhere, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[(1,)]\n", done.stderr
+
+
+def test_a_duckdb_without_packages_of_its_extensions_is_told_with_the_line_that_works(monkeypatch) -> None:
+    monkeypatch.setattr(duckdb, "__version__", "2.0.1")
+    with pytest.raises(
+        PairmillError, match=r"DuckDB 2\.0\.1 has no extension 'ducklake' .* pip install duckdb==1\.5\.5 "
+    ):
+        connect("ducklake")
