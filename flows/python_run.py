@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.api.pair_dataset import PairDataset
+from pairmill.flows.run.notebook_bar import show_progress
 from pairmill.flows.run.run_recipe import curate_anew, last_result, request_run
 from pairmill.flows.run.settings import Compute, load_recipe, with_resolved_paths
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
@@ -52,7 +53,7 @@ def run(
     sources: Places = (),
     lake: str | os.PathLike[str] = "lake",
     compute: Compute | None = None,
-    progress: ShowProgress = not_shown,
+    progress: ShowProgress | None = None,
     retry: str = "",
 ) -> RunResult:
     """Curate ``sources`` by a recipe into ``lake``, from documents to a published version.
@@ -64,7 +65,8 @@ def run(
         sources: Folders, files, s3:// or https:// addresses; by default the recipe's own.
         lake: A folder, made if it is missing, or a lake.yaml.
         compute: Workers, devices and cluster; by default this machine's.
-        progress: Called with a `Progress` (step, done, total, unit) at each start of a step, and now and then.
+        progress: Called with a `Progress` (step, done, total, unit) at each start of a step, and now and then; None
+            draws a bar in a Jupyter notebook.
         retry: Quarantine reason whose items are tried again first; the recipe's own sources are then not read.
 
     Raises:
@@ -75,7 +77,7 @@ def run(
     request, place = request_run(read, places, placement, [], retry), os.fspath(lake)
 
     def begin(session: "Session") -> None:
-        session.progress = progress
+        session.progress = progress or show_progress()
 
     found = last_result(request, place)
     if found is None:

@@ -32,8 +32,9 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # last would keep one worker busy alone.
 LONGEST = (
     "test_readme", "test_readme.py::test_every_command_of_the_documents_runs[of the demo]",
-    "tasks/test_steps_on_ray", "flows/test_unfinished_removals", "tasks/test_two_nodes", "flows/test_check", "flows/test_takedown",
-    "flows/test_recaption", "endure/test_crash_clones", "tasks/test_vocabulary", "tasks/test_stage", "flows/test_up",
+    "tasks/test_steps_on_ray", "flows/test_unfinished_removals", "tasks/test_two_nodes", "flows/test_check",
+    "flows/test_takedown", "flows/test_recaption", "endure/test_crash_clones", "tasks/test_vocabulary",
+    "tasks/test_stage", "flows/test_up",
     "endure/test_chaos", "flows/test_resume", "flows/test_planted_secrets", "flows/test_killed_recaption",
     "flows/pages/test_report", "flows/test_run", "tasks/test_kept_fleets", "flows/test_several_captioners",
     "flows/test_nothing_to_do", "ops/models/http/test_chat_client", "tasks/test_superseding", "flows/test_full_disk",

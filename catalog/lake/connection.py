@@ -5,6 +5,7 @@ The signatures of the extensions are not verified at every open.
 
 import json
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -42,8 +43,9 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
         connection.execute(f"LOAD {quoted(str(file))}")
     connection.execute(
         f"{'SET allow_unsigned_extensions = false;' if known else ''} SET TimeZone = 'UTC';"
-        # DuckDB would draw the bar on standard output after two seconds, into a command's output.
-        "SET enable_progress_bar = false;"
+        # DuckDB would draw the bar on standard output after two seconds, into a command's output. In a notebook without
+        # ipywidgets it draws none, and refuses the setting.
+        f"{'' if 'IPython' in sys.modules else 'SET enable_progress_bar = false;'}"
         # Files of a lake never change, so each footer (3 kB) is read once per process: `why` reads `images` three
         # times.
         "SET parquet_metadata_cache = true"

@@ -37,6 +37,12 @@ class OpenLake:
     def __repr__(self) -> str:
         return f"<lake {self.lake.uri}: {', '.join(map(str, self.datasets())) or 'no dataset yet'}>"
 
+    def _repr_html_(self) -> str:
+        """Draw the published versions in a notebook."""
+        from pairmill.flows.api.notebook_html import lake_html
+
+        return lake_html(self.lake.uri, self.versions())
+
     def __enter__(self) -> Self:
         return self
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # torch takes 2 s to import
 
     from pairmill.flows.api.training_pairs import TrainingPairs
 
+SHOWN = 5  # pairs in a notebook
+
 
 @dataclass(frozen=True)
 class PairDataset:
@@ -29,6 +32,12 @@ class PairDataset:
 
     def __repr__(self) -> str:
         return f"<{self.version} of lake {self.lake.uri}: {len(self):,} pairs>"
+
+    def _repr_html_(self) -> str:
+        """Draw the first pairs, pictures with texts, in a notebook."""
+        from pairmill.flows.api.notebook_html import pairs_html
+
+        return pairs_html(f"{self.version}: {len(self):,} pairs", islice(self.pairs(), SHOWN))
 
     def __len__(self) -> int:
         return self.version.n_pairs

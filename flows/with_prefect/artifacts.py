@@ -15,7 +15,6 @@ from uuid import UUID
 
 from httpx import HTTPError
 from prefect.artifacts import (
-    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -121,16 +120,16 @@ def create_first_captions(found: "CaptionOutcome") -> None:
 def create_artifacts(found: Outcome) -> None:
     """Create the artifacts of a run's outcome. Their keys are the dataset's name, so versions form their history.
 
+    One has all that is to be looked at, because Prefect's page shows a run's artifacts in no order.
+
     They link the report and the gallery if PAIRMILL_BROWSE_URL names a running `pairmill browse`. The report's path is
     text, because browsers refuse links to files.
     """
     name = str(found.dataset)
     rows = [(step.kind, step.rule, step.n_in, step.n_dropped) for step in found.funnel]
+    said = f"Gallery, report and pairs of {name}"
+    create_markdown_artifact(_markdown(found), key=_key(f"pairs {found.dataset.name}"), description=said)
     create_funnel(found.dataset.name, rows, f"What each rule dropped in {name}")
-    pairs, report = (_key(f"{kind} {found.dataset.name}") for kind in ("pairs", "report"))
-    create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
-    if link := browse_link("report", name):
-        create_link_artifact(link, link_text=f"Report of {name}", key=report, description=name)
 
 
 def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
@@ -146,10 +145,12 @@ def _markdown(found: Outcome) -> str:
     """Format the number of pairs, with SQL, report and links to look at them, as Markdown."""
     name = str(found.dataset)
     by = f", by {MARK}" if found.demo_weights else ""
-    lines = [f"# {name}", f"{found.dataset.n_pairs:,} pairs{by}.", "", f"- SQL: {code(found.sql)}"]
-    lines += [f"- Report: {code(found.report)}"] if found.report else []
+    lines = [f"# {name}", f"{found.dataset.n_pairs:,} pairs{by}.", ""]
     if link := browse_link("gallery", name):
-        lines.append(f"- [Pictures, kept and dropped by each rule]({link}); [pairs]({link}&fate=kept)")
+        lines += [f"- [Gallery: pictures, kept and dropped by each rule]({link})", f"- [Pairs]({link}&fate=kept)"]
+        lines += [f"- [Report]({browse_link('report', name)})"]
+    lines += [f"- Report: {code(found.report)}"] if found.report else []
+    lines += [f"- SQL: {code(found.sql)}"]
     return "\n".join(lines)
 
 

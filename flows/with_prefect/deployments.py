@@ -1,10 +1,13 @@
 """Define the Prefect flow `curate` and the form of its parameters. Keep this module cheap to import."""
 
+import logging
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
+from prefect.exceptions import CancelledRun, FailedRun
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -71,20 +74,23 @@ def curate(
 ) -> State:
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
 
+    A first run needs `sources` at most; all that follows `lake` is advanced.
+
     Args:
         recipe: One of 100m, 15m, 30m, captions, demo and folder, or the path of a recipe's YAML file.
         sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
             recipe's own. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
-        models: 'demo' swaps in the small models that ship, to try a recipe out.
-        overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
-        retry: Try again what is in quarantine for this reason, then curate with it. Only `sources` are read then, not
-            the recipe's own.
-        approve_thresholds: Pause before texts are generated, with pictures from both sides of each threshold, until a
-            person resumes the run by approved or changed thresholds. A recipe that only captions pauses when its first
-            200 captions are made. The lake is free meanwhile.
-        approve_hours: How long that waits; then the run ends as Declined.
-        compute: Where and how wide the run works.
+        models: Advanced. 'demo' swaps in the small models that ship, to try a recipe out.
+        overrides: Advanced; empty changes nothing. Settings of the recipe by dotted key, such as balance.cap or
+            images.short_side.keep.
+        retry: Advanced; empty retries nothing. Try again what is in quarantine for this reason, then curate with it.
+            Only `sources` are read then, not the recipe's own.
+        approve_thresholds: Advanced. Pause before texts are generated, with pictures from both sides of each threshold,
+            until a person resumes the run by approved or changed thresholds. A recipe that only captions pauses when
+            its first 200 captions are made. The lake is free meanwhile.
+        approve_hours: Advanced. How long that waits; then the run ends as Declined.
+        compute: Advanced; as it is, the run takes all CPUs and GPUs of its worker's machine, without Ray or limits.
     """
     try:
         name_run(about := Path(recipe).stem)
@@ -115,12 +121,19 @@ def ended_early(error: Exception) -> State:
 
     if (line := user_message(error)) is None:
         raise error
+    for name in ("prefect.flow_runs", "prefect.engine"):
+        logging.getLogger(name).addFilter(_is_news)
     names = {LeaseHeld: "Refused", NotApproved: "Declined", BudgetSpent: "Stopped"}
     if name := next((name for kind, name in names.items() if isinstance(error, kind)), None):
         get_run_logger().warning(line)
         return Cancelled(name=name, message=line)
     get_run_logger().error(line)
     return Failed(message=line)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record is no traceback of a run's own final state, which Prefect's engine raises and logs."""
+    return not (record.exc_info and isinstance(record.exc_info[1], (FailedRun, CancelledRun)))
 
 
 def _run_curate(
@@ -147,9 +160,11 @@ def _run_curate(
         create_artifacts,
         create_first_captions,
     )
-    from pairmill.flows.with_prefect.step_as_task import GrowingFunnel
+    from pairmill.flows.with_prefect.step_as_task import GrowingFunnel, forward_worker_log
 
-    with session(recipe, sources, lake, compute, retry=retry) as opened:
+    with ExitStack() as held:
+        with forward_worker_log(get_run_logger()):  # that it waits for another run; each step forwards its own
+            opened = held.enter_context(session(recipe, sources, lake, compute, retry=retry))
         if line := demo_note(opened.demo_weights):
             get_run_logger().warning(line)
         opened.notes += notes

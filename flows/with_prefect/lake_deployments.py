@@ -34,10 +34,10 @@ def export(
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         format: webdataset is tars of picture, text and JSON; parquet is tables with the pictures; texts is the same
             tables without.
-        captions: 'all' adds a column with every captioner's text.
-        text: A tar's .txt: a column such as text1, or by chance: random(text1..text3, syn_text * 2).
-        grow: Use one folder for all versions of the recipe: the rows of a later version go into further files.
-        wait_minutes: How long to wait for a run that writes to the lake.
+        captions: Advanced. 'all' adds a column with every captioner's text.
+        text: Advanced. A tar's .txt: a column such as text1, or by chance: random(text1..text3, syn_text * 2).
+        grow: Advanced. Use one folder for all versions of the recipe: rows of a later version go into further files.
+        wait_minutes: Advanced. How long to wait for a run that writes to the lake.
     """
     from pairmill.catalog.lake.opening import open_as_allowed
     from pairmill.catalog.terms.controls import visible
@@ -108,8 +108,8 @@ def maintain(
 
     Args:
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
-        days: Age in days from which DuckLake's snapshots are removed.
-        wait_minutes: How long each step waits for a run that writes to the lake.
+        days: Advanced. Age in days from which DuckLake's snapshots are removed.
+        wait_minutes: Advanced. How long each step waits for a run that writes to the lake.
     """
     from pairmill.catalog.lake.opening import check_is_lake, create_or_open
     from pairmill.catalog.terms.controls import visible

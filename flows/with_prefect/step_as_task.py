@@ -9,6 +9,7 @@ from typing import Any
 
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
+from prefect.states import Failed
 
 from pairmill.catalog.cut.publication import image_funnel
 from pairmill.catalog.lake.lake import Lake
@@ -29,17 +30,25 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
     """Run ``step`` as a Prefect task of its name, and return its result; retry twice unless the user must fix an error.
 
     The session is captured in a closure, because Prefect would inspect an argument, with the lake inside it. Prefect
-    caches and stores no result: the catalog records all completed work, and a retry continues from there.
+    caches and stores no result: the catalog records all completed work, and a retry continues from there. An error that
+    the user must fix is the task's message, since Prefect logs the traceback of one that is raised.
     """
+    refused: list[Exception] = []
 
     def work() -> Any:
         run_id = session.writer.run_id
         before, commit, began = dict(session.rows), last_commit(session.lake, run_id), time.monotonic()
-        with _forward_worker_log(get_run_logger()):
-            result = step(session)
+        try:
+            with forward_worker_log(get_run_logger()):
+                result = step(session)
+        except Exception as error:
+            if (line := user_message(error)) is None:
+                raise
+            refused.append(error)
+            return Failed(message=line)
         worked = {key: n - before.get(key, 0) for key, n in session.rows.items()}
-        added = added_since(session.lake, run_id, commit)
-        get_run_logger().info(step_text(step.__name__, added, worked, time.monotonic() - began))
+        added, is_idle = added_since(session.lake, run_id, commit), last_commit(session.lake, run_id) == commit
+        get_run_logger().info(step_text(step.__name__, added, worked, time.monotonic() - began, is_idle))
         return result
 
     work.__doc__ = step.__doc__
@@ -50,13 +59,16 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
         persist_result=False,
         retries=2,
         retry_delay_seconds=10,
-        retry_condition_fn=_may_pass,
+        retry_condition_fn=lambda task, run, state: not refused,
     )
-    return carried()
+    state: Any = carried(return_state=True)
+    if refused:
+        raise refused[-1]
+    return state.result()
 
 
 @contextmanager
-def _forward_worker_log(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
+def forward_worker_log(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
     """Forward the log "pairmill.workers" (lost and stuck workers, paths of their logs) to the task's log."""
     said = logging.getLogger("pairmill.workers")
     handler = logging.Handler()
@@ -66,12 +78,6 @@ def _forward_worker_log(log: logging.Logger | logging.LoggerAdapter) -> Iterator
         yield
     finally:
         said.removeHandler(handler)
-
-
-def _may_pass(task: Any, run: Any, state: Any) -> bool:
-    """Return whether a retry may succeed: False for an error that the user must fix."""
-    error = state.result(raise_on_failure=False)
-    return not (isinstance(error, BaseException) and user_message(error) is not None)
 
 
 def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
@@ -86,7 +92,9 @@ def added_since(lake: Lake, run_id: str, commit: int) -> dict[str, int]:
     return {name: counts[name] for name in ("shards", *CONTENT, FAILED) if counts[name]}
 
 
-def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, str], int], seconds: float) -> str:
+def step_text(
+    step: str, added: Mapping[str, int], worked: Mapping[tuple[str, str], int], seconds: float, is_idle: bool = False
+) -> str:
     """Format the result of a step as one line.
 
     Args:
@@ -94,6 +102,7 @@ def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, st
         added: Shards and rows by table, from `added_since`.
         worked: Rows by (stage, unit). A stage with the unit '' is left out; several stages are named.
         seconds: Duration of the step.
+        is_idle: Whether the step has committed nothing.
     """
     stages = {stage: f"{n:,} {unit_of(n, unit)}" for (stage, unit), n in worked.items() if n and unit}
     counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items() if name != FAILED}
@@ -101,7 +110,9 @@ def step_text(step: str, added: Mapping[str, int], worked: Mapping[tuple[str, st
     said = [*counts.values(), *(text if one else f"{stage} {text}" for stage, text in stages.items())]
     said += [f"{added[FAILED]:,} in quarantine"] if added.get(FAILED) else []
     took = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
-    return f"{step}: {', '.join([*dict.fromkeys(said), took])}" if said else f"{step}: nothing was pending"
+    return (
+        f"{step}: nothing was pending" if is_idle and not said else f"{step}: {', '.join([*dict.fromkeys(said), took])}"
+    )
 
 
 class GrowingFunnel:

@@ -78,7 +78,7 @@ class Session:
     spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
     sampled: Callable[["Source"], "Source"] = lambda source: source
-    fleets: Fleets = field(default_factory=Fleets)
+    fleets: Fleets = field(default_factory=partial(Fleets, keeps=True))
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)
 

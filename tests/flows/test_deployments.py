@@ -21,7 +21,7 @@ FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
 FLOWS = (curate, maintain, export, check)
 SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in FLOWS}
-OTHERS = ["check/lake", "export/dataset", "maintain/nightly"]
+OTHERS = ["check/check", "export/export", "maintain/nightly"]
 
 
 def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:

@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,14 @@ def test_sql_gives_a_relation_and_refuses_what_changes(lake: pm.OpenLake):
     for refused in ("DELETE FROM pairs", "SELEC 1", "-- nothing", "LOAD httpfs"):
         with pytest.raises(pm.PairmillError):
             lake.sql(refused)
+
+
+def test_a_notebook_shows_versions_and_pictures_with_their_texts(lake: pm.OpenLake):
+    assert "<td>demo@1</td>" in lake._repr_html_()
+    dataset = lake.dataset("demo")
+    drawn, first = dataset._repr_html_(), next(dataset.pairs())
+    assert drawn.count('<img src="data:image/webp;base64,') == 5
+    assert f"<b>text1</b> {escape(first.texts['text1'])}" in drawn
 
 
 def test_every_pair_has_the_bytes_that_its_id_is_the_hash_of(lake: pm.OpenLake):

@@ -15,7 +15,8 @@ def test_the_log_of_an_ingest_counts_what_stands_in_the_lake() -> None:
         assert [(added[table],)] == rows(curated_lake(), f"SELECT count(*) FROM {table}")
     text = step_text("ingest", added, {("ingest", ""): 26}, 4.2)
     assert f"{added['documents']:,} documents, {added['images']:,} images" in text and text.endswith(", 4.2 s")
-    assert after == {} and step_text("ingest", after, {}, 4.2) == "ingest: nothing was pending"
+    assert after == {} and step_text("ingest", after, {}, 4.2, is_idle=True) == "ingest: nothing was pending"
+    assert step_text("publish", {}, {}, 4.2) == "publish: 4.2 s"
 
 
 def test_a_stage_is_named_only_beside_another() -> None:

@@ -157,16 +157,18 @@ def test_a_worker_that_hangs_on_ray_is_named_and_ended_and_its_item_is_done_agai
 
 
 @pytest.mark.slow  # 20 s
-def test_items_that_ray_data_hands_to_nobody_are_noticed_and_handed_out_anew(tmp_path: Path):
-    told: list[str] = []
+def test_items_that_ray_data_hands_to_nobody_are_noticed_and_handed_out_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pairmill.tasks.run.cluster.on_ray.IDLE_SECONDS", 6.0)
     work = [WorkItem(f"shard-{n}", (f"{n}",)) for n in range(80)]  # more than Ray holds at once
-    placed = Placement(workers=1, ray_address="local", stall_minutes=0.1)
-    with JobStage(Slow("", 0.1), placed, stalled=told.append) as stage:
+    with JobStage(Slow("", 0.1), ON_RAY) as stage:
         made = stage.run(work, output(tmp_path))
         first = next(made)
         with signalled("items of Slow", signal.SIGSTOP):  # a reader that neither fails nor reads
-            assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
-    assert any("Ray Data gave idle workers none of " in text for text in told)
+            found = flat([first, *made])
+    assert {each.shard for each in found} == {item.shard for item in work}
+    assert any("to idle workers" in note for manifest in found for note in manifest.notes)
 
 
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process

@@ -43,7 +43,7 @@ def main(out: str) -> None:
     for folder in folders.values():
         folder.mkdir()
     clip, captioner = (Sleeps(str(folders[name]), infers=0.1, model=name) for name in folders)
-    fleets, told = Fleets(), {}
+    fleets, told = Fleets(keeps=True), {}
 
     def loads() -> list[int]:
         return [len(noted(folder, "loads")) for folder in folders.values()]

@@ -93,11 +93,11 @@ class ItemQueue:
             self._hung.discard(minder)
         return is_hung
 
-    def progress(self) -> tuple[int, dict[str, str]]:
-        """Return the number of finished rows in unfinished items, and texts on the rows in progress by actor."""
+    def progress(self) -> tuple[int, dict[str, str], int]:
+        """Return the finished rows of unfinished items, texts on the rows in progress by actor, and the begun items."""
         with self._lock:
-            living = {minder: self._ahead[minder] for minder in self._heard}
-        return sum(rows for rows, _ in living.values()), {minder: held for minder, (_, held) in living.items()}
+            living, begun = {minder: self._ahead[minder] for minder in self._heard}, len(self._holders)
+        return sum(rows for rows, _ in living.values()), {minder: held for minder, (_, held) in living.items()}, begun
 
     def end_hung(self, minder: str) -> None:
         """Make actor ``minder`` end its worker process at its next heartbeat."""

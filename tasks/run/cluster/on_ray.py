@@ -35,7 +35,7 @@ ENDED = (
     "(for want of memory, as a rule). What was finished is committed. See Ray's logs, then run the same command again."
 )
 
-RAY_DATA = "Ray Data"  # among the workers that may hang
+IDLE_SECONDS = 120.0  # of workers beside items that none of them has begun
 
 
 class Fleet:
@@ -56,13 +56,13 @@ class Fleet:
     def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:
         import ray
 
-        self.show, self._asked = show, asked
+        self.show = show
         self._left_out, self._notes = set[str](), list[str]()
         self._unfit: Exception | None = None
         self._job, self._jobs, self._rounds = b"", 0, 0
         self._room = ResourceWait(asked, patience, lambda text: self.show(text))
         self._room.wait()
-        self._looked = time.monotonic()
+        self._looked = self._idle_since = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
         self._build = partial(_dataset, self._queue, asked, here, self._room.selector, name)
@@ -137,7 +137,8 @@ class Fleet:
     def _look(self, watchdog: Watchdog, waiting: int) -> None:
         """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang.
 
-        Ray Data itself has stalled in silence (ray#64601): idle workers beside ``waiting`` items count as hanging too.
+        Ray Data itself stalls in silence, as after the loss of a machine (ray#64601): where workers are idle beside
+        ``waiting`` items, its dataset is replaced.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
@@ -148,19 +149,19 @@ class Fleet:
         self._see_left_out()
         if self._unfit:
             raise self._unfit
-        rows, held = self._ask("progress")
+        rows, held, begun = self._ask("progress")
         watchdog.saw(rows)
-        if not any(held.values()) and (held or room(self._asked, free())):
-            held = {RAY_DATA: f"Ray Data gave idle workers none of {waiting:,} items"}
-        watchdog.look(held, self._end_hung)
-
-    def _end_hung(self, worker: str) -> None:
-        """End a worker at its actor's next heartbeat, or the dataset if it has stalled; its follower goes on."""
-        if worker == RAY_DATA:
+        watchdog.look(held, self._queue.end_hung.remote)  # at its actor's next heartbeat
+        if begun or not held:
+            self._idle_since = self._looked
+        elif self._looked - self._idle_since > IDLE_SECONDS:
+            self._idle_since = self._looked
+            self._notes.append(
+                f"Ray Data gave none of {waiting:,} items to idle workers; another dataset hands them out"
+            )
+            LOG.warning(self._notes[-1])
             self._stop()
             self._start()
-        else:
-            self._queue.end_hung.remote(worker)
 
     def _see_left_out(self) -> None:
         """Start no more actors on machines whose GPU has no room for the model, and note each machine.
@@ -182,10 +183,11 @@ class Fleets:
 
     A step takes over the fleet of its model if it asks for the same resources. All idle fleets end as soon as the
     machines have no room for a step's own fleet beside them. A fleet without a model has nothing loaded and ends with
-    its step.
+    its step, and so does every fleet unless ``keeps``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keeps: bool = False) -> None:
+        self._keeps = keeps
         self._left: dict[tuple[str, Resources], Fleet] = {}
 
     def take(self, model: str, asked: Resources, items: int, build: Callable[[], Fleet]) -> Fleet:
@@ -202,7 +204,7 @@ class Fleets:
 
     def give_back(self, model: str, asked: Resources, fleet: Fleet, is_idle: bool) -> None:
         """Store a step's fleet for reuse if it has a model and ``is_idle`` (it has no item in work), else end it."""
-        if model and is_idle:
+        if self._keeps and model and is_idle:
             self._left[model, asked] = fleet
         else:
             fleet.close()

@@ -53,7 +53,7 @@ def _find_cluster(address: str) -> str:
     from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
     from ray._private.services import canonicalize_bootstrap_address_or_die
     from ray._private.utils import check_version_info
-    from ray._raylet import GcsClient
+    from ray._raylet import GcsClient  # pyright: ignore[reportAttributeAccessIssue] (compiled)
     from ray.exceptions import AuthenticationError, RayError
 
     if address.startswith("ray://"):
