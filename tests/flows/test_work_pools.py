@@ -13,6 +13,7 @@ import pytest
 from jsonschema import validate
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.workers.base import BaseJobConfiguration
 
 from pairmill.flows.run.settings import ROOT
@@ -48,7 +49,8 @@ def test_a_pool_of_containers_starts_our_image_with_the_lake_and_no_checkout(
     assert found.pull_steps == [{"prefect.deployments.steps.set_working_directory": {"directory": "."}}]
     assert found.entrypoint == "pairmill.flows.with_prefect.deployments.curate"
     validate(found.job_variables, template["variables"])
-    job = asyncio.run(Rendered.from_template_and_values(template, found.job_variables))
+    with temporary_settings({PREFECT_API_URL: prefect_api}):
+        job = asyncio.run(Rendered.from_template_and_values(template, found.job_variables))
     assert job.env["PAIRMILL_LAKE"] == LAKE
     if kind == "docker":
         assert job.image == IMAGE
