@@ -2,6 +2,7 @@
 
 import logging
 import re
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -26,7 +27,7 @@ from tests.worlds.published import published
 
 
 def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
-    nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    nobody: Any = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):
         ProgressArtifacts()(Progress("score images", 0, 3, of_items=1))
     assert "score images: its progress could not be shown" in caplog.text
@@ -54,7 +55,7 @@ def test_what_a_step_waits_for_stands_beside_its_bar_until_it_goes_on(prefect_ap
 
 
 def test_a_wait_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
-    nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    nobody: Any = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     bars = ProgressArtifacts()
     bars._bars["captions"] = _Bar(uuid4(), "captions: 3 pictures", 0.0)
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):

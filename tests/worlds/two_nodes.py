@@ -107,7 +107,8 @@ def results(stage: JobStage, work: list[WorkItem], out: str) -> Iterator[tuple[s
 
 def said(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
     """Yield (key, where it was made) of the rows of a manifest."""
-    for row in pq.read_table(manifest.path, partitioning=None).to_pylist():
+    read: Any = pq.read_table
+    for row in read(manifest.path, partitioning=None).to_pylist():
         yield row["sha256"], row["image_vector"].decode().split(" ")
 
 
