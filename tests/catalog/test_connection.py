@@ -83,7 +83,7 @@ def test_an_environment_of_the_packages_that_the_docs_name_opens_a_lake_offline(
     nowhere = {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "packages"), "HTTP_PROXY": "http://127.0.0.1:9"}
     command = [sys.executable, "-S", "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env=nowhere, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "[(1,)]\n", done.stderr
+    assert done.stdout.endswith("[(1,)]\n"), done.stderr  # a slow machine is shown a bar before it
 
 
 def test_a_duckdb_without_packages_of_its_extensions_is_told_with_the_line_that_works(monkeypatch) -> None:
