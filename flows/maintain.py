@@ -15,6 +15,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.side_folders import reports_folder, trim
 from pairmill.catalog.pending import fetches
 from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.upkeep.recorded_files import count_files
 from pairmill.catalog.upkeep.vacuum import vacuum
 from pairmill.catalog.write import lease, runs
@@ -50,7 +51,7 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
         described = comments.describe(lake)
     if described:  # a lake of an older Pairmill lacked some
         yield f"described tables and columns: {described:,} comments and macros written"
-    yield f"retried {_fetch_again(lake):,} addresses that failed for a passing reason"
+    yield f"retried {counted(_fetch_again(lake), 'addresses')} that failed for a passing reason"
     for step in (_compact, _sweep, _vacuum):
         with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
             yield step(writer, limits)

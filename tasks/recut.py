@@ -26,6 +26,7 @@ from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, margin
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.plan import Plan, compile_plan, tables_of
 from pairmill.catalog.recipe.recipe import Recipe, refuse_other_scorers
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe, NoPairs
 from pairmill.catalog.terms.scores import imported_in, named_in
@@ -98,10 +99,11 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
     run_id = uuid.uuid4().hex
     with writing(lake, run_id, f"recut {dataset}") as writer, runs.record_run(lake, run_id, "recut", plan.recipe, []):
         if missing := missing_scores(lake, plan):
-            raise _needs_a_run(dataset.name, str(missing[0]), changes)
+            raise _needs_a_run(lake, dataset.name, str(missing[0]), changes)
         cut(lake, plan)
         if missing := missing_texts(lake, plan):
-            raise _needs_a_run(dataset.name, f"{missing[0].n:,} pictures that would be kept lack texts", changes)
+            lacking = f"{counted(n := missing[0].n, 'pictures')} that would be kept lack{'s' if n == 1 else ''} texts"
+            raise _needs_a_run(lake, dataset.name, lacking, changes)
         if not count_cut(lake)[0]:
             raise NoPairs(
                 "no pair would be left, so no version is published; the same command with --dry-run shows why."
@@ -211,7 +213,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
         recipe = recipe.model_copy(update={"imported": [*recipe.imported, *added]})
     refuse_other_scorers(recipe, dataset.scorers_by_name(lake))
     if recipe.balance.cap is not None and before.recipe.balance.cap is None:
-        raise _needs_a_run(dataset.name, "the version has no clusters to balance")
+        raise _needs_a_run(lake, dataset.name, "the version has no clusters to balance")
     unnamed = {f"other:{digest}": digest for digest in {*dataset.scorers} - {*before.scorers.values()}}
     plan = compile_plan(recipe, {**before.scorers, **unnamed}, (*declared(), *undeclared(lake)))
     plan = with_imported(lake, plan)
@@ -221,12 +223,17 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
             if found is None and check.rule.calibrate is not None and check.rule.calibrate.wrong is not None:
                 continue  # the rule passes all until a run has enough canaries
             if found is None:
-                raise _needs_a_run(dataset.name, f"the threshold of rule '{check.name}' is not measured yet")
+                raise _needs_a_run(lake, dataset.name, f"the threshold of rule '{check.name}' is not measured yet")
             plan = plan.with_threshold(kind, check.name, found.threshold)
     return with_kept(lake, plan)
 
 
-def _needs_a_run(name: str, what: str, changes: Mapping[str, Any] | None = None) -> BadRecipe:
-    """Return the error for a cut that needs scores or texts that the lake lacks; ``what`` says which."""
-    run = f"pairmill run {name}" + ("" if changes == {} else " --set …")
+def _needs_a_run(lake: Lake, name: str, what: str, changes: Mapping[str, Any] | None = None) -> BadRecipe:
+    """Return the error for a cut that needs scores or texts that the lake lacks; ``what`` says which.
+
+    A version that a re-cut has named is no recipe's: the run is that of the recipe that ran last.
+    """
+    recipe = runs.last_recipe(lake, name)
+    run = f"pairmill run {recipe}" + ("" if recipe == name else f" --set name={name}")
+    run += "" if changes == {} else " --set …"
     return BadRecipe(f"recipe '{name}': {what}. A run makes them: {run}")

@@ -10,6 +10,7 @@ from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find, funnel
 from pairmill.catalog.queries.figures.canary_rates import canary_rates
 from pairmill.catalog.queries.losses.rule_losses import heavy_losses, idle_rules
 from pairmill.catalog.recipe.parts import Association
+from pairmill.catalog.terms.counted import counted
 from pairmill.tasks.run.session import Session
 
 LOW_RECALL = 0.8
@@ -42,7 +43,9 @@ def explain_no_pairs(session: Session) -> str:
     steps = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
     steps += [FunnelStep("sentence", *step) for step in publication.sentence_funnel(lake, plan)]
     dropped = ", ".join(f"{each.rule} {each.n_dropped:,}" for each in steps if each.kind == "image" and each.n_dropped)
-    of_rules = f" ({steps[0].n_in:,} pictures; dropped: {dropped})" if dropped else ", since there is no picture"
+    of_rules = (
+        f" ({counted(steps[0].n_in, 'pictures')}; dropped: {dropped})" if dropped else ", since there is no picture"
+    )
     faults = Counter[str]()
     for each in quarantine.fault_counts(lake):
         faults[each.reason] += each.items

@@ -21,6 +21,7 @@ def test_a_users_own_modules_are_not_imported(tmp_path: Path):
 @pytest.mark.timeout(1800)
 def test_the_wheel_curates_the_demo_from_a_users_folder():
     told = told_by_wheel()
+    assert not Path(told["site"], "pairmill", "module_of_an_earlier_build.py").exists()
     assert told["root"] == f"{told['site']}/pairmill"
     assert told["recipe"] == "30m" and "curate/30m" in told["served"]
     assert "demo@1" in told["demo"] and "(published)" in told["demo"]

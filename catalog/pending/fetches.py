@@ -102,3 +102,8 @@ def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:
             lambda: lake.execute(f'INSERT INTO images BY NAME SELECT *, {commit} AS "commit" FROM ({missing})')
         )
     return n
+
+
+def awaits_pictures(lake: Lake) -> bool:
+    """Return whether the lake's documents have addresses of pictures, and none of them has come."""
+    return bool(lake.query("SELECT 1 FROM links WHERE NOT EXISTS (SELECT 1 FROM images) LIMIT 1"))

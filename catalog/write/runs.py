@@ -48,6 +48,14 @@ class Run:
         return [line.removeprefix(_NOTE) for line in self.detail.splitlines() if line.startswith(_NOTE)]
 
 
+def last_recipe(lake: Lake, name: str) -> str:
+    """Return ``name`` if a run has curated by a recipe of this name, or none has, else the recipe that ran last."""
+    found = lake.query(
+        "SELECT recipe FROM runs WHERE flow = 'curate' ORDER BY recipe = ? DESC, started_at DESC", (name,)
+    )
+    return found[0][0] if found else name
+
+
 @contextmanager
 def record_run(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
     """Insert a row into ``runs`` for the `with` block, and record its end and outcome. The caller holds the lease.

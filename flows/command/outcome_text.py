@@ -5,6 +5,7 @@ from rich.table import Table
 
 from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.terms import text_columns
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.api.answer_types import FunnelStep
 from pairmill.flows.command.terminal import DEMO, print_notes, shown, table
@@ -17,7 +18,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
     recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
     by = f", by [yellow]{MARK}[/]" if found.demo_weights else ""
-    console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}{by}")
+    console.print(f"\n[bold]{shown(dataset)}[/]  {counted(dataset.n_pairs, 'pairs')} ({said}){recall}{by}")
     for kind in ("image", "sentence"):
         if any(step.n_in for step in found.funnel if step.kind == kind):
             console.print(funnel_table(found.funnel, kind))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.api.opened_lake import OpenLake
@@ -83,7 +84,9 @@ def _print_first(screen: Console, found: "CaptionOutcome") -> None:
         flag = "" if row["status"] == "ok" else f"[yellow]{shown(row['status'])}[/] "
         flag = DEMO + flag if found.is_demo else flag
         screen.print(f"  [dim]{shown(row['address'] or row['sha256'])}[/]  {flag}{shown(row['text'])}")
-    screen.print(f"the first {len(found.captions):,} captions: {shown(found.said)}; {found.left:,} pictures are left")
+    screen.print(
+        f"the first {len(found.captions):,} captions: {shown(found.said)}; {counted(found.left, 'pictures')} left"
+    )
     if found.strip:
         screen.print(f"strip   {shown(found.strip)}")
 

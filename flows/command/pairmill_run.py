@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.counted import counted, unit_of
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.model_size import AN_EXAMPLE
-from pairmill.flows.run.progress_text import unit_of
+from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_inputs import inputs_digest
 from pairmill.flows.run.run_recipe import (
     Curated,
@@ -28,11 +29,16 @@ from pairmill.flows.run.run_recipe import (
     request_run,
 )
 from pairmill.flows.run.settings import Compute, load_recipe, notes_on
+from pairmill.tasks.run.place import json_log
 
 if TYPE_CHECKING:
     from pairmill.catalog.lake.lake import Lake
     from pairmill.flows.run.survey import Pending
     from pairmill.tasks.run.session import Session
+
+
+# A source from which a first run may take LONG_HOURS is sampled for a forecast, which is shown if it does.
+LONG_UNITS, LONG_BYTES, LONG_HOURS = 2000, 10**9, 1 / 6
 
 
 def run(args: Namespace) -> int:
@@ -64,7 +70,9 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
         from pairmill.flows.run import run_start  # noqa: F401 torch, 3 s
 
         work_without_pandas()
-
+        line = "" if json_log.is_asked() or request.retry else _forecast(request, lake, compute)
+    if line:
+        screen.print(line, markup=False)
     with Display(screen) as display:
 
         def begin(session: "Session") -> None:
@@ -75,6 +83,28 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
             session.progress, session.waiting = display.progress, display.waiting
 
         return curate_anew(request, lake, compute, notes, display.run_step, begin)
+
+
+def _forecast(request: RunRequest, lake: str, compute: Compute) -> str:
+    """Forecast a first run by a sample, as `preflight`; return one line, '' for a run below LONG_HOURS.
+
+    The sample is a tenth of the work at most. No sample runs on a cluster, whose workers a run starts once, and none
+    where money is limited.
+    """
+    if compute.ray_address or compute.max_cost or Path(lake).expanduser().exists():
+        return ""
+    from pairmill.flows.preflight.preflight import forecast_if_large
+
+    found = forecast_if_large(request.recipe, request.sources, lake, compute, LONG_UNITS, LONG_BYTES)
+    if found is None or found.costs.hours.value < LONG_HOURS:
+        return ""
+    hours, pairs, disk, money = found.costs.hours, found.yields.pairs, found.costs.gigabytes, found.costs.money
+    cost = "no price is set" if money is None else f"{money.low:,.2f} … {money.high:,.2f} for generated texts"
+    return (
+        f"forecast  {duration(3600 * hours.low)} … {duration(3600 * hours.high)}, {pairs.low:,.0f} … {pairs.high:,.0f} "
+        f"pairs, {disk.low:,.3g} … {disk.high:,.3g} GB, {cost}: by {counted(found.pictures, 'pictures')} of "
+        f"{counted(found.of_units, 'units')}. `pairmill preflight` says more."
+    )
 
 
 def warn_of_demo(screen: Console, models: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.flows.command.pairmill_demo import make_photo_models
 from pairmill.flows.command.pairmill_preflight import print_forecast
@@ -35,16 +36,18 @@ def start(args: Namespace) -> int:
     with screen.status(f"looking at {shown(args.source)}"):
         from pairmill.catalog.lake.literals import work_without_pandas
         from pairmill.flows.preflight import first_look  # torch, 3 s
-        from pairmill.flows.preflight.preflight import preflight
+        from pairmill.flows.preflight.preflight import FEW_PICTURES, preflight
 
         work_without_pandas()
         seen = first_look.look(args.source, folder)
+        (folder / MARK).touch()  # so that a source around it does not read it
     _print_look(screen, args.source, seen)
     asks = screen.is_terminal and sys.stdin.isatty() and not args.yes
 
     def ask(name: str, found: first_look.Proposal) -> str:
         """Return the answer to a question: an earlier one, what is typed, or the proposal."""
-        screen.print(f"{name:<8}{shown(answers.get(name, found.value))}: {shown(found.reason)}")
+        value = answers.get(name, found.value)
+        screen.print(f"{name:<8}{shown(value)}: {shown(found.reason if value == found.value else 'as answered')}")
         if name not in answers:
             answers[name] = (asks and input(f"        Enter takes it, or name another {name}: ").strip()) or found.value
             with whole_file(folder / ANSWERS) as new:
@@ -68,7 +71,7 @@ def start(args: Namespace) -> int:
             status.update(f"sample: {shown(progress.step)}, {progress.done:,} of {progress.total:,}")
 
         compute = Compute()  # pyright: ignore[reportCallIssue]
-        forecast = preflight(recipe, [args.source], args.lake, compute, first_look.SAMPLE, show, folder)
+        forecast = preflight(recipe, [args.source], args.lake, compute, FEW_PICTURES, show, folder)
     print_forecast(forecast, screen)
     words = ["pairmill", "run", name, "--source", args.source, "--lake", args.lake]
     words += ["--models", "demo"] if models == "demo" else []

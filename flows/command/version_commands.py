@@ -16,6 +16,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
 from pairmill.catalog.recipe.overrides import parse_value
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import json_value
@@ -181,7 +182,11 @@ def recut(args: Namespace) -> int:
         return 0
     print_notes(console(), made.notes)
     state = "published" if made.is_new else "unchanged: the newest version is this dataset"
-    print(visible(f"{made.name}@{made.version}  {made.n_pairs:,} pairs ({state}); {before} has {before.n_pairs:,}"))
+    print(
+        visible(
+            f"{made.name}@{made.version}  {counted(made.n_pairs, 'pairs')} ({state}); {before} has {before.n_pairs:,}"
+        )
+    )
     return 0
 
 

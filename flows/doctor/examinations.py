@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairmill.flows.doctor.installation import credentials, extras, packages, python_version, server_state
+from pairmill.flows.doctor.installation import credentials, extras, imports, packages, python_version, server_state
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.flows.machine.gpu_state import gpus
 from pairmill.flows.machine.recipe_models import is_here, recipe_models
@@ -97,7 +97,7 @@ def _costs(found: ModelCheck, precision: str, max_tokens: int) -> str:
 
 
 EXAMINATIONS = {
-    "python": python_version, "packages": packages, "extras": extras, "devices": gpus, "memory": memory, "disk": disk,
-    "credentials": credentials, "lake": lake_state, "prefect": server_state, "models": recipe_models,
-    "captioners": captioner_costs,  # the slowest: it loads them
+    "python": python_version, "packages": packages, "extras": extras, "imports": imports, "devices": gpus,
+    "memory": memory, "disk": disk, "credentials": credentials, "lake": lake_state, "prefect": server_state,
+    "models": recipe_models, "captioners": captioner_costs,  # the slowest: it loads them
 }  # fmt: skip

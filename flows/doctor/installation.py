@@ -6,6 +6,7 @@ No value of a credential is read into a finding.
 import json
 import os
 import re
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -26,6 +27,10 @@ KEY, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 OTHERS = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
           "AWS_CONTAINER_CREDENTIALS_FULL_URI")  # fmt: skip
 SECONDS = 5
+IMPORT_SECONDS = 600  # of a cold disk
+# The libraries that a child process imports together, by extra.
+IMPORTED = {"": ("torch", "torchvision"), "parser": ("spacy",), "map": ("umap",), "mcp": ("mcp",)}
+CHILD = "import sys\nfor name in sys.argv[1:]:\n    print(name, flush=True)\n    __import__(name)"
 
 
 def python_version(patient: Patient) -> Iterator[Finding]:
@@ -58,6 +63,31 @@ def extras(patient: Patient) -> Iterator[Finding]:
             )
         else:
             yield Finding("ok", f"[{extra}]{purpose}")
+
+
+def imports(patient: Patient) -> Iterator[Finding]:
+    """Import torch beside torchvision, and the library of each complete extra, in a child process a finding.
+
+    Packages of fitting versions may still not fit each other: builds from two indexes, or for another CPU.
+    """
+    for extra, names in IMPORTED.items():
+        if extra and any(_trouble(each) for each in _needed(extra)):
+            continue
+        command = [sys.executable, "-P", "-c", CHILD, *names]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=IMPORT_SECONDS)
+        if not done.returncode:
+            yield Finding("ok", f"{', '.join(names)} can be imported")
+            continue
+        name = (done.stdout.split() or names)[-1]
+        why = (done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"])[-1][:200]
+        if extra:
+            remedy = f"pip install --force-reinstall '{NAME}[{extra}]'"
+        else:
+            pair = [each for each in _needed("") if each.name in names]
+            wanted = " ".join(f"'{each.name}{each.specifier}'" for each in pair)
+            remedy = f"install them from one index: pip install --force-reinstall {wanted}"
+        here = ", ".join(f"{each.name} {version(each.name)}" for each in _needed(extra) if extra or each.name in names)
+        yield Finding("fail", f"{name} cannot be imported ({why}); installed: {here}", remedy)
 
 
 def _needed(extra: str) -> list[Requirement]:

@@ -11,6 +11,7 @@ from pairmill.catalog.queries.figures.first_texts import FirstTexts, first_texts
 from pairmill.flows.machine.finding import Patient
 from pairmill.flows.machine.recipe_models import recipe_models
 from pairmill.flows.preflight.draw import draw
+from pairmill.flows.preflight.preflight import FEW_PICTURES
 from pairmill.flows.run.demo_models import PHOTO_PACKAGES
 from pairmill.flows.run.run_start import check_run
 from pairmill.flows.run.settings import Compute, load_recipe
@@ -18,7 +19,6 @@ from pairmill.ops.text.sentence_quality import language_of
 from pairmill.tasks.collect.ingest import CAPTIONED
 from pairmill.tasks.run.place.resources import this_machine
 
-SAMPLE = 200  # pictures
 LARGE = 100_000  # units above which the recipe 30m is proposed, where there is a GPU
 FEWEST_WORDS = 5  # of a sentence whose language is identified
 # A captioner that a CPU can run, in place of the recipe's 2.2B parameters.
@@ -67,7 +67,7 @@ def look(source: str, folder: Path) -> FirstLook:
     uris, checked = check_run(load_recipe("folder", {}, "demo"), [source], Compute())  # pyright: ignore[reportCallIssue]
     folder.mkdir(parents=True, exist_ok=True)
     with create_or_open(folder / "none") as none:
-        draw(none, uris, checked, Compute(), folder, SAMPLE)  # pyright: ignore[reportCallIssue]
+        draw(none, uris, checked, Compute(), folder, FEW_PICTURES)  # pyright: ignore[reportCallIssue]
         units = contents.count_listed(none)
     with create_or_open(folder / "pilot", read_only=True) as pilot:
         return FirstLook(units, first_texts(pilot))

@@ -27,12 +27,14 @@ from pairmill.flows.curate import curate_steps
 from pairmill.flows.preflight.cost_forecast import CostForecast, Measured, forecast_cost
 from pairmill.flows.preflight.draw import Sampling, draw, scale_clusters
 from pairmill.flows.preflight.yield_forecast import YieldForecast, forecast_yield
-from pairmill.flows.run.run_start import check_run, session_on
+from pairmill.flows.run.run_start import check_run, resolve_sources, session_on
 from pairmill.flows.run.settings import Compute
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
-MOST_PICTURES = 5000
+MOST_PICTURES, FEW_PICTURES = 5000, 200
 SIMILARITIES = ("best_similarity", "match_similarity")
 # Settings whose effect depends on the size of the whole, and how the sample handles them.
 CLUSTERS_NOTE = (
@@ -107,6 +109,24 @@ def preflight(
                     made = curate_steps(session, measured.run_step)
                 dataset = datasets.find(sample, f"{made.name}@{made.version}")
                 return _forecast(dataset, sample, known, session.plan, sampling, measured, compute)
+
+
+def forecast_if_large(
+    recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, units: int, n_bytes: int
+) -> Preflight | None:
+    """Forecast a run by FEW_PICTURES, as `preflight`; return None if its sources have few units and bytes."""
+    if not _is_large(resolve_sources(recipe, sources), units, n_bytes):
+        return None
+    return preflight(recipe, sources, lake, compute, FEW_PICTURES)
+
+
+def _is_large(uris: Sequence[str], units: int, n_bytes: int) -> bool:
+    """Return whether the sources have more units or bytes; list no further."""
+    for each in (each for uri in uris for each in listed(open_source(uri))):
+        units, n_bytes = units - 1, n_bytes - getattr(each, "size", 0)
+        if units < 0 or n_bytes < 0:
+            return True
+    return False
 
 
 def _forecast(

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from pairmill.catalog.terms.counted import counted
+
 if TYPE_CHECKING:  # its module imports pyarrow, which `pairmill status` does without
     from pairmill.tasks.run.place.progress import Progress
 
@@ -14,11 +16,10 @@ def progress_text(progress: "Progress", seconds: float) -> str:
     """
     if not progress.unit:
         return ""
-    unit = unit_of(progress.total, progress.unit)
     lost = f", {progress.quarantined:,} in quarantine" if progress.quarantined else ""
     if progress.is_end:
-        return f"{progress.total:,} {unit}{lost}"
-    text = f"{progress.done:,} of {progress.total:,} {unit}{lost}"
+        return f"{counted(progress.total, progress.unit)}{lost}"
+    text = f"{progress.done:,} of {counted(progress.total, progress.unit)}{lost}"
     if not progress.done:
         return f"{text}, starting, {duration(seconds)} so far" if seconds >= 1 else text
     if not seconds:
@@ -26,11 +27,6 @@ def progress_text(progress: "Progress", seconds: float) -> str:
     each = seconds / progress.done
     rate = f"{1 / each:,.3g}/s" if each < 1 else f"{each:.3g} s each"
     return f"{text}, {rate}, {duration((progress.total - progress.done) * each)} left"
-
-
-def unit_of(n: int, unit: str) -> str:
-    """Return a plural ``unit`` such as 'pictures' or 'addresses', in the singular if ``n`` is 1."""
-    return unit if n != 1 else unit.removesuffix("es" if "ss" in unit else "s")
 
 
 def duration(seconds: float) -> str:

@@ -14,8 +14,9 @@ from prefect.states import Failed
 from pairmill.catalog.cut.publication import image_funnel
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.generated import without_unset_thresholds
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.write.runs import last_commit, partitions_since
-from pairmill.flows.run.progress_text import duration, unit_of
+from pairmill.flows.run.progress_text import duration
 from pairmill.flows.user_error import user_message
 from pairmill.flows.with_prefect.artifacts import create_funnel, unless_refused
 from pairmill.tasks.generate.waves import next_wave
@@ -104,8 +105,8 @@ def step_text(
         seconds: Duration of the step.
         is_idle: Whether the step has committed nothing.
     """
-    stages = {stage: f"{n:,} {unit_of(n, unit)}" for (stage, unit), n in worked.items() if n and unit}
-    counts = {name: f"{n:,} {unit_of(n, name)}" for name, n in added.items() if name != FAILED}
+    stages = {stage: counted(n, unit) for (stage, unit), n in worked.items() if n and unit}
+    counts = {name: counted(n, name) for name, n in added.items() if name != FAILED}
     one = len(stages) == 1
     said = [*counts.values(), *(text if one else f"{stage} {text}" for stage, text in stages.items())]
     said += [f"{added[FAILED]:,} in quarantine"] if added.get(FAILED) else []

@@ -34,6 +34,12 @@ FORMS = (
     "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER' or "
     "'spacy:NAME_OR_FOLDER' (a FOLDER may be s3://BUCKET/PREFIX)"
 )
+# Names of spaCy's own pipelines, which are not on a package index.
+OF_SPACY = re.compile(r"[a-z]{2,3}_(core|dep|ent)_[a-z]+_(sm|md|lg|trf)")
+WITHOUT_PARSER = (
+    "take out the rules that need it (in a shipped recipe: --set sentences.complexity=null --set sentences.action=null "
+    "--set tags.mined=0)"
+)
 
 
 def resolve(spec: str) -> Path:
@@ -191,18 +197,17 @@ def _spacy_folder(spec: str, name: str) -> Path:
     """Return the folder of an installed pipeline, or the folder in the spec, without importing spaCy (1 s)."""
     if find_spec("spacy") is None:
         raise ModelError(
-            f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"', or take out the rules "
-            "that need it"
+            f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"', or {WITHOUT_PARSER}"
         )
     if name.startswith(S3):
         folders = [s3_folder(spec, name, _patterns(spec))]
     elif name.isidentifier() and not Path(name).is_dir():
         package = find_spec(name)
         if package is None or package.origin is None:
+            by = "python -m spacy download" if OF_SPACY.fullmatch(name) else "pip install"
             raise ModelError(
-                f"model '{spec}': no pipeline '{name}' is installed; run 'python -m spacy download {name}' (of spaCy's "
-                f"own) or 'pip install {name}', or copy its folder here and name the folder in the spec, or take out "
-                "the rules that need it"
+                f"model '{spec}': no pipeline '{name}' is installed; run '{by} {name}', or copy its folder here and "
+                f"name the folder in the spec, or {WITHOUT_PARSER}"
             )
         # The package keeps its data in a folder NAME-VERSION.
         folders = [file.parent for file in Path(package.origin).parent.glob("*/config.cfg")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,8 @@ HALF_STEP = 2.0**-9
 # The number of products of a query block that stays in the cache during the scan, and the number of column groups in
 # the scan.
 SCANNED = 1 << 20
+# Up to so many products numpy takes less time than the import of torch: 2 CPU s.
+WITHOUT_TORCH = 1 << 24
 GROUPS = 64
 
 
@@ -56,13 +59,19 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
     exact = np.empty((len(queries), k), dtype=np.float32)
     if k == 0 or len(queries) == 0:
         return best, exact
-    known = _Rough.of(vectors)
+    by_torch = uses_torch(len(queries) * len(vectors))
+    known = _Rough.of(vectors, by_torch)
     step = max(1, SCANNED // len(vectors))
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
-        rows, columns = _candidates(_Rough.of(queries[part]), known, k)
+        rows, columns = _candidates(_Rough.of(queries[part], by_torch), known, k)
         best[part], exact[part] = _rank(queries[part], vectors, rows, columns, k)
     return best, exact
+
+
+def uses_torch(n: int) -> bool:
+    """Return whether torch computes ``n`` products: it is imported already, or they take longer than its import."""
+    return "torch" in sys.modules or n > WITHOUT_TORCH
 
 
 @cache
@@ -76,15 +85,17 @@ def multiplies_bfloat16() -> bool:
 
 @dataclass(frozen=True)
 class _Rough:
-    """Rows as a float32 or bfloat16 tensor for the matmul, their exact lengths, and each row's rounding error."""
+    """Rows as float32 or a bfloat16 tensor for the matmul, their exact lengths, and each row's rounding error."""
 
     values: Any
     lengths: np.ndarray
     errors: np.ndarray
 
     @staticmethod
-    def of(rows: np.ndarray) -> _Rough:
-        """Convert rows (n, d) float32; round them to bfloat16 if the CPU multiplies it fast."""
+    def of(rows: np.ndarray, by_torch: bool = True) -> _Rough:
+        """Convert rows (n, d) float32 to a tensor ``by_torch``, rounded to bfloat16 if the CPU multiplies it fast."""
+        if not by_torch:
+            return _Rough(rows, np.sqrt((rows * rows).sum(axis=1)), np.zeros(len(rows), np.float32))
         import torch
 
         exact = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
@@ -95,17 +106,20 @@ class _Rough:
     def off(self, other: _Rough) -> np.ndarray:
         """Bound the error of each row's rough products with any row of ``other``: (n,)."""
         longest, furthest = other.lengths.max(), other.errors.max()
-        stored = HALF_STEP if multiplies_bfloat16() else 0.0  # the product is rounded to bfloat16 too
+        stored = 0.0 if str(self.values.dtype).endswith("float32") else HALF_STEP  # the product is rounded too
         rounding = (ROUNDING + stored) * (self.lengths + self.errors) * (longest + furthest)
         return self.errors * longest + (self.lengths + self.errors) * furthest + rounding
 
 
 def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Find each (query, vector) pair that may be among the query's ``k`` best, sorted by query."""
-    import torch
-
     rough = queries.values @ vectors.values.T
     n, columns = rough.shape
+    if isinstance(rough, np.ndarray):
+        limit = np.partition(rough, columns - k, axis=1)[:, columns - k] - 2 * queries.off(vectors)
+        return _filled(np.flatnonzero(rough >= limit[:, None]), n, columns, k)
+    import torch
+
     if k <= GROUPS <= columns // 2:
         # At least k vectors reach the k-th best of the groups' maxima; the columns left over belong to no group.
         even = columns // GROUPS
@@ -116,7 +130,11 @@ def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, n
     # Round down to the number format of the products, by one step more than needed.
     limit = firm - torch.from_numpy(2 * queries.off(vectors)).float()
     limit = limit - limit.abs() * 2 * HALF_STEP if rough.dtype != torch.float32 else limit
-    found = np.flatnonzero((rough >= limit.to(rough.dtype)[:, None]).numpy())
+    return _filled(np.flatnonzero((rough >= limit.to(rough.dtype)[:, None]).numpy()), n, columns, k)
+
+
+def _filled(found: np.ndarray, n: int, columns: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (query, vector) pairs of flat positions ``found``; all of a query that has less than ``k``."""
     rows, places = np.divmod(found, columns)
     few = np.flatnonzero(np.bincount(rows, minlength=n) < k)  # only for vectors with NaN
     if len(few):

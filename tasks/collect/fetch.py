@@ -14,6 +14,7 @@ from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts import Fetch
 from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.ban_list import BanList
@@ -47,7 +48,8 @@ def fetch(session: Session) -> None:
         session.compute("fetch", n, fetch_all, -(-n // fetches.PORTION))
         session.follow(lambda: _join_fetched(session))
     elif n:
-        session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
+        are = "is" if n == 1 else "are"
+        session.note(f"{counted(n, 'addresses')} of pictures {are} not fetched: the recipe has no `fetch` section.")
 
 
 def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:

@@ -24,6 +24,7 @@ from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json
+from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.ban_list import BanList
@@ -85,7 +86,9 @@ def ingest(session: Session) -> int:
             f"{session.recipe.name} --retry {reason}` tries them again."
         )
     if again := retries.count() - before + contents.retries(session.lake, session.writer.run_id):
-        session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
+        session.note(
+            f"{counted(again, 'requests')} to the sources failed for a while and had to be repeated.", once=True
+        )
     session.follow(lambda: contents.index(session.lake, lambda: session.begin("index contents").commit))
     if shards and session.recipe.ingest.payload == "reference":
         session.follow(lambda: copy_places_home(session, contents.referenced_by_run(session.writer.run_id)))

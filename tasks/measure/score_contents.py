@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from pairmill.catalog.pending import fetches
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import pending_images, pending_rights, pending_sentences
 from pairmill.catalog.recipe.plan import Plan
@@ -141,8 +142,11 @@ def score_sentences(session: Session) -> None:
     """Score sentences in one pass per stage, each over the sentences that pass the rules so far.
 
     The rules drop most web sentences after the first pass, which costs a thousandth of a model's. A language model then
-    reads the sentences that pass the parser's rules, and CLIP those that pass the language model's rules.
+    reads the sentences that pass the parser's rules, and CLIP those that pass the language model's rules. While a
+    lake's pictures are addresses alone, of which none has come, no pair needs sentences: they stay pending.
     """
+    if fetches.awaits_pictures(session.lake) and not session.is_due("ingest", "fetch"):
+        return
     scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
     for stage in RUN_AT["sentence"]:
         job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))

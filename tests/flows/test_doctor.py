@@ -23,13 +23,15 @@ from pairmill.flows.machine.gpu_state import Driver, ask_driver, judge
 from pairmill.flows.machine.space import available
 from tests.worlds.shared import new_lake
 
+IMPORTED = dict(installation.IMPORTED)
 H100 = Driver((13, 0), ("NVIDIA H100 (80 GiB)", "NVIDIA H100 (80 GiB)"))
 SECRET = "wJalrXUtnFEMI"
 
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Hide the credentials and the server of whoever runs the tests."""
+    """Hide the credentials and the server of whoever runs the tests; import little, which one test alone does."""
+    monkeypatch.setattr(installation, "IMPORTED", {"": ("json",)})
     for name in [name for name in os.environ if name.startswith(("AWS_", "HF_"))]:
         monkeypatch.delenv(name)
     with temporary_settings({PREFECT_HOME: tmp_path / "prefect"}, restore_defaults={PREFECT_API_URL}):
@@ -65,6 +67,7 @@ def server(path: str, answer: object) -> Iterator[str]:
 
 
 def test_the_environment_of_the_tests_is_in_order_and_each_finding_is_one_line(capsys, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(installation, "IMPORTED", IMPORTED)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("HF_TOKEN", f"hf_{SECRET}")
@@ -73,8 +76,8 @@ def test_the_environment_of_the_tests_is_in_order_and_each_finding_is_one_line(c
     *lines, last = out.splitlines()
     assert {line.split()[0] for line in lines} <= {"ok", "warn"} and " 0 to mend" in last
     checks = [line.split()[1] for line in lines]
-    assert list(dict.fromkeys(checks)) == ["python", "packages", "extras", "devices", "memory", "disk", "credentials",
-                                           "lake", "prefect", "models"]  # fmt: skip
+    assert list(dict.fromkeys(checks)) == ["python", "packages", "extras", "imports", "devices", "memory", "disk",
+                                           "credentials", "lake", "prefect", "models"]  # fmt: skip
     assert sys.executable in lines[0] and version("pairmill") in lines[1] and "AWS_ACCESS_KEY_ID" in out
     assert SECRET not in out and "AKIAIOSFODNN7" not in out
 
@@ -98,6 +101,18 @@ def test_packages_and_extras_are_compared_with_what_the_distribution_declares(tm
     assert base.remedy == "pip install 'psutil<0.1'"
     assert extra.state == "warn" and "no-such-locomotive is not installed" in extra.text
     assert extra.remedy == "pip install 'toyshop[train]'"
+
+
+def test_a_torchvision_that_does_not_fit_torch_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch):
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision/__init__.py").write_text("raise RuntimeError('operator torchvision::nms is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(installation, "IMPORTED", IMPORTED)
+    finding = next(installation.imports(Patient("lake")))
+    assert finding.state == "fail"
+    assert finding.text.startswith("torchvision cannot be imported (RuntimeError: operator torchvision::nms is missing")
+    assert f"torch {version('torch')}, torchvision {version('torchvision')}" in finding.text
+    assert finding.remedy.startswith("install them from one index: pip install --force-reinstall 'torch<")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`pairmill start FOLDER`: proposals by what a folder holds, a sample, its forecast, and a second call that goes on."""
+"""`pairmill start FOLDER`: proposals by what a folder holds, a sample with its forecast, which `run` prints too."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.queries.figures.first_texts import FirstTexts
+from pairmill.flows.command import pairmill_run
 from pairmill.flows.command.cli import main
 from pairmill.flows.preflight.first_look import FirstLook, propose_recipe
 from pairmill.flows.run.settings import load_recipe
@@ -50,5 +51,9 @@ def test_a_start_forecasts_prints_the_run_and_goes_on_where_it_ended(
     assert after["items"] == before["items"], "the second call did work of the first again"
     assert all(after["seconds"][step] >= seconds for step, seconds in before["seconds"].items())
     assert [line.split()[1] for line in (said + again).splitlines() if line.startswith("  pairs ")] == ["6", "6"]
+    monkeypatch.setattr(pairmill_run, "LONG_UNITS", 5)
+    monkeypatch.setattr(pairmill_run, "LONG_HOURS", 0.0)
+    ran = tell("run", "captions", "--source", "photos", "--lake", "whole", "--models", "demo")
+    assert "6 … 6 pairs, " in ran and " GB, no price is set: by 6 pictures of 6 units. `pairmill preflight`" in ran
     assert main(["start", "first", "--to", "first"]) == 1
     assert "--to 'first' holds the start of 'photos'; name a new folder." in capsys.readouterr().err

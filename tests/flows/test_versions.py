@@ -159,3 +159,6 @@ def test_recut_publishes_by_other_rules_and_says_what_only_a_run_can_do(curated_
     )
     assert main(["recut", "demo@1", "--set", "duplicates.phash=8", *place]) == 1
     assert "change it in a run: pairmill run demo --set duplicates.phash=" in capsys.readouterr().err
+    tell("recut", "demo", "--name", "other", "--set", "balance.cap=2", *place)
+    assert main(["recut", "other", "--set", "images.matched.keep=caption_itm_score > 0.1", *place]) == 1
+    assert "A run makes them: pairmill run demo --set name=other --set …" in capsys.readouterr().err

@@ -220,11 +220,11 @@ def test_a_server_that_does_not_speak_utf_8_costs_at_most_its_own_address(server
 
 def test_a_recipe_without_fetch_says_how_many_addresses_wait(tmp_path: Path):
     source = url_list(tmp_path / "list", ["http://203.0.113.1/a.jpg"])
-    with run(tmp_path / "lake", source, **{"fetch": "null"}) as held:
+    with run(tmp_path / "lake", source, fetch="null") as held:
         ingest(held)
         fetch(held)
         assert "fetch" not in held.counts
-        assert any("1 addresses" in note and "`fetch`" in note for note in held.notes)
+        assert any("1 address of" in note and "`fetch`" in note for note in held.notes)
 
 
 def test_without_leave_loopback_is_not_contacted(server: Web, tmp_path: Path):

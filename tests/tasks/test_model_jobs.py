@@ -48,7 +48,8 @@ def run(work: list[WorkItem], job: Sleeps, out: Path, where: Placement = FED) ->
 
 def rows(results: list[list[Manifest]], table: str = "image_embedding") -> list[dict]:
     paths = [each.path for manifests in results for each in manifests if each.table == table]
-    return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+    read = (pq.read_table(path, partitioning=None) for path in paths)  # pyright: ignore[reportArgumentType]
+    return [row for each in read for row in each.to_pylist()]
 
 
 def test_every_row_comes_out_once_with_its_own_vector_as_it_does_one_by_one(tmp_path: Path):
@@ -130,7 +131,8 @@ def test_a_kill_from_outside_repeats_about_one_item(tmp_path: Path):
     assert 0 < sum(n - 1 for n in again.values()) <= 1.5 * 40
 
 
-def test_a_process_that_dies_while_it_loads_its_model_blames_no_row_and_ends_the_run(tmp_path: Path):
+@pytest.mark.parametrize("where", [FED, Placement(workers=1)], ids=["engine", "one by one"])
+def test_a_process_that_dies_while_it_loads_its_model_blames_no_row_and_ends_the_run(where: Placement, tmp_path: Path):
     (tmp_path / "dies-loading").touch()
     with pytest.raises(PairmillError, match=r"died 3 times before they had a row in hand.*--model NAME:replicas=1"):
-        run(items(4), Sleeps(str(tmp_path)), tmp_path / "out")
+        run(items(4), Sleeps(str(tmp_path)), tmp_path / "out", where)

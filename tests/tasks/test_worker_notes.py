@@ -13,6 +13,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import load_recipe
 from pairmill.tasks.run.place.identity import with_scorers
 from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.pool.worker import import_fault
 from pairmill.tasks.run.session import Session
 from tests.worlds.placements import FED
 from tests.worlds.shared import opened_new
@@ -40,3 +41,17 @@ def test_a_note_of_a_worker_is_in_status_during_the_run_and_at_its_end_once(
         (run,) = runs.latest(lake, 1)
         assert (run.state, run.error, run.notes) == ("failed", "ValueError: and then", [TOLD])
         assert [each.notes for each in runs.runs_with_notes(lake, datetime.now(UTC))] == [[TOLD]]
+
+
+def test_a_library_that_fails_while_it_is_imported_is_one_line_and_a_users_module_keeps_its_traceback():
+    code = compile("raise RuntimeError('operator nms is missing')", "module.py", "exec")
+    faults = []
+    for name in ("torchvision.ops", "my_scores"):
+        try:
+            exec(code, {"__name__": name})
+        except RuntimeError as error:
+            faults.append(import_fault(error))
+    assert str(faults[0]).startswith(
+        "torchvision cannot be imported (RuntimeError: operator nms is missing). `pairmill "
+    )
+    assert faults[1] is None

@@ -4,6 +4,7 @@ import fcntl
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -60,7 +61,7 @@ def start_fork_server() -> None:
     would pay for the imports too.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
-    with one_thread_each(WITHOUT_CUDA):
+    with one_thread_each(WITHOUT_CUDA), without_interrupts():
         sweep_folders()
         hold_folder()
         forkserver.ensure_running()
@@ -88,6 +89,19 @@ def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Block SIGINT in this thread during the ``with`` block, and so in a process that is started there.
+
+    Ctrl-C in a terminal reaches every process. One that still imports its libraries would print a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

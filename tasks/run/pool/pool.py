@@ -251,7 +251,7 @@ class Pace:
     LOOK_SECONDS: ClassVar[float] = 0.25
 
     def __init__(self) -> None:
-        self._finished, self._seconds = 0, 0.0
+        self._finished, self._seconds, self._longest = 0, 0.0, 0.0
         self._began: dict[int, float] = {}
         self._lock = threading.Lock()
 
@@ -267,14 +267,23 @@ class Pace:
             with self._lock:
                 del self._began[thread]
                 self._finished += 1
-                self._seconds += time.monotonic() - began
+                self._seconds += (spent := time.monotonic() - began)
+                self._longest = max(self._longest, spent)
 
     def workers(self, left: int) -> int:
-        """Return the number of workers that the ``left`` remaining items justify, running items included."""
-        now = time.monotonic()
+        """Return the number of workers that the ``left`` remaining items justify, running items included.
+
+        Without the fork server the longest item does not count: it is the first one, which imports and loads a model.
+        """
+        now, is_served = time.monotonic(), fork_server.is_running()
         with self._lock:
             under_way = sum(now - began for began in self._began.values())
-            return count_workers(self._seconds + under_way, self._finished, left, fork_server.is_running())
+            if is_served:
+                return count_workers(self._seconds + under_way, self._finished, left, is_served)
+            if self._finished < 2 and under_way < self.SERVER_SECONDS:
+                return 1
+            seconds, finished = self._seconds - self._longest, max(0, self._finished - 1)
+        return count_workers(seconds + under_way, finished, left, is_served)
 
 
 def count_workers(seconds: float, finished: int, left: int, is_served: bool) -> int:

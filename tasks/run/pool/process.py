@@ -17,7 +17,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Output
-from pairmill.tasks.run.pool.fork_server import one_thread_each, start_fork_server, without_main
+from pairmill.tasks.run.pool.fork_server import one_thread_each, start_fork_server, without_interrupts, without_main
 from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.pool.poison import LostWorker
 from pairmill.tasks.run.pool.watchdog import NAMED
@@ -151,8 +151,8 @@ class Process:
             if self._idle_deaths == MAX_IDLE_DEATHS:
                 raise LoadDeaths(
                     f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they "
-                    "loaded a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute "
-                    "in Prefect)"
+                    "imported a library (see `pairmill doctor`) or loaded a model (out of memory?); run fewer at once "
+                    "(--workers, --model NAME:replicas=1; compute in Prefect)"
                 )
             self._life = _RunningProcess(self._environment, self._is_forked)
         return self._life
@@ -175,10 +175,10 @@ class _RunningProcess:
         self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
         if is_forked:
             start_fork_server()
-            with without_main():
+            with without_main(), without_interrupts():
                 self._process.start()
         else:
-            with one_thread_each(), without_main():
+            with one_thread_each(), without_main(), without_interrupts():
                 self._process.start()
         theirs.close()
         self.pid: int = self._process.pid

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
@@ -31,6 +33,8 @@ ONE_THREAD["TOKENIZERS_PARALLELISM"] = "false"
 # Exit status of a process whose device context is broken: only a new process can use the device.
 BROKEN_DEVICE = 70
 NATIVE_STDERR = 2
+# Libraries whose builds must fit each other.
+LIBRARIES = frozenset({"torch", "torchvision", "open_clip", "timm", "transformers", "spacy", "thinc"})
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,6 @@ def serve(pipe: Connection, environment: dict[str, str]) -> None:
                 arguments = (order.number, *order.arguments)
                 threading.Thread(target=desk.do, args=(worker, order.number, arguments), daemon=True).start()
             else:
-                desk.listen(order.number, order.arguments[0])
                 desk.do(worker, order.number, order.arguments)
 
 
@@ -116,9 +119,15 @@ class _WorkerEnd:
         job = worker.job
         return ModelLine(job, worker.feeders, self.say) if worker.lanes > 1 and isinstance(job, ModelJob) else worker
 
-    def listen(self, number: int, item: Any) -> None:
-        """Report progress within ``item`` for order ``number``, which runs alone in this process."""
+    def listen(self, worker: Any, number: int, item: Any) -> None:
+        """Report progress within ``item`` for order ``number``, which runs alone in this process; load its model first.
+
+        A death while the libraries and the model load blames no row.
+        """
         seconds = row_reports.item_seconds(len(item.keys)) if isinstance(item, WorkItem) else row_reports.ITEM_SECONDS
+        if isinstance(worker, JobWorker) and isinstance(worker.job, ModelJob):
+            self.say(RowLease(number, 0, (), seconds))
+            worker.job.load()
         self.say(RowLease(number, 0, None, seconds))
         row_reports.listen(
             lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)),
@@ -133,6 +142,8 @@ class _WorkerEnd:
     def _done(self, worker: Any, number: int, arguments: tuple) -> Done:
         """Call ``worker``, sending each piece that it yields; return the last message."""
         try:
+            if not isinstance(worker, ModelLine):
+                self.listen(worker, number, arguments[0])
             found = worker(*arguments)
             if not isinstance(found, Iterator):
                 return Done(number, with_notes(found, run_notes.take() if found else ()))
@@ -143,12 +154,22 @@ class _WorkerEnd:
             traceback.print_exc()
             os._exit(BROKEN_DEVICE)
         except Exception as error:
-            trace = traceback.format_exc()
+            trace, error = traceback.format_exc(), import_fault(error) or error
             try:
                 pickle.loads(pickle.dumps(error))
             except Exception:  # it cannot be pickled
                 return Done(number, [], RuntimeError(f"{type(error).__name__}: {error}"), trace)
             return Done(number, [], error, trace)
+
+
+def import_fault(error: Exception) -> PairmillError | None:
+    """Return an error of one line if a library of LIBRARIES raised ``error`` while it was imported, else None."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+    names = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
+    if not names or names[-1] not in LIBRARIES or lack_of_memory(error) is not None:
+        return None
+    why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return PairmillError(f"{names[-1]} cannot be imported ({why}). `pairmill doctor` says which packages do not fit.")
 
 
 def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manifest]:

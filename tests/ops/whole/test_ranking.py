@@ -1,4 +1,4 @@
-"""The scan that finds candidates in bfloat16 or float32 against one product at a time."""
+"""The scan that finds candidates, by torch in bfloat16 or float32 or by numpy, against one product at a time."""
 
 import numpy as np
 import pytest
@@ -11,10 +11,11 @@ from tests.examples import examples
 from tests.reference.search import best
 
 
-@pytest.fixture(params=[True, False], ids=["bfloat16", "float32"], autouse=True)
-def rough(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Both ways on any CPU: torch has products of bfloat16 without the instructions, too, only slowly."""
-    monkeypatch.setattr(ranking, "multiplies_bfloat16", lambda: request.param)
+@pytest.fixture(params=["bfloat16", "float32", "numpy"], autouse=True)
+def rough(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """All ways on any CPU: torch has products of bfloat16 without the instructions, too, only slowly."""
+    monkeypatch.setattr(ranking, "multiplies_bfloat16", lambda: request.param == "bfloat16")
+    monkeypatch.setattr(ranking, "uses_torch", lambda n: request.param != "numpy")
     return request.param
 
 
