@@ -1,10 +1,12 @@
 """Read captions: the first ones, counts by status, a run's costs, and all captions of a version's images."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.chosen_captions import captioner_rows, text_digest, with_own
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.queries.datasets import Dataset
@@ -91,6 +93,15 @@ def captions_of(lake: Lake, dataset: Dataset) -> str:
         raise PairmillError(f"dataset '{dataset}' has no captions: its recipe has no captioner. Leave `captions` out.")
     one = "{'captioner': captioner, 'text': text, 'status': status, 'similarity': similarity}"
     return f"(SELECT sha256, list({one} ORDER BY place) AS captions FROM ({rows}) GROUP BY sha256)"
+
+
+def captions_on(lake: Lake, plan: Plan, upto: int, sha256s: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return sha256 -> (captioner, text), in the recipe's order, for a plan of several captioners; {} for one."""
+    if len(plan.recipe.captioned_by) < 2 or not sha256s:
+        return {}
+    rows = all_captions(plan, upto, f"sha256 IN ({', '.join(map(quoted, sha256s))})")
+    each = "list((captioner, text) ORDER BY place)"
+    return dict(lake.query(f"SELECT sha256, {each} FROM ({rows}) GROUP BY sha256")) if rows else {}
 
 
 def all_captions(plan: Plan, upto: int, only: str) -> str:

@@ -7,6 +7,7 @@ from pairmill.catalog.cut.edits import changed_text, read_edits, with_edits
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries.datasets import Dataset
+from pairmill.catalog.write.act_queue import waiting_rows
 from pairmill.catalog.write.acts import VERDICTS, acts_of, current_acts, current_verdicts, with_waiting
 
 SHOWN = 10
@@ -118,6 +119,8 @@ def marks_on(lake: Lake, dataset: str, sha256s: list[str]) -> dict[str, str]:
 
     Acts that wait, and acts that no version has yet, count.
     """
+    if not waiting_rows(lake) and not lake.query("SELECT 1 FROM acts LIMIT 1"):  # 3 ms instead of 17
+        return {}
     among = "sha256 IN (SELECT unnest(?::VARCHAR[])) AND act <> 'untag'"
     sql = (
         "SELECT sha256, string_agg(replace(act, '_', ' ') || coalesce(' ' || word, ''), ', ' ORDER BY act, word) "

@@ -9,7 +9,7 @@ from pairmill.catalog.queries.datasets import FunnelStep as FunnelStep
 from pairmill.catalog.queries.datasets import PublishedVersion as PublishedVersion
 from pairmill.catalog.queries.edit_preview import EditPreview as EditPreview
 from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
-from pairmill.catalog.queries.explain.explanation import PicturePage as PicturePage
+from pairmill.catalog.queries.explain.explanation import ItemPage as ItemPage
 from pairmill.catalog.queries.explain.why import Facts as Facts
 from pairmill.catalog.queries.explain.why import Scope as Scope
 from pairmill.catalog.queries.export.selected_pairs import Selection as Selection

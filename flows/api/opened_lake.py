@@ -155,11 +155,11 @@ class OpenLake:
             found = find_item(self.lake, item)
             return explain(self.lake, found, self._scope(dataset_about(self.lake, found, dataset)))
 
-    def picture(self, image_id: str, dataset: str = "") -> "answers.PicturePage | None":
-        """Explain an image by version ``dataset``, '' for the newest rows alone; None if the lake lacks the image."""
-        from pairmill.catalog.queries.explain.explanation import picture_page
+    def item_page(self, kind: str, key: str, dataset: str = "") -> "answers.ItemPage | None":
+        """Explain an 'image' or 'sentence' by a version, '' for the newest rows alone; None if the lake lacks it."""
+        from pairmill.catalog.queries.explain.explanation import item_page
 
-        return picture_page(self.lake, image_id, self._scope(self._version(dataset) if dataset else None))
+        return item_page(self.lake, kind, key, self._scope(self._version(dataset) if dataset else None))
 
     @question()
     def funnel(self, dataset: str) -> "list[answers.FunnelStep]":
@@ -194,11 +194,11 @@ class OpenLake:
 
         return report_content(self.lake, self._version(dataset))
 
-    def differences(self, before: str, after: str, images: int = 12) -> "tuple[answers.Difference, ...]":
-        """Count the pairs gained, lost and changed between two versions by cause, with some ``images`` of each."""
-        from pairmill.catalog.queries.compare.version_diff import differences
+    def pictured_diff(self, before: str, after: str, images: int = 12) -> "answers.VersionDiff":
+        """Return the `diff` of two versions with up to ``images`` example images of each cause."""
+        from pairmill.catalog.queries.compare.version_diff import version_diff
 
-        return differences(self.lake, self._version(before), self._version(after), images)
+        return version_diff(self.lake, self._version(before), self._version(after), images)
 
     def differing(self, before: str, after: str, kind: str, cause: str) -> "answers.ImageSet":
         """Return the images of a kind ('gained', 'lost', 'changed') and cause of `differences`, to filter by."""
@@ -265,7 +265,14 @@ class OpenLake:
         """Return sha256 -> people's verdicts on these pictures, also those that wait or are in no version yet."""
         from pairmill.catalog.queries.edit_preview import marks_on
 
-        return marks_on(self.lake, self._version(dataset).name, sha256s)
+        return marks_on(self.lake, dataset.partition("@")[0], sha256s)
+
+    def captions_on(self, dataset: str, sha256s: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return sha256 -> (captioner, text) of these pictures if the version has several captioners, else {}."""
+        from pairmill.catalog.queries.captioned import captions_on
+
+        plan = self._scope(version := self._version(dataset)).plan
+        return captions_on(self.lake, plan, version.commit, sha256s) if plan else {}
 
     def unpublished(self, dataset: str) -> "tuple[list[tuple[str, str, int]], list[Any]]":
         """Return what the next version changes, by rule before, rule after, number; and what a run must make first."""
@@ -404,12 +411,15 @@ class OpenLake:
         return exports.of_version(self.lake, self._version(dataset))
 
     def selection(
-        self, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0
-    ) -> "answers.Selection":
+        self, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0,
+        list: str | None = None,
+    ) -> "answers.Selection":  # fmt: skip
         """Return the pairs of versions ``NAME[@V][:WEIGHT]`` that an export takes. Raises PairmillError as `select`."""
         from pairmill.catalog.queries.export.selected_pairs import select
+        from pairmill.catalog.write.acts import pictures_in
 
-        return select(self.lake, specs, split, size, pairs, seed)
+        pictures = None if list is None else pictures_in(self.lake, Path(list))
+        return select(self.lake, specs, split, size, pairs, seed, pictures)
 
     def export(
         self,
@@ -421,6 +431,7 @@ class OpenLake:
         size: str = "",
         pairs: int | None = None,
         seed: int = 0,
+        list: str | None = None,
         captions: "Captions" = "chosen",
         text: str = "text1",
         shuffle: int | None = None,
@@ -436,8 +447,9 @@ class OpenLake:
         """Write a version, or a mixture of versions, to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
         ``dataset``: ``NAME@V``, or for a mixture a list of ``NAME@V:WEIGHT``. ``pairs``: how many pairs are drawn by
-        ``seed``; None takes all, or the largest mixture. ``pictures`` to ``bucket`` are of the format 'folder'. Holds
-        the lake's lease meanwhile. Where this user may not write to the lake, the export is not recorded.
+        ``seed``; None takes all, or the largest mixture. ``list``: a file of the pictures to take. ``pictures`` to
+        ``bucket`` are of the format 'folder'. Holds the lake's lease meanwhile. Where this user may not write to the
+        lake, the export is not recorded.
 
         Raises PairmillError as `tasks.release.export.export.export`.
         """
@@ -447,7 +459,7 @@ class OpenLake:
 
         with open_as_allowed(self.lake.uri) as lake:
             specs = [dataset] if isinstance(dataset, str) else dataset
-            selected = OpenLake(lake).selection(specs, split, size, pairs, seed)
+            selected = OpenLake(lake).selection(specs, split, size, pairs, seed, list)
             first, options = selected.versions[0], FolderOptions(pictures, trigger, prefix, suffix, bucket)
             return export(
                 lake, first.name, first.version, to, format, captions=captions, text=text, shuffle=shuffle, grow=grow,

@@ -1,7 +1,9 @@
 """Serve people's acts on selected pictures: leave out, keep, tag, edit captions, undo; publish them."""
 
+import hashlib
 import shlex
 import threading
+from collections import Counter
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote
 
@@ -9,8 +11,9 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 from starlette.responses import RedirectResponse, Response
 
+from pairmill.catalog.lake.side_folders import cache_folder
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.answer_types import Choice
+from pairmill.flows.api.answer_types import Choice, Dataset
 from pairmill.flows.api.picture_acts import act_on, list_acts, undo_act
 from pairmill.flows.api.text_edits import TextEdit, edit_texts
 from pairmill.flows.browse.asked import ID, Asked
@@ -56,6 +59,15 @@ def routes(opened: BrowsedLake, choose: Choosing) -> APIRouter:
             return shown.fates_of_pictures(choose(asked, shown))
         return shown.fates_of_pictures(Choice(among=tuple(sent.picture)))
 
+    def export_line(version: Dataset, chosen: dict[str, str]) -> str:
+        """Write a list of the pictures beside the gallery files, where a removal deletes it; return its command."""
+        data = "".join(f"{line}\n" for line in ("sha256,fate", *map(",".join, chosen.items())))
+        name = f"selection-{hashlib.sha256(data.encode()).hexdigest()[:16]}.csv"
+        path = cache_folder(opened.lake.lake, "browse") / name
+        path.write_text(data, encoding="utf-8")
+        words = ("pairmill", "export", version, "--list", path, "--to", f"{version}-selection", "--lake", opened.uri)
+        return shlex.join(map(str, words))
+
     def store(sent: SentAct) -> dict[str, Any]:
         """Store the act, and return the values of the template that tells it."""
         name, lake = sent.dataset, opened.connection("acts").lake
@@ -72,15 +84,16 @@ def routes(opened: BrowsedLake, choose: Choosing) -> APIRouter:
 
     @router.post("/acts")
     def act(sent: Annotated[SentAct, Depends(sent_form(SentAct, MOST_BYTES, "picture"))]) -> Response:
-        """Act on the pictures, and tell what was done; 'export' sends a list of them instead."""
+        """Act on the pictures, and tell what was done; 'export' writes a list of them, and tells how to export it."""
         version = opened.dataset(sent.dataset)
         if version is None:
             raise PairmillError("choose a dataset version first: acts are on one.")
         with lock:
             if sent.act == "export":
-                lines = ["sha256,fate", *(f"{sha256},{fate}" for sha256, fate in fates(sent).items())]
-                headers = {"Content-Disposition": f'attachment; filename="{version.name}-pictures.csv"'}
-                return Response("\n".join(lines) + "\n", media_type="text/csv", headers=headers)
+                chosen = fates(sent)
+                values = {"pictures": len(chosen), "kept": Counter(chosen.values())["kept"], "back": sent.query}
+                line = export_line(version, chosen)
+                return room_page(opened, "acts", version, "exported.html.j2", line=line, **values)
             done = store(sent)
         return room_page(opened, "acts", version, "acted.html.j2", back=sent.query, **done)
 

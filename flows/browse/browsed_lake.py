@@ -33,7 +33,9 @@ class BrowsedLake:
         self._opening = threading.Lock()  # not _lock: opening a lake on S3 takes seconds, in which pages are answered
         self._galleries: Background[Gallery] = Background()
         self._last: dict[str, Gallery] = {}
+        self.newest: dict[str, Dataset | None] = {}  # by name, the version of its last first page
         self._thumbnails: ThumbnailCache | None = None
+        self._models: dict[tuple[str, str], tuple[tuple[str, ...], bool]] = {}
         self._changed: tuple[object, ImageSet] | None = None
         self._removal, self._looked = self.lake.newest_removal, time.monotonic()
         self._ended = threading.Event()
@@ -89,6 +91,15 @@ class BrowsedLake:
         """Return the version that ``name`` refers to, for '' the newest of all; None if nothing is published."""
         return self.dataset(name) or next(iter(self.versions()), None)
 
+    def models(self, version: Dataset | None) -> tuple[tuple[str, ...], bool]:
+        """Return which small shipped models made a version's scores and texts, and whether several captioners did."""
+        if version is None:
+            return (), False
+        if (key := (str(version), version.run_id)) not in self._models:
+            several = len(self.lake.dataset(str(version)).recipe.captioned_by) > 1
+            self._models[key] = version.demo_weights(self.lake.lake), several
+        return self._models[key]
+
     def gallery(self, name: str, is_scroll: bool = False) -> Gallery | None:
         """Return the gallery of version ``name`` ('' for the whole lake), None while it is being built.
 
@@ -99,6 +110,7 @@ class BrowsedLake:
             if is_scroll and name in self._last:
                 return self._last[name]
             dataset, removal = self.dataset(name), self._removal
+            self.newest[name] = dataset
             state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else self.lake.newest_commit
         built = self._galleries.find(name, state, partial(self._build, name), PATIENCE)
         with self._lock:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Body, Query
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
@@ -18,6 +20,7 @@ from pairmill.flows.browse.rendering import page, room_page, waiting_page
 from pairmill.ops.read.places.tree import SourceError
 
 MOST_BYTES = 50_000_000
+STRIP = 24  # pictures of a cluster, kept and dropped
 Asking = Annotated[Asked, Query()]
 Choosing = Callable[[Asked, Gallery], Choice]
 
@@ -28,7 +31,7 @@ def choosing(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> C
     def choice_of(asked: Asked, shown: Gallery) -> Choice:
         found = search.find(asked.dataset, asked.words, asked.like)
         sets = maps.area(asked.dataset, shown, asked.area), opened.changed(asked.since, asked.until, asked.change)
-        return asked.choice(found, tuple(each for each in sets if each))
+        return asked.choice(None if found is None else tuple(found), tuple(each for each in sets if each))
 
     return choice_of
 
@@ -37,11 +40,15 @@ def routes(opened: BrowsedLake, search: PictureSearch, choice_of: Choosing) -> A
     """Build the router of galleries: their pages, further images, and uploads of a picture to search by."""
     router = APIRouter()
 
-    def content(found: GalleryPage, dataset: str) -> dict[str, Any]:
-        """Return the page's images, what people decided on them that the version lacks, and the next page's key."""
-        shas = [row["sha256"] for row in found.images]
-        marks = opened.connection("marks").marks_on(dataset, shas) if dataset else {}
-        return {"images": found.images, "after": found.after, "marks": marks}
+    def content(found: GalleryPage, asked: Asked) -> dict[str, Any]:
+        """Return the values of a page's cards, with acts that the version lacks and texts of several captioners."""
+        shas, lake = [row["sha256"] for row in found.images], opened.connection("marks")
+        marks = lake.marks_on(asked.dataset, shas) if asked.dataset else {}
+        demo, several = opened.models(opened.newest.get(asked.dataset))
+        captions = lake.captions_on(asked.dataset, shas) if several else {}
+        similar = search.find(asked.dataset, asked.words, asked.like) or {}
+        values = {"images": found.images, "after": found.after, "marks": marks, "captions": captions}
+        return values | {"similar": similar, "demo_weights": demo}
 
     @router.get("/gallery")
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:
@@ -49,17 +56,17 @@ def routes(opened: BrowsedLake, search: PictureSearch, choice_of: Choosing) -> A
         shown = opened.gallery(asked.dataset)
         if shown is None:
             return waiting_page(opened, "gallery", asked)
-        found = {"images": [], "after": "", "marks": {}}
+        found: dict[str, Any] = {"images": []}
         counts, total, fault = [], 0, ""
         try:
             choice = choice_of(asked, shown)
-            found = content(shown.page(choice, asked.order, asked.after), asked.dataset)
+            found = content(shown.page(choice, asked.order, asked.after), asked)
             counts, total = shown.fates(choice), shown.count(choice)
         except PairmillError as error:  # the filters stay as they are, to be mended
             fault = str(error)
         later.add_task(_prepare, opened, found["images"])
         values = {"fates": counts, "total": total, "fault": fault, "facets": _facets(shown), "numbers": shown.numbers}
-        values |= {"asked": asked, "status": 400 if fault else 200, **found}
+        values |= {"asked": asked, "status": 400 if fault else 200, "is_loaded": search.is_loaded, **found}
         return room_page(opened, "gallery", asked.dataset, "gallery.html.j2", **values)
 
     @router.get("/gallery/more")
@@ -69,9 +76,24 @@ def routes(opened: BrowsedLake, search: PictureSearch, choice_of: Choosing) -> A
         if shown is None:
             raise PairmillError("the lake is being read; open the gallery again.")
         choice = choice_of(asked, shown)
-        found = content(shown.page(choice, asked.order, asked.after), asked.dataset)
+        found = content(shown.page(choice, asked.order, asked.after), asked)
         later.add_task(_prepare, opened, found["images"])
         return page("cards.html.j2", asked=asked, **found)
+
+    @router.get("/cluster/{number}")
+    def cluster(number: int, dataset: str = "") -> Response:
+        """Show a cluster: its name, its pictures kept and dropped, and the recipe's cap."""
+        shown, version = opened.gallery(dataset), opened.dataset(dataset)
+        if shown is None:
+            return waiting_page(opened, f"cluster/{number}", Asked.model_validate({"dataset": dataset}))
+        of = Choice(cluster=number)
+        if not (total := shown.count(of)):
+            raise HTTPException(404)
+        kept, dropped = (shown.page(replace(of, fate=fate), rows=STRIP).images for fate in ("kept", "dropped"))
+        balance = opened.lake.dataset(dataset).recipe.balance if version else None
+        values = {"number": number, "label": cluster_names(shown).get(number, ""), "total": total, "kept": kept}
+        values |= {"dropped": dropped, "fates": dict(shown.fates(of)), "cap": balance.cap if balance else None}
+        return room_page(opened, "gallery", version, "cluster.html.j2", **values)
 
     @router.post("/like")
     def like(asked: Asking, picture: Annotated[bytes, Body(max_length=MOST_BYTES)]) -> Response:
@@ -89,7 +111,7 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
     found |= {"cluster": gallery.facet("cluster"), "tag": gallery.tags()}
     if "caption_status" in gallery.types:
         found["status"] = gallery.facet("caption_status")
-    names = gallery.cluster_names([cluster for cluster, _ in found["cluster"]])
+    names = cluster_names(gallery)
     return {
         facet: [(value, n, _label(facet, value, names)) for value, n in values]
         for facet, values in found.items()
@@ -97,9 +119,16 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
     }
 
 
+@lru_cache(8)
+def cluster_names(gallery: Gallery) -> Mapping[int, str]:
+    """Return cluster -> name of a gallery's largest clusters."""
+    return gallery.cluster_names([cluster for cluster, _ in gallery.facet("cluster")])
+
+
 def forget() -> None:
     """Clear the cached filter values of all galleries, after rows were removed."""
     _facets.cache_clear()
+    cluster_names.cache_clear()
 
 
 def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:

@@ -1,4 +1,4 @@
-"""Serve one picture: a page with its facts in the lake, and the picture as a JPEG.
+"""Serve one picture or sentence: a page with its facts in the lake, and the picture as a JPEG.
 
 The JPEG is encoded from the decoded pixels: no byte of a source's file reaches the browser.
 """
@@ -20,17 +20,25 @@ from pairmill.tasks.release.gallery.thumbnails import SIDES
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
-    """Build the router of single pictures: their pages, and the pictures as JPEG."""
+    """Build the router of single items: pages of pictures and sentences, and the pictures as JPEG."""
     router = APIRouter()
 
     @router.get("/item/{image_id}")
     def item(image_id: str, dataset: str = "") -> Response:
         """Show a picture: why it is in or out, its document, duplicates, sentences, captions and cluster."""
-        found = opened.lake.picture(image_id, dataset) if ID.fullmatch(image_id) else None
+        found = opened.lake.item_page("image", image_id, dataset) if ID.fullmatch(image_id) else None
         if found is None:
             raise HTTPException(404)
         values = {"facts": found.facts, "document": found.document, "keeper": _keeper(found.facts)}
         return room_page(opened, "gallery", dataset, "item.html.j2", **values)
+
+    @router.get("/sentence/{content}")
+    def sentence(content: str, dataset: str = "") -> Response:
+        """Show a sentence: why it is in or out, its scores, pictures and document."""
+        found = opened.lake.item_page("sentence", content, dataset) if ID.fullmatch(content) else None
+        if found is None:
+            raise HTTPException(404)
+        return room_page(opened, "gallery", dataset, "sentence.html.j2", facts=found.facts, document=found.document)
 
     @router.get("/picture/{size}/{sha256}")
     def picture(size: str, sha256: str) -> Response:

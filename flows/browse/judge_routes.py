@@ -18,6 +18,7 @@ from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import room_page, unpublished_page, waiting_page
 from pairmill.flows.browse.sent_form import sent_form
 
+RECENT = 8  # judged pairs that stay in sight
 VERDICTS = ("match", "mismatch", "unsure")
 
 
@@ -110,12 +111,14 @@ def routes(opened: BrowsedLake) -> APIRouter:
         judged, own, images = find(sample_id)
         sample = judged.sample
         position = next((n for n in range(len(images)) if n not in own), None)
-        last = max(own.values(), key=lambda each: each.at).position if own else None
+        newest = sorted(own.values(), key=lambda each: each.at, reverse=True)
+        last = newest[0].position if own else None
+        recent = [{**images[each.position], "verdict": each.verdict} for each in newest[:RECENT]]
         counts = [(verdict, judged.verdicts[verdict]) for verdict in VERDICTS]
         image = None if position is None else images[position]
         kind, text = text_of(sample, image) if image else ("", "")
         shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images)}
-        shown |= {"image": image, "kind": kind, "text": text}
+        shown |= {"image": image, "kind": kind, "text": text, "recent": recent}
         return room_page(opened, "judge", _dataset(sample), "judged_pair.html.j2", **shown)
 
     @router.post("/judge/{sample_id}")

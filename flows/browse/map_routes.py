@@ -11,7 +11,8 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import Gallery
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
-from pairmill.flows.browse.picture_maps import MappedGallery, PictureMaps, colours, columns, points
+from pairmill.flows.browse.gallery_routes import cluster_names
+from pairmill.flows.browse.picture_maps import MappedGallery, PictureMaps, colours, columns, labels, points
 from pairmill.flows.browse.rendering import room_page, waiting_page
 
 BINARY = "application/octet-stream"
@@ -51,10 +52,12 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
 
     @router.get("/map/points")
     def map_points(dataset: str = "") -> Response:
-        """Return the places of the points, and the digest of the projection as a header."""
+        """Return the places of the points; as headers the digest of the projection, and the clusters' labels."""
 
         def body(found: MappedGallery) -> Response:
-            return Response(points(found), media_type=BINARY, headers={"X-Digest": found.map.digest})
+            named = labels(found, cluster_names(found.gallery))
+            headers = {"X-Digest": found.map.digest, "X-Labels": json.dumps(named)}
+            return Response(points(found), media_type=BINARY, headers=headers)
 
         return answered(dataset, body)
 

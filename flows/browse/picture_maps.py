@@ -1,5 +1,6 @@
 """Compute and cache the maps of a lake's galleries: the place of each image, colours by a column, areas."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.tasks.release.gallery.vector_files import PictureMap, picture_map
 
 NAMED = 10  # values of a column that have a colour of their own
+LABELLED = 24  # clusters
 NONE, LEVELS = 255, 254  # codes: no value; numbers are 0 to LEVELS
 PLAIN = {"fate": "dropped_by", **FACETS, "cluster": "cluster", "status": "caption_status"}
 
@@ -73,6 +75,26 @@ class PictureMaps:
         return MappedGallery(gallery, stored, picture_map(stored), images, places[images])
 
 
+def labels(found: MappedGallery, names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Return the LABELLED clusters with most images on the map: cluster, name, number n, median place x and y."""
+    if "cluster" not in found.gallery.types:
+        return []
+    clusters = found.gallery.column("coalesce(cluster, -1)").to_numpy()[found.images]
+    values, counts = np.unique(clusters[clusters >= 0], return_counts=True)
+    shown, places = [], found.map.places[found.vectors]
+    for at in np.argsort(-counts, kind="stable")[:LABELLED]:
+        x, y = np.median(places[clusters == values[at]], axis=0).astype(int).tolist()
+        cluster = int(values[at])
+        shown.append({"cluster": cluster, "name": names.get(cluster, ""), "n": int(counts[at]), "x": x, "y": y})
+    return shown
+
+
+def density(found: MappedGallery) -> np.ndarray:
+    """Count the images in each image's cell of a grid of 256 x 256 over the map: (n,) float64, from 1."""
+    x, y = found.map.places[found.vectors].T.astype(np.int64) >> 8
+    return np.bincount(256 * x + y)[256 * x + y].astype(np.float64)
+
+
 def points(found: MappedGallery) -> bytes:
     """Encode the places of the images on the map: (n, 2) uint16, little-endian."""
     return found.map.places[found.vectors].astype("<u2").tobytes()
@@ -86,8 +108,11 @@ def colours(found: MappedGallery, column: str) -> tuple[bytes, dict[str, Any]]:
     ``names``. The code NONE stands for no value. Raises PairmillError for an unknown column.
     """
     gallery = found.gallery
-    if column in gallery.numbers:
-        values = gallery.column(f"CAST({column} AS DOUBLE)").to_numpy().astype(np.float64)[found.images]
+    if column == "density" or column in gallery.numbers:
+        if column == "density":
+            values = density(found)
+        else:
+            values = gallery.column(f"CAST({column} AS DOUBLE)").to_numpy().astype(np.float64)[found.images]
         real = values[np.isfinite(values)]
         low, high = (float(each) for each in np.percentile(real, (1, 99))) if len(real) else (0.0, 1.0)
         steps = np.clip((values - low) / ((high - low) or 1.0), 0, 1) * LEVELS
@@ -106,4 +131,4 @@ def columns(gallery: Gallery) -> list[str]:
     """Return the names of the columns that can colour a map: categories, flags, numbers."""
     plain = [name for name, source in PLAIN.items() if source in gallery.types]
     flags = [name for name, kind in gallery.types.items() if kind == "BOOLEAN" and not name.startswith("_")]
-    return [*plain, *flags, *gallery.numbers]
+    return [*plain, "density", *flags, *gallery.numbers]

@@ -3,6 +3,7 @@
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import ClipTower, Side
 from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.whole.mapped import pick_rows
 from pairmill.ops.whole.sign_codes import nearest
 from pairmill.tasks.release.gallery.vector_files import code_index
 
@@ -36,9 +38,10 @@ class PictureSearch:
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
         self._vectors: dict[str, tuple[object, ImageVectors, faiss.Index | None]] = {}
         self._checked: set[tuple[str, str]] = set()
+        self.is_loaded = False  # whether a search has loaded a model, which takes seconds
 
-    def find(self, dataset: str, words: str, like: str) -> tuple[str, ...] | None:
-        """Return the sha256s of the most similar pictures, best first; None if ``words`` and ``like`` are empty.
+    def find(self, dataset: str, words: str, like: str) -> Mapping[str, float] | None:
+        """Return sha256 -> similarity of the most similar pictures, best first; None without ``words`` and ``like``.
 
         ``like`` is the sha256 of a picture of the lake, or the name of an uploaded picture. Raises PairmillError if the
         lake has no vectors, or its model's files have changed since.
@@ -76,7 +79,7 @@ class PictureSearch:
         with self._lock:
             return self._find_vectors(dataset)[0]
 
-    def _search(self, dataset: str, words: str, like: str, _: str) -> tuple[str, ...]:
+    def _search(self, dataset: str, words: str, like: str, _: str) -> Mapping[str, float]:
         """Search the vectors' file. Its name is the last argument, for the cache: a commit changes it."""
         stored, index = self._find_vectors(dataset)
         if like in self._uploads:
@@ -88,7 +91,9 @@ class PictureSearch:
             query = np.asarray(stored.vectors[row], np.float32)
         else:
             query = self._model(dataset, stored, "text").embed_texts([words])[0]
-        return stored.names(nearest(index, query, stored.vectors, FOUND))
+        rows = nearest(index, query, stored.vectors, FOUND)
+        similarities = pick_rows(stored.vectors, rows).astype(np.float32) @ query
+        return dict(zip(stored.names(rows), similarities.tolist(), strict=True))
 
     def _find_vectors(self, dataset: str) -> tuple[ImageVectors, "faiss.Index | None"]:
         """Return the vectors of a version, or of the whole lake, with their index; looked up again after a commit."""
@@ -115,6 +120,7 @@ class PictureSearch:
                     f"model '{spec}' is not the one whose vectors the lake holds; search by a picture of it."
                 )
             self._checked.add((spec, stored.model))
+        self.is_loaded = True
         return ClipTower(spec, recipe.clip.precision, side=side)
 
     def _recipe(self, dataset: str) -> Recipe:

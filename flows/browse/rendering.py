@@ -20,7 +20,9 @@ def room_page(opened: BrowsedLake, room: str, dataset: Dataset | str | None, nam
 
     ``dataset`` is the version that the page shows, '' or None for none.
     """
-    return page(name, versions=opened.versions(), room=room, dataset=str(dataset or ""), **values)
+    versions, shown = opened.versions(), str(dataset or "")
+    demo, _ = opened.models(next((each for each in versions if str(each) == shown), None))
+    return page(name, **({"versions": versions, "room": room, "dataset": shown, "demo_weights": demo} | values))
 
 
 def unpublished_page(opened: BrowsedLake, room: str, title: str) -> HTMLResponse:

@@ -74,18 +74,19 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
     @router.get("/compare")
     def compare(dataset: str = "", before: str = "") -> Response:
-        """Compare a version with an earlier one; by default the newest with the one before it."""
+        """Compare any two versions; by default the newest with the one before it, or with another dataset's."""
         after = opened.dataset_or_newest(dataset)
         name, number = (after.name, after.version) if after else ("", 0)
-        earlier = [each for each in opened.versions() if each.name == name and each.version < number]
-        other = opened.dataset(before) or next(iter(earlier), None)
+        others = [each for each in opened.versions() if str(each) != str(after)]
+        others.sort(key=lambda each: each.name != name or each.version > number)
+        other = opened.dataset(before) or next(iter(others), None)
         if after is None or other is None:
             message = "There is one version of this dataset; a second run with another recipe makes the next."
             title = "Nothing to compare yet"
             return room_page(opened, "compare", after, "error.html.j2", title=title, message=message)
-        found = opened.lake.differences(str(other), str(after), SHOWN)
-        rows = [(each, _gallery(each, other, after)) for each in found]
-        values = {"before": str(other), "after": str(after), "changes": rows}
+        found = opened.lake.pictured_diff(str(other), str(after), SHOWN)
+        rows = [(each, _gallery(each, other, after)) for each in found.causes]
+        values = {"before": str(other), "after": str(after), "changes": rows, "diff": found}
         return room_page(opened, "compare", after, "compare.html.j2", **values)
 
     return router

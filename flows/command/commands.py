@@ -217,6 +217,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--split", "take this split alone", "SPLIT"),
             Option("--size", "take this nested size, with the smaller ones in it", "SIZE"),
             Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N", pair_count, None),
+            Option("--list", "take only the pictures of this .parquet, .csv or .jsonl, by sha256, image_id or url",
+                   "FILE", default=None),
             Option("--seed", "of the draw of --pairs or a mixture; equal seeds draw equal pairs", "SEED", from_0, 0),
             Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
             Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),

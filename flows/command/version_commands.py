@@ -36,7 +36,7 @@ def write_export(args: Namespace) -> int:
     from pairmill.tasks.release.export.picture_folder import FolderOptions
 
     with open_as_allowed(args.lake) as lake:
-        selected = OpenLake(lake).selection(args.dataset, args.split, args.size, args.pairs, args.seed)
+        selected = OpenLake(lake).selection(args.dataset, args.split, args.size, args.pairs, args.seed, args.list)
         dataset, screen = selected.versions[0], console()
         if args.concepts and selected.given():
             raise PairmillError("--concepts counts the pictures of one whole version. Leave it out.")

@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri
 
 def render(name: str, **values: Any) -> str:
     """Render a template as an HTML page of `pairmill browse`."""
-    return _environment().get_template(name).render(**{"dataset": "", "room": "", **values})
+    return _environment().get_template(name).render(**{"dataset": "", "room": "", "demo_weights": (), **values})
 
 
 def render_whole(name: str, **values: Any) -> str:

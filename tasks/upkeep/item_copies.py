@@ -58,10 +58,10 @@ def _local(folder: str) -> Iterable[Path]:
 
 
 PLACES = (
-    # Galleries, vectors, codes and maps of the browser.
+    # Galleries, vectors, codes, maps and lists of the browser.
     CopyPlace(lambda lake, _: _caches(lake, "browse"), ("*",), (
         "catalog.queries.gallery.gallery_file", "catalog.queries.gallery.image_vectors",
-        "tasks.release.gallery.vector_files",
+        "tasks.release.gallery.vector_files", "flows.browse.act_routes",
     )),
     CopyPlace(lambda lake, _: _caches(lake, "browse"), ("thumbnails/*/*",), (
         "tasks.release.gallery.thumbnails",

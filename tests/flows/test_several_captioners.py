@@ -14,6 +14,7 @@ from pairmill.catalog.queries.figures.report import generated, plan_of
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import load_recipe
 from tests.reference.second_cut import agrees
+from tests.worlds.browsed import browsed
 from tests.worlds.commands import Tell
 from tests.worlds.generated import PICTURES_ALONE
 from tests.worlds.generator import drawn
@@ -55,6 +56,15 @@ def test_the_best_caption_is_the_one_that_fits_the_picture_best(best: Path):
         assert similarity == max(row[4] for row in ok) and status == "ok"
         assert (sha, captioner, text, status, similarity) in ok
         assert captioner == "far" or max((row[4] for row in ok if row[1] == "far"), default=-2) < similarity
+
+
+def test_a_gallery_shows_the_texts_of_both_beside_each_other(best: Path, tmp_path: Path):
+    with browsed(copied(best, tmp_path / "lake")) as shown:
+        card = shown.gallery("/gallery?dataset=demo&fate=kept").find_class("cell")[0]
+    sha = card.xpath("string(.//input/@value)")
+    said = {captioner: text for other, captioner, text, *_ in rows(best, SAID) if other == sha}
+    texts = [each.text_content() for each in card.find_class("text")]
+    assert [f"{name} · demo {said[name]}" for name in ("far", "near")] == texts[1:3]
 
 
 def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, pages: Path, tmp_path: Path):

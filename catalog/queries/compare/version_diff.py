@@ -122,10 +122,13 @@ def version_before(lake: Lake, dataset: Dataset) -> Dataset | None:
     return older[-1] if older else None
 
 
-def version_diff(lake: Lake, before: Dataset, after: Dataset) -> VersionDiff:
-    """Compare the pairs of two versions, of one dataset or of two. 1M pairs each take some 4 s."""
+def version_diff(lake: Lake, before: Dataset, after: Dataset, images: int = 0) -> VersionDiff:
+    """Compare the pairs of two versions, of one dataset or of two. 1M pairs each take some 4 s.
+
+    Each cause has up to ``images`` example images.
+    """
     lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_pairs AS {_differing_images(before, after)}")
-    causes = differences(lake, before, after, 0, pairs="diff_pairs")
+    causes = differences(lake, before, after, images, pairs="diff_pairs")
     of_kind = {kind: sum(each.n for each in causes if each.kind == kind) for kind in ("gained", "lost", "changed")}
     groups = _groups(lake, before, after) if of_kind["gained"] or of_kind["lost"] else ()
     lake.execute("DROP TABLE diff_pairs")

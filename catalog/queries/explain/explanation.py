@@ -49,8 +49,11 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class PicturePage:
-    """An image by its parts (see `explain_image`), and its document in reading order (see `document_items`)."""
+class ItemPage:
+    """An item by its parts, and its document in reading order (see `document_items`).
+
+    The parts are those of `explain_image` or `explain_sentence`; a sentence's document is the first that has it.
+    """
 
     facts: Facts
     document: Facts
@@ -85,13 +88,18 @@ def _document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
     }
 
 
-def picture_page(lake: Lake, image_id: str, scope: Scope) -> PicturePage | None:
-    """Explain an image together with its document; None if the lake does not have the image."""
+def item_page(lake: Lake, kind: str, key: str, scope: Scope) -> ItemPage | None:
+    """Explain an image, or a distinct sentence, together with its document; None if the lake does not have it."""
     with lake.one_snapshot():
-        if not homes_of_images(lake, [image_id]):
+        if kind == "image":
+            facts = explain_image(lake, key, scope) if homes_of_images(lake, [key]) else None
+        else:
+            known = lake.query("SELECT 1 FROM sentences WHERE content = ? LIMIT 1", (key,))
+            facts = explain_sentence(lake, key, scope) if known else None
+        if facts is None:
             return None
-        facts = explain_image(lake, image_id, scope)
-        return PicturePage(facts, document_items(lake, facts["origin"]["document_id"], scope))
+        origin = facts["origin"] if kind == "image" else facts["origin"]["occurrences"][0]
+        return ItemPage(facts, document_items(lake, origin["document_id"], scope))
 
 
 def document_items(lake: Lake, document_id: str, scope: Scope) -> Facts:

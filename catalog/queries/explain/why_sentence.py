@@ -85,7 +85,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
     rows = lake.rows(
-        f"""SELECT i.image_id, i.url, m.similarity, count(*) OVER () AS pictures FROM (
+        f"""SELECT i.image_id, m.sha256, i.url, m.similarity, count(*) OVER () AS pictures FROM (
             SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
         JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
             ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}""",
@@ -100,7 +100,7 @@ def _pairs_with(lake: Lake, text: str, scope: Scope) -> list[Facts]:
     if scope.dataset is None:
         return []
     texts = ", ".join(text_columns.texts(scope.dataset.n_texts))
-    sql = f"""SELECT image_id, raw_image_url AS url, list_position([{texts}], ?) AS place FROM pairs
+    sql = f"""SELECT image_id, sha256, raw_image_url AS url, list_position([{texts}], ?) AS place FROM pairs
         WHERE dataset = ? AND version = ? AND ? IN ({texts}) ORDER BY image_id LIMIT {MOST}"""
     return lake.rows(sql, (text, scope.dataset.name, scope.dataset.version, text))
 

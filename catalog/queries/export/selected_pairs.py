@@ -7,6 +7,7 @@ selections are equal on every machine, and a larger one has the pairs of a small
 `name_files` names the pictures after their files at the source, so that no two names clash on any file system.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,8 @@ class Selection:
 
     ``conditions``: for each version, SQL that begins with AND and limits its pairs; '' takes all. ``split`` and
     ``size``: their names, '' for all. ``pairs``: the number of pairs; None takes all, or the largest mixture. ``seed``
-    decides which pairs. ``counts``: the number of pairs of each version, known after `taken`.
+    decides which pairs. ``listed``: digest of the list of pictures to take, '' for all. ``counts``: the number of pairs
+    of each version, known after `taken`.
     """
 
     versions: tuple[Dataset, ...]
@@ -41,6 +43,7 @@ class Selection:
     size: str = ""
     pairs: int | None = None
     seed: int = 0
+    listed: str = ""
     counts: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -82,7 +85,8 @@ class Selection:
         """Return the options that differ from an export of a whole version."""
         weighted = zip(self.versions, self.weights, strict=True)
         mixture = " ".join(f"{each}:{float(weight):g}" for each, weight in weighted) if self.is_mixture else ""
-        found = {"mixture": mixture, "split": self.split, "size": self.size, "pairs": self.pairs or ""}
+        found: dict[str, Any] = {"mixture": mixture, "split": self.split, "size": self.size, "list": self.listed}
+        found["pairs"] = self.pairs or ""
         return {k: v for k, v in (found | {"seed": self.seed if self.is_drawn else ""}).items() if v != ""}
 
 
@@ -92,10 +96,12 @@ def _any_of(versions: Sequence[Dataset]) -> str:
 
 
 def select(
-    lake: Lake, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0
-) -> Selection:
+    lake: Lake, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0,
+    pictures: Sequence[str] | None = None,
+) -> Selection:  # fmt: skip
     """Return the selection of versions ``NAME[@VERSION|@TAG][:WEIGHT]``, of weight 1 by default.
 
+    ``pictures``: take these sha256s alone.
     Raises PairmillError if a version does not exist or stands twice, a weight is not above 0, a version lacks the split
     or size, or a mixture has versions with splits and names none.
     """
@@ -120,7 +126,14 @@ def select(
     if split and len(versions) > 1:  # what one version holds out is in no other split of the mixture
         elsewhere = f"SELECT sha256 FROM pairs WHERE ({_any_of(versions)}) AND split <> {quoted(split)}"
         conditions = [f"{each} AND sha256 NOT IN ({elsewhere})" for each in conditions]
-    return Selection(tuple(versions), tuple(weights), tuple(conditions), split, size, pairs, seed)
+    listed = ""
+    if pictures is not None:
+        lake.execute("CREATE OR REPLACE TEMP TABLE export_listed AS SELECT unnest(?::VARCHAR[]) AS sha256", (pictures,))
+        conditions = [f"{each} AND sha256 IN (SELECT sha256 FROM temp.export_listed)" for each in conditions]
+        if not lake.query(f"SELECT 1 FROM pairs WHERE ({_any_of(versions)}){conditions[0]} LIMIT 1"):
+            raise PairmillError(f"no picture of the list is in a pair of {versions[0]}. Nothing was written.")
+        listed = hashlib.sha256(" ".join(sorted(pictures)).encode()).hexdigest()[:16]
+    return Selection(tuple(versions), tuple(weights), tuple(conditions), split, size, pairs, seed, listed)
 
 
 def _condition(lake: Lake, dataset: Dataset, split: str, size: str) -> str:

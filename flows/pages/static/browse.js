@@ -9,6 +9,7 @@ function foldFilters() {
 
 // Empty fields make no address: a filter that is not set leaves no trace.
 document.addEventListener("submit", (event) => {
+  if (event.target.dataset.loads && event.target.elements.words?.value) event.target.after(notice(event.target.dataset.loads));
   if (event.target.method !== "get") return;
   for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
 });
@@ -24,13 +25,20 @@ async function upload(input) {
 
 function notice(text) {
   const shown = document.createElement("p");
-  shown.className = "card fault";
+  shown.className = "card notice";
   shown.setAttribute("role", "alert");
   shown.textContent = text;
   return shown;
 }
 
+// The size of thumbnails is kept for this browser.
+function size(chosen) {
+  document.documentElement.dataset.size = localStorage.size = chosen;
+  for (const field of document.querySelectorAll("[data-size]:is(select)")) field.value = chosen;
+}
+addEventListener("pageshow", () => size(localStorage.size ?? "m"));
 document.addEventListener("change", (event) => {
+  if (event.target.matches("select[data-size]")) size(event.target.value);
   if (event.target.matches("[data-upload]") && event.target.files.length) upload(event.target);
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
 });
@@ -96,6 +104,7 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("click", (event) => {
+  if (event.target.matches("[data-keys]")) document.querySelector("#keys").showModal();
   if (!event.target.matches("[data-copy]")) return;
   navigator.clipboard?.writeText(event.target.closest("p").querySelector("code").textContent);
   event.target.textContent = "Copied";
@@ -112,6 +121,8 @@ function judge(key) {
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input, textarea, select")) return;
   if (/^[123u]$/.test(event.key)) judge(event.key);
+  if (event.key === "?") document.querySelector("#keys").showModal();
+  if (event.key === "x") document.activeElement.closest(".cell")?.querySelector(".pick input").click();
 });
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("[data-judge]")) delete form.dataset.sent;
@@ -138,6 +149,7 @@ function tellSelected() {
   const form = document.querySelector("form.acting"), every = form?.elements.every;
   if (!form) return;
   const n = every.checked ? Number(every.dataset.every) : picks().filter((box) => box.checked).length;
+  form.classList.toggle("some", n > 0);
   form.querySelector("[data-selected]").textContent = n ? `${n.toLocaleString("en")} selected` : "none selected";
 }
 document.addEventListener("click", (event) => {
@@ -147,6 +159,7 @@ document.addEventListener("click", (event) => {
     for (const box of boxes.slice(Math.min(at, from), Math.max(at, from) + 1)) box.checked = event.target.checked;
   }
   lastPicked = event.target;
+  event.target.form.elements.every.checked = false;
   tellSelected();
 });
 document.addEventListener("change", (event) => {
@@ -154,10 +167,10 @@ document.addEventListener("change", (event) => {
 });
 addEventListener("pageshow", tellSelected);
 
-// An act is sent once, and its answer is shown in place; without scripts it is a page. A list is a download.
+// An act is sent once, and its answer is shown in place; without scripts it is a page.
 document.addEventListener("submit", async (event) => {
   const form = event.target, button = event.submitter;
-  if (!form.matches("[data-act]") || !button || button.value === "export") return;
+  if (!form.matches("[data-act]") || !button) return;
   event.preventDefault();
   if (form.dataset.busy) return;
   form.dataset.busy = "1";
@@ -173,7 +186,7 @@ document.addEventListener("submit", async (event) => {
   delete form.dataset.busy;
 });
 function markPicked(form, button) {
-  if (!form.matches(".acting") || button.value === "edit") return;
+  if (!form.matches(".acting") || ["edit", "export"].includes(button.value)) return;
   for (const box of picks().filter((each) => each.checked || form.elements.every.checked)) {
     const mark = document.createElement("span");
     mark.className = "mark";

@@ -3,6 +3,7 @@
 // A frame of a million points takes some 20 ms. Places are whole numbers from 0 to SIDE.
 const SIDE = 65535, NONE = 255, NAMED = 10, LEVELS = 254, CORNERS = 120;
 const NAMES = ["#1f77b4", "#d95f02", "#1b9e77", "#e7298a", "#7570b3", "#66a61e", "#e6ab02", "#8c564b", "#17becf", "#c23b3b", "#8a8f96"];
+const DROPS = ["#d95f02", "#a1460a", "#f0a35e", "#c23b3b", "#e0a100", "#8c564b", "#f58d7c"];
 const RAMPS = { light: ["#440154", "#3b528b", "#21918c", "#5ec962", "#d8c400"], dark: ["#7a5fc0", "#4f7fd0", "#2fb3a6", "#7fd860", "#fde725"] };
 
 const map = document.querySelector("[data-map]");
@@ -10,6 +11,7 @@ const canvas = map.querySelector("canvas"), note = map.querySelector(".mapnote")
 const paper = canvas.getContext("2d", { alpha: false });
 const view = { x: SIDE / 2, y: SIDE / 2, scale: 0, fit: 0 };  // centre, and pixels of the canvas for one step
 let places = new Uint16Array(0), codes = new Uint8Array(0), colours = new Uint32Array(256), back = 0;
+let labels = [], labelled = true;
 let lasso = null, lassoing = false, waiting = false, pixels = null;
 
 const rgb = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
@@ -32,6 +34,12 @@ async function get(path) {
   }
 }
 
+// Fates have the colours of all pages: kept blue, copies green, rules that drop from orange to brown.
+function fate(name, n) {
+  const of = { kept: "--keep", duplicate: "--copy", exact_duplicate: "--copy" }[name];
+  return of ? getComputedStyle(map).getPropertyValue(of).trim() : name ? DROPS[n % DROPS.length] : NAMES[NAMED];
+}
+
 async function colour(by) {
   const answer = await get(`/map/colours?${query({ by })}`);
   const legend = JSON.parse(answer.headers.get("X-Legend"));
@@ -39,7 +47,7 @@ async function colour(by) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   back = packed(rgb(dark ? "#1c1e21" : "#ffffff"));
   colours.fill(packed(rgb(dark ? "#4a4e55" : "#c9cccf")));
-  if (legend.names) for (let n = 0; n <= NAMED; n++) colours[n] = packed(rgb(NAMES[n]));
+  if (legend.names) for (let n = 0; n <= NAMED; n++) colours[n] = packed(rgb(by === "fate" ? fate(legend.names[n], n) : NAMES[n]));
   else for (let n = 0; n <= LEVELS; n++) colours[n] = packed(mixed(RAMPS[dark ? "dark" : "light"], n / LEVELS));
   say(legend);
   draw();
@@ -63,7 +71,7 @@ function say(legend) {
     shown.append(entry);
   };
   if (legend.names) {
-    legend.names.forEach((name, n) => add(n, `${name} ${counts[n].toLocaleString("en")}`));
+    legend.names.forEach((name, n) => counts[n] && add(n, `${name} ${counts[n].toLocaleString("en")}`));
     if (counts[NAMED]) add(NAMED, `others ${counts[NAMED].toLocaleString("en")}`);
   } else for (const n of [0, 0.25, 0.5, 0.75, 1]) add(Math.round(n * LEVELS), number(legend.low + n * (legend.high - legend.low)));
   if (counts[NONE]) add(NONE, `none ${counts[NONE].toLocaleString("en")}`);
@@ -109,8 +117,37 @@ function paint() {
     paper.strokeStyle = "#d95f02";
     paper.stroke();
   }
+  if (labelled) name(left, top, scale);
   map.dataset.drawn = n;
   map.dataset.frame = (performance.now() - begun).toFixed(1);
+}
+
+// Names of clusters, the largest first; one that would cover another is left out.
+function name(left, top, scale) {
+  const ratio = canvas.width / canvas.clientWidth, high = 16 * ratio, taken = [];
+  paper.font = `600 ${12 * ratio}px system-ui, sans-serif`;
+  [paper.lineWidth, paper.lineJoin, paper.textAlign] = [4 * ratio, "round", "center"];
+  const style = getComputedStyle(map);
+  [paper.strokeStyle, paper.fillStyle] = [style.getPropertyValue("--card"), style.getPropertyValue("--ink")];
+  for (const each of labels) {
+    const text = each.name.split(",")[0] || `cluster ${each.cluster}`, half = paper.measureText(text).width / 2;
+    const x = Math.min(Math.max(left + each.x * scale, half), canvas.width - half), y = top + each.y * scale;
+    if (y < high || y > canvas.height || x < half || taken.some(([u, v, w]) => Math.abs(v - y) < high && Math.abs(u - x) < w + half)) continue;
+    taken.push([x, y, half]);
+    paper.strokeText(text, x, y);
+    paper.fillText(text, x, y);
+  }
+  map.dataset.labels = taken.length;
+}
+
+// The same clusters as links, for the keyboard and for screen readers.
+function link() {
+  document.querySelector("[data-clusters]").replaceChildren(...labels.map((each) => {
+    const shown = document.createElement("a");
+    shown.href = `/cluster/${each.cluster}?${query({})}`;
+    shown.textContent = `${each.name || `cluster ${each.cluster}`} ${each.n.toLocaleString("en")}`;
+    return shown;
+  }));
 }
 
 function place(event) {
@@ -196,6 +233,11 @@ document.addEventListener("click", (event) => {
   const factor = event.target.dataset?.zoom;
   if (factor === "0") { Object.assign(view, { x: SIDE / 2, y: SIDE / 2, scale: view.fit }); draw(); }
   else if (factor) zoom(Number(factor));
+  if (event.target.matches("[data-labels]")) {
+    labelled = !labelled;
+    event.target.setAttribute("aria-pressed", String(labelled));
+    draw();
+  }
   if (!event.target.matches("[data-lasso]")) return;
   lassoing = !lassoing;
   event.target.setAttribute("aria-pressed", String(lassoing));
@@ -214,6 +256,8 @@ function fail(error) {
 new ResizeObserver(resize).observe(canvas);
 get(`/map/points?${query({})}`).then(async (answer) => {
   places = new Uint16Array(await answer.arrayBuffer());
+  labels = JSON.parse(answer.headers.get("X-Labels"));
+  link();
   await colour(map.dataset.by);
   note.hidden = true;
   document.querySelector(".mapsaid").textContent =

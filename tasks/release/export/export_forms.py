@@ -166,10 +166,10 @@ def check_choices(
 
 def check_selection(format: str, grows: bool, selected: Selection) -> None:
     """Raise PairmillError if an export of whole documents, or one that grows, does not support the selection."""
-    if selected.is_drawn and (grows or format in OF_DOCUMENTS):
-        option = "a mixture" if selected.is_mixture else "--pairs"
+    if (selected.is_drawn or selected.listed) and (grows or format in OF_DOCUMENTS):
+        option = "a mixture" if selected.is_mixture else "--list" if selected.listed else "--pairs"
         other = "--grow writes all pairs of each version" if grows else f"{format} has whole documents"
-        raise PairmillError(f"{option} draws pairs, and {other}. Leave one of the two out.")
+        raise PairmillError(f"{option} chooses pairs, and {other}. Leave one of the two out.")
     if "split" in selected.divisions and not selected.split and (grows or format in OF_DOCUMENTS):
         choice = "--grow" if grows else f"--format {format}"
         raise PairmillError(f"{selected} has splits, and {choice} has no files by split. Choose one by --split.")

@@ -1,15 +1,18 @@
 """Acts on the pages: what is selected is left out, kept or tagged, is listed, published and undone."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 from urllib.parse import quote
 
+import duckdb
 import pytest
 from lxml import html
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
+from pairmill.flows.command.cli import main
 from tests.worlds.browsed import ORIGIN, Pages, browsed, rows, text
 from tests.worlds.line import curated_lake
 
@@ -69,13 +72,18 @@ def test_selected_pictures_are_left_out_shown_published_and_brought_back(acted: 
     assert not moves(acted.page("/publish?dataset=demo@1"))
 
 
-def test_all_of_a_filter_is_meant_by_one_tick_and_is_listed_as_a_file(acted: Pages, place: Path):
+def test_all_of_a_filter_is_meant_by_one_tick_and_is_exported(
+    acted: Pages, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     where = "width > 150"
     dropped = {sha for (sha,) in rows(place, f"SELECT sha256 FROM images WHERE {where}")}
     page = acted.page(f"/gallery?dataset=demo@1&where={quote(where)}")
     (query,) = page.xpath("//form[@id='act']/input[@name='query']/@value")
-    lines = send(acted, act="export", every="1", query=query).splitlines()
-    assert lines[0] == "sha256,fate" and {line.split(",")[0] for line in lines[1:]} == dropped
+    line = html.fromstring(send(acted, act="export", every="1", query=query)).xpath("string(//code)")
+    assert main([*shlex.split(line)[1:], "--format", "texts"]) == 0  # the line exports the selection and nothing else
+    taken = "SELECT sha256 FROM 'demo@1-selection/*.parquet'"
+    assert {sha for (sha,) in duckdb.sql(taken).fetchall()} == dropped & {sha for (sha,) in rows(place, KEPT)}
     assert f"{len(dropped)} pictures" in " ".join(send(acted, act="tag", word="wide", every="1", query=query).split())
     link = page.xpath("//a[contains(., 'make this filter a rule')]/@href")[0]
     assert where in acted.page(link).xpath("//section[@id='new']//textarea")[0].text

@@ -18,7 +18,9 @@ def test_pairs_gained_and_lost_are_counted_by_cause_and_shown(tmp_path: Path):
         page = pages.page("/compare")
         galleries = page.xpath("//section//p/a/@href")
         behind = [ids(pages.gallery(address)) for address in galleries]
+        backwards = pages.page("/compare?dataset=small@1&before=small@2")
         narrowed = ids(pages.page(galleries[0] + "&where=width >= 0 AND height < 0"))
+    assert f"{len(lost)} gained, {len(gained)} lost" in text(backwards)
     counted = {"Gained": 0, "Lost": 0, "Changed": 0}
     shown: dict[str, set[str]] = {name: set() for name in counted}
     for section in page.find_class("changed"):

@@ -185,3 +185,20 @@ def test_the_lake_is_read_again_after_a_run_has_committed(tmp_path: Path):
                     break
         assert total(pages, "") == 10
         assert total(pages, "dataset=small@1") == 9
+
+
+def test_a_sentence_has_a_page_of_its_pictures_its_pairs_its_document_and_its_rules(pages: Pages, lake: Path):
+    pages.gallery("/gallery?dataset=demo@1")
+    sql = "SELECT content, text1 FROM pairs JOIN sentences s ON s.text = text1 ORDER BY image_id LIMIT 1"
+    content, said = rows(lake, sql)[0]
+    page = pages.page(f"/sentence/{content}?dataset=demo@1")
+    assert said in text(page.find(".//h1")) and "Taken: demo@1 has it in" in text(page.find(".//main"))
+    of = f"WHERE content = '{content}'"
+    texts = f"SELECT text FROM sentences {of}"
+    using = [row[0] for row in rows(lake, f"SELECT image_id FROM pairs WHERE text1 IN ({texts})")]
+    candidates = rows(lake, f"SELECT image_id FROM match_candidates JOIN images USING (sha256) {of}")
+    assert set(using) <= set(ids(page)) and {row[0] for row in candidates} & set(ids(page))
+    assert page.xpath(f"//ol[@class='sentences']//a[@aria-current][contains(@href, '{content}')]")
+    dropped = pages.page(f"/item/{using[0]}?dataset=demo@1").xpath("//li[.//span[@class='fate dropped']]/a/@href")
+    assert "Dropped by" in text(pages.page(dropped[0]).find(".//main"))
+    assert pages.client.get(f"/sentence/{'0' * 32}?dataset=demo@1").status_code == 404

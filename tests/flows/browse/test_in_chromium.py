@@ -1,17 +1,22 @@
 """The pages in a real browser: scrolling, clicking, typing, the back button, no scripts, and hostile texts."""
 
+import gzip
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
 from tests.worlds.browsed import Pages, rows, served
 from tests.worlds.chromium import Tab, tab
 from tests.worlds.hostile_texts import FOREIGN, hostile_lake
 from tests.worlds.line import curated_lake
 
+AXE = Path(__file__).parents[2] / "worlds" / "axe-core-4.14.1.min.js.gz"
 pytestmark = pytest.mark.browser
 CARDS = "document.querySelectorAll('a.item').length"
 DRAWN = "document.querySelector('[data-map]').dataset.drawn"
@@ -174,26 +179,37 @@ def test_pairs_are_judged_by_keys_and_taken_back(shown: Tab, lake: Path):
     assert verdicts[-6:] == ["match", "mismatch", "unsure", "undone", "undone", "undone"]
 
 
-def test_pictures_are_selected_left_out_published_explained_and_brought_back(chromium: Tab, tmp_path: Path):
-    """The whole way on a lake of its own; every step waits until its page is complete."""
+@pytest.mark.parametrize("is_run", [False, True])
+def test_pictures_are_searched_selected_left_out_published_explained_and_brought_back(
+    chromium: Tab, tmp_path: Path, is_run: bool
+):
+    """The whole way on a lake of its own, also while a run writes to it; each step waits for its page."""
     lake = Path(copytree(curated_lake(), tmp_path / "lake"))
     loaded = "document.readyState === 'complete'"
+    told = "document.querySelector('[data-acted] .acted')?.textContent"
     with served(lake) as address:
         chromium.events.clear()
         chromium.look(1280)
         chromium.open(address)
         origin = chromium.run("location.origin")
-        kept = f"{origin}/gallery?dataset=demo@1&fate=kept"
-        chromium.open(kept)
+        chromium.open(f"{origin}/gallery?dataset=demo@1")
         chromium.until(f"{loaded} && {CARDS} > 3")
-        item = chromium.run("document.querySelectorAll('a.item')[1].getAttribute('href')")
+        chromium.click("input[type=search]")
+        chromium.call("Input.insertText", text="a small peacock")
+        chromium.press("Enter")
+        chromium.until(f"{loaded} && location.search.includes('words') && {CARDS} >= 40")
+        item = chromium.run("document.querySelector('a.item').getAttribute('href')")
         chromium.click(".pick input")
         boxes = "[...document.querySelectorAll('.pick input')]"
-        chromium.run(f"{boxes}[2].dispatchEvent(new MouseEvent('click', {{bubbles: true, shiftKey: true}}))")
-        chromium.until("document.querySelector('[data-selected]').textContent === '3 selected'")
-        chromium.click("button[value=leave_out]")
-        chromium.until("document.querySelector('[data-acted] .acted')?.textContent.includes('leave out')")
-        assert chromium.run("document.querySelectorAll('.mark').length") == 3
+        chromium.run(f"{boxes}[39].dispatchEvent(new MouseEvent('click', {{bubbles: true, shiftKey: true}}))")
+        chromium.until("document.querySelector('[data-selected]').textContent === '40 selected'")
+        distinct = chromium.run(f"new Set({boxes}.slice(0, 40).map((box) => box.value)).size")
+        with create_or_open(lake) as opened, lease.writing(opened, "run-2", "test") if is_run else nullcontext():
+            chromium.click("button[value=leave_out]")
+            assert ("waiting" in chromium.until(told)) == is_run
+            assert chromium.run("document.querySelectorAll('.mark').length") == 40
+            chromium.open(f"{origin}/acts?dataset=demo@1")
+            assert chromium.run("document.querySelector('tbody').innerText.includes('waiting for the run')") == is_run
         chromium.open(f"{origin}/publish?dataset=demo@1")
         chromium.until(f"{loaded} && document.querySelector('tbody').innerText.includes('left_out')")
         chromium.click("main form button")
@@ -204,7 +220,30 @@ def test_pictures_are_selected_left_out_published_explained_and_brought_back(chr
         chromium.click("tbody button")
         chromium.until(f"{loaded} && document.querySelector('.acted')?.textContent.includes('undone')")
         assert chromium.complaints() == []
-    assert rows(lake, "SELECT act, count(*) FROM acts GROUP BY act ORDER BY act") == [("leave_out", 3), ("undo", 1)]
+    acts = "SELECT act, count(DISTINCT act_id), count(sha256) FROM acts GROUP BY act ORDER BY act"
+    assert rows(lake, acts) == [("leave_out", 1, distinct), ("undo", 1, 0)]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_no_fault_on_any_page(shown: Tab, lake: Path, dark: bool):
+    """axe-core's rules, its best practices too, at a desk's and a phone's size. Its file is the one of npm, packed."""
+    axe = gzip.decompress(AXE.read_bytes()).decode()
+    found = "axe.run().then((r) => r.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 200)}`))"
+    ((image,),) = rows(lake, "SELECT min(image_id) FROM pairs")
+    ((sentence, cluster),) = rows(lake, "SELECT (SELECT min(content) FROM sentences), (SELECT min(cluster) FROM pairs)")
+    rooms = ("gallery", "map", "rules", "judge", "compare", "acts", "publish", "report")
+    paths = (*rooms, f"item/{image}", f"sentence/{sentence}", f"cluster/{cluster}", "nowhere")
+    origin = shown.run("location.origin")
+    shown.call("Page.setBypassCSP", enabled=True)
+    try:
+        for path in paths:
+            shown.open(f"{origin}/{path}?dataset=demo@1")
+            shown.run(f"{axe};0")
+            for width, height in ((1440, 900), (390, 844)):
+                shown.look(width, height, dark=dark)
+                assert shown.run(found) == [], (path, width)
+    finally:
+        shown.call("Page.setBypassCSP", enabled=False)
 
 
 def test_without_scripts_a_gallery_is_paged_by_links(shown: Tab):

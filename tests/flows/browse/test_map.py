@@ -53,6 +53,24 @@ def test_colours_are_the_values_of_the_column(pages: Pages, lake: Path, places: 
     fates = json.loads(answer(pages, f"/map/colours?{OF}&by=fate").headers["x-legend"])["names"]
     assert "kept" in fates and "" not in fates
     assert pages.client.get(f"/map/colours?{OF}&by=sha256").status_code == 400
+    cells = [tuple(cell) for cell in (places.astype(int) >> 8).tolist()]
+    legend = json.loads(answer(pages, f"/map/colours?{OF}&by=density").headers["x-legend"])
+    near = [cells.count(cell) for cell in cells]
+    assert [legend["low"], legend["high"]] == np.percentile(near, (1, 99)).tolist()
+
+
+def test_the_largest_clusters_have_labels_amid_their_pictures_and_pages(pages: Pages, lake: Path, places: np.ndarray):
+    of = dict(rows(lake, "SELECT image_id, cluster FROM pairs"))
+    labels = json.loads(answer(pages, f"/map/points?{OF}").headers["x-labels"])
+    assert {each["cluster"] for each in labels} >= {cluster for cluster in of.values() if cluster is not None}
+    assert [each["n"] for each in labels] == sorted((each["n"] for each in labels), reverse=True)
+    assert all(each["name"] and 0 <= each["x"] <= 65535 for each in labels)
+    cluster = labels[0]["cluster"]
+    page = pages.page(f"/cluster/{cluster}?{OF}")
+    kept = [image for image, other in of.items() if other == cluster]
+    assert labels[0]["name"] in text(page.find(".//h1")) and f"{len(kept)} kept" in text(page.find(".//main"))
+    assert set(ids(page)) & set(of) <= set(kept)
+    assert pages.client.get(f"/cluster/99999?{OF}").status_code == 404
 
 
 def test_a_lassoed_area_is_a_gallery_of_its_pictures(pages: Pages, lake: Path, places: np.ndarray):

@@ -35,8 +35,11 @@ def nearest(lake: Path, query: np.ndarray) -> list[str]:
 def test_words_find_the_pictures_nearest_to_them(pages: Pages, lake: Path):
     words = "a small peacock"
     query = Clip(small_settings()["models.clip"]).embed_texts([words])[0]
-    found = ids(pages.gallery(f"/gallery?dataset=demo@1&words={quote(words)}"))
+    page = pages.gallery(f"/gallery?dataset=demo@1&words={quote(words)}")
+    found = ids(page)
     assert found == nearest(lake, query)[: len(found)] and len(found) == 60
+    best = max(float(vector @ query) for vector in vectors(lake).values())
+    assert text(page.find_class("value")[0]) == f"similarity {best:.3f} · demo"  # the CLIP is a small one that ships
 
 
 def test_a_picture_finds_itself_first_and_filters_still_restrict(pages: Pages, lake: Path):

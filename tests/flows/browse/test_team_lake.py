@@ -40,6 +40,13 @@ def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
             given = {"position": position, "verdict": "match"}
             assert pages.client.post(path, data=given, headers={"Origin": ORIGIN}).status_code == 200
         assert "match 2" in text(pages.page(path).find_class("judged")[0])
+        act = {"dataset": "small@1", "act": "leave_out", "picture": kept[0][1]}
+        with create_or_open(team) as lake, lease.writing(lake, "run-2", "curate small"):
+            assert "waiting" in pages.client.post("/acts", data=act, headers={"Origin": ORIGIN}).text
+            assert rows(team, "SELECT * FROM acts") == []
+        act["picture"] = kept[1][1]
+        assert "waiting" not in pages.client.post("/acts", data=act, headers={"Origin": ORIGIN}).text
+        assert rows(team, 'SELECT sha256 FROM acts ORDER BY "commit"') == [(row[1],) for row in kept[:2]]
         logged = [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="team/judgements/")["Contents"]]
         assert len(logged) == 3  # S3 cannot append: an object for the sample and for each judgement
     with create_or_open(team) as lake:
