@@ -127,5 +127,5 @@ def test_a_form_that_is_not_valid_is_refused_and_stores_nothing(
     acted: Pages, place: Path, form: dict[str, str | list[str]], told: str
 ):
     before = stored(place)
-    assert told in send(acted, 400, **form).replace("&#39;", "'")
+    assert told in send(acted, 400, "/acts", **form).replace("&#39;", "'")
     assert stored(place) == before

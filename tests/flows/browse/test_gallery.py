@@ -162,7 +162,7 @@ def test_a_page_that_is_asked_for_while_a_removal_is_forgotten_keeps_no_former_g
         assert pages.gallery("/gallery?dataset=small@1") is not None
         opened = pages.opened
         former = opened.gallery("small@1")
-        opened.forgetting.insert(0, lambda: opened.gallery("small@1"))
+        opened.forgetting.insert(0, lambda: opened.gallery("small@1") and None)
         with create_or_open(tmp_path / "lake") as lake:
             lake.execute("INSERT INTO takedowns VALUES ('a removal', 'test', '{}', 99, now())")
         opened.forget_removed()
