@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from infra.generated import rewrite  # noqa: E402
-from pairmill.catalog.terms.declared import OWN_COLUMNS, scores_of  # noqa: E402
-from pairmill.catalog.terms.scores import OWN  # noqa: E402
+from pairmill.catalog.terms.declared import scores_of  # noqa: E402
+from pairmill.catalog.terms.scores import OWN, OWN_COLUMNS  # noqa: E402
 
 START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of columns -->"
 

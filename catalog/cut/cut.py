@@ -1,6 +1,6 @@
 """Apply a recipe to all images (the cut): decide whether each image is kept, or what drops it.
 
-The order is fixed: early rules, pictures that people leave out (`catalog.cut.verdicts`), exact duplicates, the best
+The order is fixed: early rules, pictures that people leave out (`catalog.cut.edits`), exact duplicates, the best
 surviving member of each duplicate group, a sentence that passes the rules, the rules on generated texts, the cap of
 each cluster, texts. After the cap, only a prefix of each cluster's order matters, so the other images need no generated
 texts (`catalog.cut.late_cut`). Only this order gives the same dataset as full generation. Images past a full cluster

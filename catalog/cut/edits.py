@@ -6,6 +6,12 @@ for the texts of all pictures, also for texts that are made later. Edits apply i
 rule also changes new texts that are older than itself. An undone edit has no effect.
 
 Edits come last: rules of the recipe, similarities and the scores of `captions.choose` judge the text as it was made.
+
+Verdicts on pictures are applied too: left out, kept whatever a rule says, tagged. A picture that is left out is dropped
+by ``left_out`` once it has passed the rules that apply before texts are generated, so that near copies and others of
+its cluster may take its place. A picture that is kept passes all rules that it would fail, but `readable`; it is the
+best of its group of near copies, and no cap drops it. It still needs its scores and a sentence, if the recipe demands
+one.
 """
 
 from collections.abc import Sequence

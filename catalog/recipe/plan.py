@@ -12,10 +12,10 @@ from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.recipe.recipe import Recipe, Rule
 from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, bounds, compared_score
-from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
+from pairmill.catalog.terms.declared import declared, is_free, scores_of
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
 from pairmill.catalog.terms.score import Score, Stage
-from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE, head_score, imported_score
+from pairmill.catalog.terms.scores import OWN_COLUMNS, SENTENCE_STRUCTURE, head_score, imported_score
 
 CAPTION_TABLES = ("captions", "caption_similarity")  # a scorer of each captioner fills both
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")

@@ -9,30 +9,10 @@ from typing import TypeVar
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage, of_generated_texts
-from pairmill.catalog.terms.scores import OWN, named_in
+from pairmill.catalog.terms.scores import OWN, OWN_COLUMNS, named_in
 
 GROUP = "pairmill.scorers"
 SLOW_SECONDS = 10.0  # after which the import of a declaration is reported
-# Columns of the image or sentence itself that rules may read before anything is scored: name -> (SQL type, meaning).
-IMAGE_COLUMNS = {
-    "width": ("INTEGER", "pixels, as shown (turned by EXIF)"),
-    "height": ("INTEGER", "pixels, as shown"),
-    "format": ("VARCHAR", "jpeg, png, webp, …, by the file's own bytes"),
-    "n_bytes": ("BIGINT", "size of the file"),
-    "url": ("VARCHAR", "where the document says that it is"),
-    "alt_text": ("VARCHAR", "what the document says that it shows"),
-    "position": ("INTEGER", "its place in the document, from 0"),
-}
-SENTENCE_COLUMNS = {
-    "text": ("VARCHAR", "the sentence"),
-    "repeats": ("BIGINT", "how often it occurs in all documents that count"),
-}
-# Columns of a candidate, a picture with one retrieved sentence, that rules may read before anything is scored.
-PAIR_COLUMNS = {
-    "similarity": ("DOUBLE", "cosine of picture and candidate sentence, -1 to 1"),
-    "text_uses": ("BIGINT", "pictures that have this sentence among their best candidates (4 x top_k each), >= 1"),
-}
-OWN_COLUMNS = {"image": IMAGE_COLUMNS, "sentence": SENTENCE_COLUMNS, "pair": PAIR_COLUMNS}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Reserved names: columns of every score table, and columns that facts (catalog/cut/facts_tables.py) and the cut put
 # beside scores.
@@ -80,7 +60,7 @@ def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
 
 def is_free(name: str, scores: Iterable[Score]) -> bool:
     """Return whether a new score may be called ``name``: no column of images, of ``scores`` or of the cut has it."""
-    return name not in _TAKEN | IMAGE_COLUMNS.keys() and not any(name in score.rule_columns for score in scores)
+    return name not in _TAKEN | OWN_COLUMNS["image"].keys() and not any(name in score.rule_columns for score in scores)
 
 
 def find(table: str) -> Score:

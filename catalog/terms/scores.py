@@ -16,6 +16,8 @@ def _as_score(name: str, of: Mapping[str, Any]) -> Score:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # 1.2 CPU ms
+# Columns that rules may read before anything is scored, by kind of item: name -> (SQL type, meaning).
+OWN_COLUMNS: dict[str, dict[str, list[str]]] = _TABLES.pop("own_columns")
 _BY_NAME = {name: _as_score(name, table) for name, table in _TABLES.items()}
 CAPTIONS, SYNTHETIC, TAGS, RIGHTS = (_BY_NAME[name] for name in ("caption", "fuse", "tags", "rights"))
 IMAGE_QUALITY, IMAGE_HASH = _BY_NAME["image_quality"], _BY_NAME["image_hash"]

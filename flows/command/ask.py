@@ -18,9 +18,9 @@ from pairmill.flows.api.question import answer_schema, json_value, rows_of
 
 # By command: the function that prints an answer which is no table; the line for no rows; the lines below a table.
 PRINTERS = {
-    "calibrate": "pairmill_calibrate:print_threshold",
-    "diff": "pairmill_diff:print_diff",
-    "status": "status_text:print_status",
+    "calibrate": "answer_texts:print_threshold",
+    "diff": "answer_texts:print_diff",
+    "status": "answer_texts:print_status",
     "why": "why_text:print_explanation",
 }
 NO_ROWS = {

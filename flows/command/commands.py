@@ -182,11 +182,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--activation", "between layers whose numbers leave a gap", choices=("none", "relu")),
             Option("--output", "of the last layer", choices=("none", "sigmoid")),
         )),
-        Command("diff", "pairmill_diff:diff", options=(
+        Command("diff", "answer_texts:diff", options=(
             Option("--fail-if", 'exit with status 1 if "lost > 5%%" or the like; gained, lost or changed', "CONDITION",
                    repeats=True),
         )),
-        Command("calibrate", "pairmill_calibrate:calibrate", options=(
+        Command("calibrate", "answer_texts:calibrate", options=(
             Option("--draw", "draw N pairs into a CSV, to be judged", "N", above_0, 0),
             Option("--to", "where --draw writes; default: labels.csv", "FILE"),
             Option("--labels", "read verdicts of a CSV that --draw wrote", "FILE"),

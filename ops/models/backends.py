@@ -1,16 +1,21 @@
-"""Choose the backend of a generative model by the prefix of its spec, as catalog/terms/backend.py declares it."""
+"""Choose the backend of a generative model by its spec's prefix (catalog/terms/backend.py), and define those of hf."""
+
+from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from pairmill.catalog.terms.backend import Backend, backend_of, forms
+from pairmill.ops.models.device.batch_size import noise
+from pairmill.ops.models.generate.local_model import LocalModel
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.model_digest import is_vision_language, model_digest
 from pairmill.ops.models.model_error import ModelError
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) -> Answering:
@@ -83,3 +88,76 @@ def _backend(spec: str) -> Backend:
     if (found := backend_of(spec)) is None:
         raise ModelError(f"model '{spec}': this kind of model generates no text; write {forms()}")
     return found
+
+
+if TYPE_CHECKING:
+    from pairmill.ops.models.generate.loaded_model import Prepared
+    from pairmill.ops.models.language.language_model_loaded import LoadedGenerator
+    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
+
+
+@dataclass(frozen=True)
+class LanguageModel(LocalModel):
+    """Answer prompts without images, greedily, by a causal language model of transformers.
+
+    There is no temperature, no beam search and no penalty, whatever the model's generation_config.json sets for chats.
+    The prompt is the user's turn of the model's chat template; a model without a template continues the bare prompt.
+    Special tokens that a prompt spells ("<|im_end|>") are encoded as text. A prompt that leaves no room for
+    ``max_tokens`` in the model's context (at most 8,192 tokens) gets the error 'too_large'; a prompt without a token
+    gets an empty answer. `infer` raises ModelError if ``max_tokens`` fills the whole context.
+    """
+
+    batch_size: int = 16
+
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
+    shows_images: ClassVar[bool] = False
+
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
+        """Group row numbers into batches: by cost on a GPU, by similar length on a CPU."""
+        return self._loaded().batches(prompts, self.batch_size, self.room) if prompts else []
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Tokenize the prompts of one batch on the CPU; ``pictures`` are ignored."""
+        return self._loaded().prepare(prompts)
+
+    def _loaded(self) -> LoadedGenerator:
+        """Return the model in this process, loaded on first use."""
+        from pairmill.ops.models.language.language_model_loaded import load  # imports torch
+
+        return load(self.spec, self.precision)
+
+
+@dataclass(frozen=True)
+class VisionLanguageModel(LocalModel):
+    """Answer prompts about images, greedily, by a vision-language model of transformers.
+
+    ``processor`` has (name, value) pairs of picture settings (`with_picture_settings`), which change answers.
+    """
+
+    processor: tuple[tuple[str, int], ...] = ()
+
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision", "processor")
+    shows_images: ClassVar[bool] = True
+
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
+        """Group row numbers into batches: by cost on a GPU, by similar length on a CPU.
+
+        ``sizes`` are the images' (height, width), None for a row without an image. Such a row never shares a batch with
+        a row that has an image. Without ``sizes``, every row has an image, all of one size.
+        """
+        return self._loaded().batches(prompts, sizes, self.batch_size, self.room) if prompts else []
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
+        return self._loaded().prepare(pictures, prompts)
+
+    def _trial(self, side: int) -> tuple[str, np.ndarray | None]:
+        """Return the settings that change how fast batches are, in words, and an image of noise."""
+        settings = "".join(f" {name} {value}" for name, value in self.processor)
+        return f"{self.precision} {side} px{settings}", noise(side, side * 4 // 3)
+
+    def _loaded(self) -> LoadedVlm:
+        """Return the model in this process, loaded on first use."""
+        from pairmill.ops.models.vision_language.vlm_loaded import load  # imports torch
+
+        return load(self.spec, self.precision, self.processor)

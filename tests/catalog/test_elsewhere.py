@@ -19,8 +19,7 @@ from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.schema import NEWEST
 from pairmill.catalog.queries.sql import sql_answer
-from pairmill.catalog.queries.sql.confined import confine
-from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
+from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined, confine
 from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest

@@ -8,8 +8,8 @@ import numpy as np
 from infra.demo.prose import sentence
 from infra.demo.render import NOTHING, draw_bare, draw_rendering, draw_sign
 from infra.demo.signs import phrases
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.model_answers import generate
 
 MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"

@@ -15,8 +15,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.explain.why import scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image
-from pairmill.catalog.queries.sql.confined import SYSTEM, check_lake_only, check_reads_only, confine
-from pairmill.catalog.queries.sql.sql_answer import _answer
+from pairmill.catalog.queries.sql.sql_answer import SYSTEM, _answer, check_lake_only, check_reads_only, confine
 from pairmill.catalog.terms.error import BadQuery, LeavesLake
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease

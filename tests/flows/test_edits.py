@@ -13,7 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.compare.version_diff import differences
 from pairmill.catalog.queries.datasets import find
-from pairmill.catalog.queries.figures.association_audit import repeated_texts
+from pairmill.catalog.queries.figures.pair_sample import repeated_texts
 from pairmill.catalog.recipe import recipe
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.error import PairmillError

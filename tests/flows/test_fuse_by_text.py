@@ -9,9 +9,8 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.controls import printable
 from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.backends import LanguageModel, VisionLanguageModel
 from pairmill.ops.models.model_digest import ModelError, model_digest
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status
 from pairmill.tasks.run.place import identity

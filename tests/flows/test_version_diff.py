@@ -10,8 +10,8 @@ import pytest
 import pairmill as pm
 from pairmill.catalog.queries.compare.version_diff import GroupCount, VersionDiff
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.answer_texts import diff_condition
 from pairmill.flows.command.cli import main
-from pairmill.flows.command.pairmill_diff import diff_condition
 from tests.worlds.commands import Tell
 from tests.worlds.line import curated_lake, rows
 from tests.worlds.shared import copied, made_once

@@ -10,9 +10,9 @@ import torch
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.backends import LanguageModel
 from pairmill.ops.models.generate import refilled_decoding
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
-from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import load
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Queries

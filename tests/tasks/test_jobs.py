@@ -15,11 +15,11 @@ from pairmill.ops.ban_list import BanList
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import ImageQuality
 from pairmill.ops.image.phash import PerceptualHash
+from pairmill.ops.models.backends import LanguageModel
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.http_model import HttpModel
-from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import open_source

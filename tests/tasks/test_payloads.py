@@ -15,7 +15,7 @@ from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import retry_quarantined
 from pairmill.tasks.generate.caption import CaptionPictures

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pairmill.tasks.relate.associate import associate
-from pairmill.tasks.relate.score_loss import score_loss
+from pairmill.tasks.relate.associate import associate, score_loss
 from tests.worlds.generated import small_settings
 from tests.worlds.line import curated_lake, rows, run_part
 

@@ -16,7 +16,7 @@ from pairmill.catalog.recipe.recipe import validate
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Queries, RewriteCachedAnswers
 from pairmill.tasks.run.items.partition import Output, write_parts

@@ -1,7 +1,7 @@
 """Jobs that share one small vision-language model: captions and fused texts."""
 
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.generative_job import Queries

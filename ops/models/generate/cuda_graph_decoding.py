@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
 
-from pairmill.ops.models.generate.whole_pictures import whole_pictures
+from pairmill.ops.models.generate.quick_parts import whole_pictures
 
 # Check every 8 steps whether all answers have ended, because each check waits for the device.
 LOOK = 8

@@ -1,4 +1,20 @@
-"""Extract a page's text blocks and images in reading order, without scripts, menus and other clutter."""
+"""Extract a page's text blocks and images in reading order, without scripts, menus and other clutter.
+
+Which blocks are the page's main content is found by resiliparse's rules and two of our own. The rules of resiliparse
+alone lose every <figcaption> and some lists. trafilatura, the other library for this task, loses captions too, and a
+sixth of a manual, at four times the cost. The library therefore only votes on each block; the reading order, the images
+and the captions are those of ops.read.page.reading_order.
+
+Recall R of content words (4-grams; 2-grams for the manuals), and precision P of the words that are kept:
+
+| pages | every block | this module | resiliparse 2.0 | trafilatura 2.3, fast |
+|---|---|---|---|---|
+| 181 news pages of scrapinghub's benchmark | P .668 R .993 | P .825 R .988 | P .892 R .981 | P .946 R .979 |
+| 168 pages of a wiki (hugin's manual) | P .910 R .991 | P .930 R .986 | P .957 R .968 | P .968 R .981 |
+| 207 pages of GIMP's manual | P .948 R 1.000 | P .948 R 1.000 | P .944 R .980 | P .980 R .784 |
+| 120 pages of the demo world | P 1.00 R .941 | P 1.00 R .941 | P .996 R .869 | P .996 R .842 |
+| CPU ms a news page of 174 KB | 3.7 | 5.5 | 2.1 | 8.8 |
+"""
 
 import re
 from dataclasses import dataclass, field

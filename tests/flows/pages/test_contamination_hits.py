@@ -11,7 +11,7 @@ from PIL import Image
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.pair_sample import SHOWN, SetHits, contamination_hits
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.flows.api.report_pictures import with_benchmark_pictures
+from pairmill.flows.api.report_content import with_benchmark_pictures
 from pairmill.flows.pages.renderer import render
 from pairmill.flows.run.settings import load_recipe
 from tests.worlds.shared import opened_new

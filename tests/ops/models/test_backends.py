@@ -12,11 +12,11 @@ import torch
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.models.http.chat_messages import encode_picture
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.vision_language import vlm_loaded
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.generative_job import Queries
 from pairmill.tasks.run.items.model_job import Piece

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.device.device import exact_inference
 from pairmill.ops.models.generate import batching
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
 from pairmill.ops.models.generate.trial import TOKENS, why_not_capturable, why_not_captured
 from pairmill.ops.models.vision_language import vlm_loaded
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import FAMILIES, save_family

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, T5Config
 
+from pairmill.ops.models.backends import LanguageModel
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language import language_model_loaded
-from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.model_digest import ModelError
 from tests.examples import examples
 from tests.reference import generation as slow

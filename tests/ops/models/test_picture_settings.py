@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language import vlm_loaded
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import save_family
 

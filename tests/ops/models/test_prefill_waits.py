@@ -10,8 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
-from pairmill.ops.models.generate.quick_parts import share_keys
-from pairmill.ops.models.generate.whole_pictures import whole_pictures
+from pairmill.ops.models.generate.quick_parts import share_keys, whole_pictures
 from pairmill.ops.models.vision_language import vlm_loaded
 from tests.worlds.tiny_families import save_family
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from pairmill.ops.models.backends import LanguageModel
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import Engine
 from pairmill.ops.models.generate import cuda_graph_decoding
@@ -15,7 +16,6 @@ from pairmill.ops.models.generate.batching import BatchPart
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
 from pairmill.ops.models.generate.refilled_decoding import RefilledDecoder
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, load
 from tests.ops.models.test_captured_decoding import PAD, llama, padded, twin
 from tests.worlds.model_answers import generate_texts

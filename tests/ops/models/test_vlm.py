@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import LlavaNextImageProcessor, LlavaNextProcessor
 
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.picture_processor import LEFT_OUT, normalisation
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.golden import check_golden
 from tests.worlds.model_answers import generate
 from tests.worlds.tiny_families import save_family

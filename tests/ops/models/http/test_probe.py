@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from pairmill.ops.models.backends import VisionLanguageModel
 from pairmill.ops.models.http.probe import LEAST_AGREEMENT, PROBE_TOKENS, PROMPT, agreement, check, pictures
 from pairmill.ops.models.model_error import ModelError
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.model_answers import generate
 
 CAPTIONER = Path("infra/demo/models/captioner").absolute()
