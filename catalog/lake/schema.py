@@ -32,6 +32,9 @@ MIGRATIONS: tuple[str, ...] = (
     "ALTER TABLE pairs ADD COLUMN attribution VARCHAR",
     "CREATE TABLE opt_outs (host VARCHAR, file VARCHAR, url VARCHAR, outcome VARCHAR, http_status INTEGER, "
     'said VARCHAR, read_at TIMESTAMPTZ, shard VARCHAR, "commit" BIGINT)',
+    "CREATE TABLE proofs (dataset VARCHAR, version INTEGER, judge VARCHAR, seeds INTEGER, pool BIGINT, of_kinds "
+    'INTEGER, "at" TIMESTAMPTZ, line INTEGER, arm VARCHAR, pairs BIGINT, kinds INTEGER, held_out VARCHAR, '
+    "recall DOUBLE, difference DOUBLE, half DOUBLE, detectable DOUBLE, verdict VARCHAR)",
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
@@ -44,7 +47,7 @@ BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans"
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
                "file_digests", "unbelieved_usage", "dropped_versions", "judgement_samples", "judgements",
                "takedowns", "taken_bans", "amended_versions", "amended_pairs", "acts", "edited_texts", "wrong_pairs",
-               "schema_version")  # fmt: skip
+               "proofs", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
 # row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table

@@ -25,9 +25,11 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import removed_by
+from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
+from pairmill.catalog.terms.scores import JUDGE_TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +53,11 @@ _DOCUMENT = _NAMES["document"].format("document_id")
 # A fused text made from a taken text goes, the scores of it too; the next run makes all again.
 _FUSED = "(sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
 _OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
+# Own and fused texts that go, and taken sentences.
+_OF_TEXTS = (
+    f"(sha256, content) IN (SELECT (sha256, {text_digest('text')}) FROM taken_own UNION ALL SELECT (sha256, "
+    f"{text_digest('text')}) FROM taken_fused) OR content IN (SELECT {text_digest('text')} FROM taken_sentences)"
+)
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,7 @@ def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
             where = _names_taken(score.removed_by)
             more = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
             more = _NAMES["own"].format("text") if score.table == "captions" else more
+            more = _OF_TEXTS if score.table == JUDGE_TEXT.table else more
             yield score.table, f"({where} OR {more})" if more else where
 
 

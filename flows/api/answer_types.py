@@ -16,6 +16,7 @@ from pairmill.catalog.queries.export.selected_pairs import Selection as Selectio
 from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
 from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
 from pairmill.catalog.queries.figures.lake_status import StepUsage as StepUsage
+from pairmill.catalog.queries.figures.proofs import Proof as Proof
 from pairmill.catalog.queries.gallery.gallery_query import FACETS as FACETS
 from pairmill.catalog.queries.gallery.gallery_query import Choice as Choice
 from pairmill.catalog.queries.gallery.gallery_query import Concept as Concept

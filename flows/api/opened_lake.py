@@ -188,6 +188,13 @@ class OpenLake:
 
         return version_diff(self.lake, self._version(before), self._version(after))
 
+    @question()
+    def proofs(self, dataset: str) -> "list[answers.Proof]":
+        """Return what `pairmill prove` found of a version: the newest proof by each judge; [] without one."""
+        from pairmill.catalog.queries.figures.proofs import proofs
+
+        return proofs(self.lake, self._version(dataset))
+
     def report_content(self, dataset: str) -> dict[str, Any]:
         """Return the variables of a version's report by their names in its templates: figures, tables, pictures."""
         from pairmill.flows.api.report_content import report_content

@@ -17,6 +17,7 @@ from pairmill.catalog.queries.figures.canary_rates import canary_rates, wrong_pa
 from pairmill.catalog.queries.figures.histogram import Histogram, histograms, length_histograms, similarity_histograms
 from pairmill.catalog.queries.figures.lake_status import by_step
 from pairmill.catalog.queries.figures.pair_sample import SetHits, contamination_hits, repeated_texts
+from pairmill.catalog.queries.figures.proofs import proofs
 from pairmill.catalog.queries.gallery import gallery_views
 from pairmill.catalog.queries.gallery.gallery_file import temporary_gallery_file
 from pairmill.catalog.queries.gallery.gallery_query import Choice, Gallery
@@ -48,6 +49,7 @@ def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     with lake.one_snapshot():  # else each of some 50 statements looks for the newest snapshot, for 3 ms
         found |= _query_measurements(lake, dataset, plan) | _query_production(lake, dataset, plan)
         found["audit"] = _query_audit(lake, dataset)
+        found["proofs"] = proofs(lake, dataset)
         found["demo_weights"] = dataset.demo_weights(lake)
     found["is_sample"] = any(rows[0]["n_in"] > n_images for kind, rows in found["funnels"].items() if kind == "image")
     found["breakdown"] = {name: rows for name, rows in breakdown.items() if any(row["value"] for row in rows)}

@@ -11,7 +11,8 @@ SECTIONS = {
     "dropped": "Rules, and what they drop", "funnel": "Funnel", "pairs": "Pairs", "extremes": "Best and worst",
     "duplicates": "Duplicates", "clusters": "Clusters", "changes": "Since the version before",
     "breakdown": "By source", "scores": "Other scores", "balance": "Balance", "association": "Association",
-    "texts": "Texts", "quarantine": "Quarantine", "steps": "Work and cost", "reproduce": "To make it again",
+    "proof": "What a model learns from it", "texts": "Texts", "quarantine": "Quarantine", "steps": "Work and cost",
+    "reproduce": "To make it again",
 }  # fmt: skip
 
 
@@ -28,7 +29,11 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     Raises PairmillError when the lake has no such dataset.
     """
     found = OpenLake(lake).report_content(f"{dataset}@{version}")
-    empty = {name for name, shown in (("clusters", "clusters"), ("changes", "before")) if not found[shown]}
+    empty = {
+        name
+        for name, shown in (("clusters", "clusters"), ("changes", "before"), ("proof", "proofs"))
+        if not found[shown]
+    }
     empty |= set() if any(by_rule.get("") for by_rule in found["histograms"].values()) else {"scores"}
     sections = [(name, title) for name, title in SECTIONS.items() if name not in empty]
     laid = {"sections": sections, "cluster_sizes": cluster_sizes(*found["size_sample"])}

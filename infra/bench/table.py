@@ -38,6 +38,7 @@ NAMES = (
     "fixed_cost",
     "browse",
     "answers",
+    "prove",
     "stage",
     "ray_operators",
     "feeders",

@@ -65,6 +65,7 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
         "datasets",
         "diff",
         "funnel",
+        "proofs",
         "quarantine",
         "sample",
         "sql",

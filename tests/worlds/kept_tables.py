@@ -8,7 +8,7 @@ NOT_REMOVED: dict[str, tuple[str, ...]] = {
                                                        "amended_pairs"),
     "computed over all items, of which none can be read from it": (
         "centroids", "word_counts", "word_probabilities", "noun_counts", "tag_words", "thresholds", "funnel",
-        "wrong_pairs",
+        "wrong_pairs", "proofs",
     ),
     "about work and versions, not items": (
         "partitions", "scorers", "runs", "run_recipes", "commits", "waves", "usage", "unbelieved_usage", "probes",

@@ -1,0 +1,48 @@
+"""Implement `pairmill prove`: what linear heads learn from a version, from the raw pool and from controls."""
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.terms.controls import visible
+from pairmill.flows.api.question import json_value
+from pairmill.flows.command.terminal import console
+
+if TYPE_CHECKING:
+    from pairmill.flows.api.answer_types import Proof
+
+SETS = {"unseen": "kinds not seen", "kept": "kinds it keeps", "dropped": "kinds it drops"}
+
+
+def prove(args: Namespace) -> int:
+    """Prove versions by a judge, record the proofs in the lake, and print them."""
+    from pairmill.flows.prove import prove as run_proofs  # the steps of a run, 0.5 CPU s
+
+    check_is_lake(args.lake)
+    screen = console()
+
+    def tell(line: str) -> None:
+        screen.print(line, style="dim", markup=False)
+
+    with create_or_open(args.lake) as lake:
+        found = run_proofs(lake, args.dataset, args.judge, args.seeds, args.right, args.rules, tell)
+    if args.format == "json":
+        print(json.dumps(json_value(found), ensure_ascii=False))
+    else:
+        print_proofs(found)
+    return 0
+
+
+def print_proofs(found: "Sequence[Proof]") -> None:
+    """Print proofs as tables: R@5 of each arm by held-out set, its difference to raw, and the verdict."""
+    for proof in found:
+        print(visible(f"{proof.dataset} against raw: {proof.pool:,} pairs, {proof.kinds} kinds, {proof.seeds} seeds"))
+        print(visible(f"judge {proof.judge}"))
+        print(f"{'held out':<16}{'trained on':<18}{'pairs':>9}{'kinds':>7}{'R@5':>7}  {'against raw':<16}verdict")
+        for line in proof.lines:
+            recall = "·" if line.recall is None else f"{line.recall:.3f}"
+            against = "" if line.difference is None else f"{line.difference:+.3f} ± {line.half:.3f}"
+            print(visible(f"{SETS[line.held_out]:<16}{line.arm:<18}{line.pairs:>9,}{line.kinds:>7}{recall:>7}  "
+                          f"{against:<16}{line.verdict}"))  # fmt: skip

@@ -1,0 +1,155 @@
+"""Compare selections of one pool of pairs by what linear heads learn from each, with paired seeds and t-intervals."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pairmill.ops.whole import kmeans
+from pairmill.ops.whole.linear_heads import Features, recall, train_heads
+
+SEEDS = 8  # the fewest: with 4 a t-interval is 1.4 times as wide as with 8 of the same spread
+LEVEL, POWER = 0.95, 0.8
+HELD = 0.25  # share of the kinds that no arm trains on, and of the pairs of the other kinds
+MOST_HELD = 1_000  # pairs of one held-out set: a table of 1M cosines
+FEWEST = 20  # pairs of a held-out set that says something
+SAMPLES = (60, 40_000, 1_000_000)  # seen in a training: so many a pair of the pool, at least and at most
+MOST_KINDS, CENTRED = 256, 100_000
+UNSEEN = "unseen"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of paired differences over seeds, with half of its t-interval at LEVEL.
+
+    ``detectable`` is the smallest true difference that such an interval would tell from 0 with the chance POWER; the
+    verdict is 'better' or 'worse' only for an interval without 0 and a mean of at least ``detectable``.
+    """
+
+    mean: float
+    half: float
+    detectable: float
+
+    @property
+    def verdict(self) -> str:
+        """'better', 'worse' or 'too few to tell'."""
+        if abs(self.mean) <= self.half or abs(self.mean) < self.detectable:
+            return "too few to tell"
+        return "better" if self.mean > 0 else "worse"
+
+
+def difference(values: Sequence[float], detectable: float | None = None) -> Difference:
+    """Return the mean of paired differences with its t-interval, for 2 values or more.
+
+    ``detectable`` is known beforehand from controls; None computes it from the spread of the values over seeds:
+    (t(.975) + t(.8)) x standard deviation / sqrt(n), with n - 1 degrees of freedom.
+    """
+    from scipy.stats import t  # 0.5 CPU s
+
+    n = len(values)
+    error = float(np.std(values, ddof=1)) / n**0.5
+    quantile, power = (float(t.ppf(at, n - 1)) for at in ((1 + LEVEL) / 2, POWER))
+    seen = (quantile + power) * error if detectable is None else detectable
+    return Difference(float(np.mean(values)), quantile * error, seen)
+
+
+def centred(vectors: np.ndarray) -> np.ndarray:
+    """Subtract the mean of CENTRED rows of vectors (n, d), scale rows to length 1; return float16 (n, d).
+
+    Without it all vectors of a tower share a large part, which heads would first have to unlearn.
+    """
+    mean = np.asarray(vectors[:: max(1, len(vectors) // CENTRED)], np.float32).mean(0)
+    found = np.empty(vectors.shape, np.float16)
+    for first in range(0, len(vectors), CENTRED):
+        rows = vectors[first : first + CENTRED].astype(np.float32) - mean
+        found[first : first + CENTRED] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-8)
+    return found
+
+
+def kinds_of(pictures: np.ndarray) -> np.ndarray:
+    """Cluster vectors (n, d) of length 1 into about sqrt(n) kinds of two members or more; return numbers int (n,).
+
+    Raises ValueError if n is below 2 x FEWEST, or even four kinds leave one with a single picture: it cannot be held
+    out.
+    """
+    wanted = min(MOST_KINDS, round(len(pictures) ** 0.5))
+    if len(pictures) < 2 * FEWEST:
+        raise ValueError(f"{len(pictures)} pictures; a proof needs {2 * FEWEST} with a text at the least")
+    while True:
+        _, found, sizes = np.unique(
+            kmeans.assign(pictures, kmeans.train(pictures, wanted))[:, 0], return_inverse=True, return_counts=True
+        )
+        if sizes.min() > 1 and len(sizes) > 2:
+            return found
+        if wanted <= 4:
+            raise ValueError("a kind that would be held out has a single picture, even of four kinds")
+        wanted = max(4, wanted * 3 // 4)
+
+
+def samples_seen(pairs: int) -> int:
+    """Return how many pairs each training of a pool of so many pairs sees."""
+    per_pair, least, most = SAMPLES
+    return min(max(per_pair * pairs, least), most)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pairs to train on and to hold out.
+
+    Attributes:
+        features: Pictures (n, d1) and texts (m, d2), `centred`.
+        kinds: The kind of each picture, int (n,).
+        raw: (p, 2) row numbers of all pairs, one a picture.
+        right: (q, 2) those of the pairs to hold out; ``raw`` unless truth is known.
+    """
+
+    features: Features
+    kinds: np.ndarray
+    raw: np.ndarray
+    right: np.ndarray
+
+    def kept_kinds(self, arm: np.ndarray) -> np.ndarray:
+        """Return whether a cut keeps at least its overall share of each kind, bool (kinds,)."""
+        n = self.kinds.max() + 1
+        whole, kept = (np.bincount(self.kinds[np.unique(each[:, 0])], minlength=n) for each in (self.raw, arm))
+        return kept * len(self.raw) >= whole * len(np.unique(arm[:, 0]))
+
+
+def recalls(
+    pool: Pool,
+    arms: Mapping[str, np.ndarray],
+    sets: Mapping[str, np.ndarray],
+    seed: int,
+    report: Callable[[], None] = lambda: None,
+) -> dict[str, dict[str, float]]:
+    """Train heads on each arm, all with equal samples and held-out pairs; return arm -> held-out set -> R@5.
+
+    ``arms``: (p, 2) rows of pairs. ``sets``: bool (kinds,) by name. The seed draws HELD of the kinds, which no arm
+    trains on (the set UNSEEN), HELD of the other kinds' pairs, which are held out by set, and the first weights. A set
+    of fewer than FEWEST pairs gives NaN. ``report`` is called after each training.
+    """
+    rng = np.random.default_rng(seed)
+    n = pool.kinds.max() + 1
+    unseen = np.isin(np.arange(n), rng.permutation(n)[: max(1, round(HELD * n))])
+    is_held = unseen[pool.kinds] | (rng.random(len(pool.kinds)) < HELD)
+    held = pool.right[is_held[pool.right[:, 0]]]
+    kinds = pool.kinds[held[:, 0]]
+    places = {UNSEEN: unseen[kinds]} | {name: (among & ~unseen)[kinds] for name, among in sets.items()}
+    chosen = {name: held[rng.permutation(np.flatnonzero(at))[:MOST_HELD]] for name, at in places.items()}
+    found: dict[str, dict[str, float]] = {}
+    for name, arm in arms.items():
+        pairs = arm[~is_held[arm[:, 0]]]
+        heads = train_heads(pool.features, pairs, samples_seen(len(pool.raw)), seed)
+        found[name] = {
+            which: recall((pool.features[0][rows[:, 0]], pool.features[1][rows[:, 1]]), heads, rows[:, 1])
+            if len(rows) >= FEWEST
+            else float("nan")
+            for which, rows in chosen.items()
+        }
+        report()
+    return found
+
+
+def random_arm(raw: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Draw ``size`` of the pairs ``raw`` without replacement: the control of a cut of that size."""
+    return raw[np.random.default_rng([seed, 1]).permutation(len(raw))[:size]]

@@ -1,0 +1,79 @@
+"""`pairmill prove`: the table, its controls, what is stored, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pairmill as pm
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import text_id
+from pairmill.flows.prove import prove
+from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.whole import cut_trials
+from tests.worlds.commands import Tell
+from tests.worlds.line import rows
+from tests.worlds.planted_pairs import lake_of_planted_pairs
+from tests.worlds.tiny import save_clip
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> str:
+    return save_clip(tmp_path / "judge")
+
+
+def made(tmp_path: Path, judge: str, n: int = 400) -> tuple[Path, Path]:
+    """Make a lake with `cut@1`; return it, and a file of the pictures whose pairs are right."""
+    recipe = Recipe.model_validate({"name": "cut", "models": {"clip": judge}})
+    lake, is_right = lake_of_planted_pairs(tmp_path / "lake", recipe, n)
+    lake.close()
+    right = [text_id(str(k)) for k in range(n) if is_right[k]]
+    pq.write_table(pa.table({"sha256": right}), tmp_path / "right.parquet")
+    return tmp_path / "lake", tmp_path / "right.parquet"
+
+
+def test_a_proof_shows_its_controls_is_stored_and_stands_in_report_and_card(
+    tmp_path: Path, judge: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cut_trials, "SAMPLES", (20, 16_000, 16_000))
+    lake, right = made(tmp_path, judge)
+    told = tell("prove", "cut@1", "--judge", judge, "--right", str(right), "--lake", str(lake), "--format", "json")
+    (proof,) = json.loads(told[told.index("[") :])
+    of = {(line["arm"], line["held_out"]): line for line in proof["lines"]}
+    assert {arm for arm, _ in of} == {"raw", "random", "cut@1", "oracle"}
+    unseen = {arm: of[arm, "unseen"]["recall"] for arm in ("random", "cut@1", "oracle")}
+    assert unseen["oracle"] > unseen["cut@1"] > unseen["random"]
+    assert of["oracle", "unseen"]["verdict"] == "better" and of["raw", "unseen"]["verdict"] == ""
+    assert of["random", "unseen"]["pairs"] == of["cut@1", "unseen"]["pairs"] < proof["pool"] == 400
+    with pm.open(lake) as opened:
+        (stored,) = opened.proofs("cut@1")
+        assert [line.verdict for line in stored.lines] == [line["verdict"] for line in proof["lines"]]
+        assert opened.report_content("cut@1")["proofs"] == [stored]
+    assert rows(lake, "SELECT count(*) FROM judge_text") == [(400,)]  # what stood there was not embedded again
+
+
+def test_what_cannot_be_proved_is_refused_in_one_line(tmp_path: Path, judge: str):
+    lake, _ = made(tmp_path, judge, 100)
+
+    with create_or_open(lake) as writable:
+
+        def refused(seeds: int = 8) -> str:
+            with pytest.raises(PairmillError) as found:
+                prove(writable, ["cut@1"], judge, seeds)
+            assert "\n" not in str(found.value)
+            return str(found.value)
+
+        assert "an interval over so few is too wide to tell; give 8 or more" in refused(1)
+        writable.execute("UPDATE image_embedding SET image_vector = NULL")
+        assert "has no vector of a picture with a text" in refused()
+        writable.execute("UPDATE pairs SET text1 = NULL")
+        assert "cut@1 has 0 pairs with a text; a proof needs 40 at the least" in refused()
+        writable.execute(
+            "INSERT INTO scorers (digest, name, model) VALUES ('own', 'image_embedding', ?)", (model_digest(judge),)
+        )
+        writable.execute("UPDATE datasets SET scorers = ['own']")
+        assert "is the filter's own: it made the scores 'image_embedding' of cut@1" in refused()
