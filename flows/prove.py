@@ -20,8 +20,8 @@ from pairmill.flows.run.outcome import report_path
 from pairmill.flows.run.run_start import session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.ops.whole.cut_trials import FEWEST, SEEDS
+from pairmill.tasks.compare_cuts import compare, price_rules, read_pool
 from pairmill.tasks.measure.judge_features import judge_features, judge_plan
-from pairmill.tasks.prove import compare, price_rules, read_pool
 
 
 def prove(
@@ -37,7 +37,7 @@ def prove(
         seeds: Paired trainings, SEEDS or more.
         right: File of the pictures whose raw pair is known to be right, as `pairmill edit --list` reads it; '' if no
             truth is known.
-        rules: Whether to price each rule on pictures too (`tasks.prove.price_rules`).
+        rules: Whether to price each rule on pictures too (`tasks.compare_cuts.price_rules`).
         tell: Gets lines on power and progress.
         compute: Where the judge runs.
 

@@ -5,7 +5,7 @@ import pytest
 
 from pairmill.ops.whole import cut_trials
 from pairmill.ops.whole.cut_trials import Pool, centred, kinds_of
-from pairmill.tasks.prove import price_rules
+from pairmill.tasks.compare_cuts import price_rules
 from tests.worlds.planted_pairs import planted
 
 
