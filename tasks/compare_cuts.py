@@ -12,7 +12,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.whole.cut_trials import (
     FEWEST,
     UNSEEN,
-    Difference,
+    Gain,
     Pool,
     centred,
     difference,
@@ -134,13 +134,13 @@ def _lines(pool: Pool, arms: Arms, version: str, found: Recalls) -> list[ProofLi
     return lines
 
 
-def _with(line: ProofLine, found: Difference) -> ProofLine:
+def _with(line: ProofLine, found: Gain) -> ProofLine:
     """Return a line with a difference, rounded to 4 decimals, and its verdict."""
     mean, half, detectable = (round(each, 4) for each in (found.mean, found.half, found.detectable))
     return replace(line, difference=mean, half=half, detectable=detectable, verdict=found.verdict)
 
 
-def _against_raw(found: Recalls, arm: str, held_out: str, control: Difference | None = None) -> Difference | None:
+def _against_raw(found: Recalls, arm: str, held_out: str, control: Gain | None = None) -> Gain | None:
     """Return the paired difference of an arm to raw on a held-out set; None if the set is too small for some seed."""
     values = [by_arm[arm][held_out] - by_arm[RAW][held_out] for by_arm in found]
     return None if np.isnan(values).any() else difference(values, control.detectable if control else None)

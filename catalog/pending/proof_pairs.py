@@ -23,6 +23,12 @@ AT_ONCE = 20_000  # 20 MB of vectors of 512 numbers
 _TEXT = "coalesce(nullif(text1, ''), nullif(caption, ''), nullif(syn_text, ''), nullif(alt_text, ''))"
 
 
+def score_by(lake: Lake, scorers: Sequence[str], weights: str) -> str | None:
+    """Return the name of a score of these scorers (digests) that a model's ``weights`` (a digest) made, if any."""
+    sql = "SELECT min(name) FROM scorers WHERE list_contains(?, digest) AND model = ?"
+    return lake.query(sql, (list(scorers), weights))[0][0]
+
+
 def list_pairs(
     lake: Lake, plan: Plan, versions: Mapping[str, str], right: Sequence[str] | None = None
 ) -> dict[str, int]:

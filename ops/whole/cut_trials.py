@@ -19,7 +19,7 @@ UNSEEN = "unseen"
 
 
 @dataclass(frozen=True)
-class Difference:
+class Gain:
     """Mean of paired differences over seeds, with half of its t-interval at LEVEL.
 
     ``detectable`` is the smallest true difference that such an interval would tell from 0 with the chance POWER; the
@@ -38,7 +38,7 @@ class Difference:
         return "better" if self.mean > 0 else "worse"
 
 
-def difference(values: Sequence[float], detectable: float | None = None) -> Difference:
+def difference(values: Sequence[float], detectable: float | None = None) -> Gain:
     """Return the mean of paired differences with its t-interval, for 2 values or more.
 
     ``detectable`` is known beforehand from controls; None computes it from the spread of the values over seeds:
@@ -50,7 +50,7 @@ def difference(values: Sequence[float], detectable: float | None = None) -> Diff
     error = float(np.std(values, ddof=1)) / n**0.5
     quantile, power = (float(t.ppf(at, n - 1)) for at in ((1 + LEVEL) / 2, POWER))
     seen = (quantile + power) * error if detectable is None else detectable
-    return Difference(float(np.mean(values)), quantile * error, seen)
+    return Gain(float(np.mean(values)), quantile * error, seen)
 
 
 def centred(vectors: np.ndarray) -> np.ndarray:

@@ -37,8 +37,7 @@ def judge_plan(lake: Lake, versions: list[Dataset], judge: str) -> Plan:
     """
     weights = content_digest(judge)
     for dataset in versions:
-        sql = "SELECT min(name) FROM scorers WHERE list_contains(?, digest) AND model = ?"
-        if name := lake.query(sql, (dataset.scorers, weights))[0][0]:
+        if name := proof_pairs.score_by(lake, dataset.scorers, weights):
             raise PairmillError(
                 f"--judge '{judge}' is the filter's own: it made the scores '{name}' of {dataset}, and towers find "
                 "their own choice good. Name another CLIP."
