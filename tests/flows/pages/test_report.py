@@ -203,7 +203,7 @@ def test_texts_of_the_web_stay_texts(tmp_path: Path):
     assert not [name for element in found.iter() for name in element.attrib if name.lower().startswith("on")]
     links = [link.get("href") for link in found.iter("a")]
     assert links and all(link.startswith("#") for link in links)  # an address that is not http is no link
-    assert {image.get("alt") for image in found.iter("img")} == {visible(HOSTILE), "no alt text"}  # the latter beside thresholds
+    assert {image.get("alt") for image in found.iter("img")} == {visible(HOSTILE), "no alt text"}
     assert "\u202e" not in text(found)
     assert text(found.get_element_by_id("pairs")).count("<script>alert(1)</script>") >= 4
     assert text(found.get_element_by_id("quarantine")).count("<script>alert(1)</script>") == 2
