@@ -1,6 +1,8 @@
 """The runner: both placements write equal rows, results stream, a bug fails the stage and keeps what was finished."""
 
 import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -169,6 +171,33 @@ def test_items_that_ray_data_hands_to_nobody_are_noticed_and_handed_out_anew(
             found = flat([first, *made])
     assert {each.shard for each in found} == {item.shard for item in work}
     assert any("to idle workers" in note for manifest in found for note in manifest.notes)
+
+
+@pytest.mark.full  # a minute
+def test_an_actor_that_is_lost_just_before_its_first_item_does_not_stall_the_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pairmill.tasks.run.cluster.on_ray.START_SECONDS", 40.0)
+    lost = threading.Thread(target=_kill_first_actor)
+    lost.start()
+    work = [WorkItem(f"shard-{n}", (f"{n}",)) for n in range(10)]
+    with JobStage(Slow("", 0.1), ON_RAY) as stage:
+        found = flat(stage.run(work, output(tmp_path)))
+    lost.join()
+    assert {each.shard for each in found} == {item.shard for item in work}
+    assert any("to a new worker" in note for manifest in found for note in manifest.notes)
+
+
+def _kill_first_actor() -> None:
+    """Kill the first actor 1.5 s after its process appears: it is ready, and Ray Data has not seen that yet."""
+    while True:
+        for each in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "MapWorker(" in " ".join(each.cmdline()):
+                    time.sleep(1.5)
+                    each.kill()
+                    return
+        time.sleep(0.02)
 
 
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process

@@ -25,7 +25,7 @@ from pairmill.tasks.run.cluster.item_queue import ItemQueue
 from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, free, session_folder
 from pairmill.tasks.run.cluster.ray_supervisor import Supervisor, hand_out
 from pairmill.tasks.run.items.partition import Output
-from pairmill.tasks.run.place.resources import Resources, room
+from pairmill.tasks.run.place.resources import Resources, refusal, room
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.pool.watchdog import Watchdog
 from pairmill.tasks.run.pool.worker import with_notes
@@ -36,6 +36,7 @@ ENDED = (
 )
 
 IDLE_SECONDS = 120.0  # of workers beside items that none of them has begun
+START_SECONDS = 300.0  # without a worker, beside room for one: an actor starts in 20 s, on a busy machine in 90
 
 
 class Fleet:
@@ -61,6 +62,7 @@ class Fleet:
         self._unfit: Exception | None = None
         self._job, self._jobs, self._rounds = b"", 0, 0
         self._room = ResourceWait(asked, patience, lambda text: self.show(text))
+        self._asked = asked
         self._room.wait()
         self._looked = self._idle_since = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
@@ -137,8 +139,8 @@ class Fleet:
     def _look(self, watchdog: Watchdog, waiting: int) -> None:
         """Check every LOOK_SECONDS whether machines are lost, missing or left out, and whether workers hang.
 
-        Ray Data itself stalls in silence, as after the loss of a machine (ray#64601): where workers are idle beside
-        ``waiting`` items, its dataset is replaced.
+        Ray Data itself stalls in silence, as after the loss of a machine (ray#64601), or of an actor that starts: where
+        workers are idle beside ``waiting`` items, or none starts where there is room, its dataset is replaced.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
@@ -152,13 +154,13 @@ class Fleet:
         rows, held, begun = self._ask("progress")
         watchdog.saw(rows)
         watchdog.look(held, self._queue.end_hung.remote)  # at its actor's next heartbeat
-        if begun or not held:
+        is_stalled = not begun and bool(held or not refusal(self._asked, free()))
+        if not is_stalled:
             self._idle_since = self._looked
-        elif self._looked - self._idle_since > IDLE_SECONDS:
+        elif self._looked - self._idle_since > (IDLE_SECONDS if held else START_SECONDS):
             self._idle_since = self._looked
-            self._notes.append(
-                f"Ray Data gave none of {waiting:,} items to idle workers; another dataset hands them out"
-            )
+            whom = "idle workers" if held else "a new worker"
+            self._notes.append(f"Ray Data gave none of {waiting:,} items to {whom}; another dataset hands them out")
             LOG.warning(self._notes[-1])
             self._stop()
             self._start()
