@@ -203,8 +203,8 @@ def test_a_tagger_of_its_own_sees_the_pictures_again(tmp_path: Path):
 
 
 def test_what_is_missing_is_told_before_any_work():
-    asked = {"sentences": "[]", "tags.vocabulary": "imagenet", "models.parser": "spacy:en_core_web_none"}
-    with pytest.raises(ModelError, match="spacy download en_core_web_none"):
+    asked = {"sentences": "[]", "tags.vocabulary": "imagenet", "models.parser": "spacy:en_core_web_lg"}
+    with pytest.raises(ModelError, match="spacy download en_core_web_lg"):
         identity.with_scorers(compile_plan(load_recipe("demo", asked)))
     identity.with_scorers(compile_plan(load_recipe("demo", asked | {"tags.mined": "0"})))
     with pytest.raises(ModelError, match="no folder"):
