@@ -47,7 +47,7 @@ def test_without_the_models_for_photographs_the_demo_draws_and_says_so_in_one_li
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     asked = []
-    monkeypatch.setattr(pairmill_demo, "PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(pairmill_demo, "PHOTO_PACKAGES", ("no_such_package",))
     monkeypatch.setattr(pairmill_demo, "run", lambda args: asked.append(args.recipe) or 0)
     monkeypatch.setattr(pairmill_demo, "DOCUMENTS", 2)
     place = ["--to", str(tmp_path / "demo")]
@@ -56,6 +56,6 @@ def test_without_the_models_for_photographs_the_demo_draws_and_says_so_in_one_li
     assert len(lines) == 1 and "no_such_package" in lines[0]
     assert main(["demo", "--drawn", *place]) == 0 and asked == ["demo", "demo"]
     assert "pairmill[demo]" not in capsys.readouterr().out
-    monkeypatch.setattr(pairmill_demo, "PACKAGES", ())
+    monkeypatch.setattr(pairmill_demo, "PHOTO_PACKAGES", ())
     assert main(["demo", *place]) == 1
     assert "holds a demo of drawn pictures; name a new folder, or run it with --drawn" in capsys.readouterr().err
