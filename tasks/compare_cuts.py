@@ -9,32 +9,19 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.proof_pairs import ORACLE, RAW, read_features
 from pairmill.catalog.queries.figures.proofs import ProofLine
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.whole.cut_trials import (
-    FEWEST,
-    UNSEEN,
-    Gain,
-    Pool,
-    centred,
-    difference,
-    kinds_of,
-    random_arm,
-    recalls,
-)
-from pairmill.ops.whole.factor_design import main_effects, plackett_burman
+from pairmill.ops.whole.cut_trials import UNSEEN, Gain, Pool, centred, difference, kinds_of, random_arm, recalls
 
 RANDOM, KEPT, DROPPED = "random", "kept", "dropped"
 Recalls = list[Mapping[str, Mapping[str, float]]]  # by seed: arm -> held-out set -> R@5
 Arms = dict[str, np.ndarray]
 
 
-def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, Arms, np.ndarray]:
-    """Read the judge's features of the listed pairs.
-
-    Returns the pool, the rows of the versions' and of the right pairs, and the id of each row of pictures.
+def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, Arms]:
+    """Read the judge's features of the listed pairs; return the pool, and the rows of the versions' and right pairs.
 
     A pool with truth holds out right pairs alone. Raises PairmillError if too few pairs have vectors.
     """
-    pictures, texts, arms, ids = read_features(lake, scorers)
+    pictures, texts, arms = read_features(lake, scorers)
     raw = arms.pop(RAW, np.empty((0, 2), np.int64))
     if not len(raw):
         raise PairmillError(f"--judge '{judge}' has no vector of a picture with a text; see `pairmill quarantine`.")
@@ -43,7 +30,7 @@ def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, A
         kinds = kinds_of(vectors)
     except ValueError as error:
         raise PairmillError(f"no proof can be made of this lake: {error}; take a larger one.") from error
-    return Pool((vectors, centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms, ids
+    return Pool((vectors, centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms
 
 
 def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> dict[str, list[ProofLine]]:
@@ -76,39 +63,6 @@ def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> 
         tell(f"versions, seed {seed + 1} of {seeds}")
         found[seed] = {**found[seed], **recalls(pool, arms, sets, seed)}
     return {name: _lines(pool, arms, name, found) for name in versions}
-
-
-def price_rules(
-    pool: Pool, failed: Mapping[str, np.ndarray], seeds: int, tell: Callable[[str], None]
-) -> list[ProofLine]:
-    """Return each rule's price: R@5 on unseen kinds with it on less with it off, the dearest last.
-
-    ``failed``: rule -> whether it drops the picture, bool by row of the pool's pictures. The cuts of a Plackett-Burman
-    design switch all rules at once; each seed is a replicate of all its cuts, and gives one effect a rule.
-    Raises PairmillError if there is no rule, or a cut is too small.
-    """
-    if not failed:
-        raise PairmillError("--rules: no rule on pictures drops any; leave it out.")
-    design, names = plackett_burman(len(failed)), [*failed]
-    drops = np.stack([failed[name][pool.raw[:, 0]] for name in names], 1)
-    arms = {str(run): pool.raw[~drops[:, on].any(1)] for run, on in enumerate(design)}
-    if (least := min(map(len, arms.values()))) < 2 * FEWEST:
-        raise PairmillError(
-            f"with all of the rules {', '.join(names)} on, {least} raw pairs are left: too few to tell."
-        )
-    values = []
-    for seed in range(seeds):
-        tell(f"{len(arms)} cuts of {len(names)} rules, seed {seed + 1} of {seeds}")
-        found = recalls(pool, arms, {}, seed)
-        values.append([found[str(run)][UNSEEN] for run in range(len(design))])
-    if np.isnan(values).any():
-        raise PairmillError(f"a held-out set has fewer than {FEWEST} pairs; take a larger lake.")
-    lines = []
-    for n, (name, effects) in enumerate(zip(names, main_effects(np.array(values), design).T, strict=True)):
-        rows = pool.raw[~drops[:, n]]
-        line = ProofLine(f"rule {name}", len(rows), len(np.unique(pool.kinds[rows[:, 0]])), UNSEEN, None)
-        lines.append(_with(line, difference(effects.tolist())))
-    return sorted(lines, key=lambda line: -(line.difference or 0.0))
 
 
 def _lines(pool: Pool, arms: Arms, version: str, found: Recalls) -> list[ProofLine]:

@@ -199,7 +199,6 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--seeds", "paired trainings, 8 or more; more narrow the intervals", "N", above_0, 8),
             Option("--right", "the pictures whose own text is known to be right, as --list of `edit`: an oracle",
                    "FILE"),
-            Option("--rules", "also price each rule on pictures, by cuts that switch several at once"),
             LAKE, TEXT_OR_JSON,
         ), interrupted="stopped. The features are kept; the same command again goes on from there."),
         Command("export", "version_commands:write_export", "Export a dataset as tars, Parquet or a folder of pictures.",

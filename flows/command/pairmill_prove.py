@@ -27,7 +27,7 @@ def prove(args: Namespace) -> int:
         screen.print(line, style="dim", markup=False)
 
     with create_or_open(args.lake) as lake:
-        found = run_proofs(lake, args.dataset, args.judge, args.seeds, args.right, args.rules, tell)
+        found = run_proofs(lake, args.dataset, args.judge, args.seeds, args.right, tell)
     if args.format == "json":
         print(json.dumps(json_value(found), ensure_ascii=False))
     else:
