@@ -116,8 +116,8 @@ def test_words_do_not_stay_in_the_process(sentences: list[str]):
 
 
 def test_a_pipeline_that_is_not_installed_is_refused_with_the_remedy():
-    with pytest.raises(ModelError, match=r"no pipeline 'en_core_web_no' is installed; run 'python -m spacy download"):
-        SentenceStructure("spacy:en_core_web_no")({"text": ["A dog."]})
+    with pytest.raises(ModelError, match=r"no pipeline 'en_core_web_lg' is installed; run 'python -m spacy download"):
+        SentenceStructure("spacy:en_core_web_lg")({"text": ["A dog."]})
 
 
 def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
