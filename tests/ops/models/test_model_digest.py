@@ -123,7 +123,10 @@ def test_weights_by_tag_and_by_file_are_one_model_if_their_pictures_are_prepared
         ("open_clip:local-dir:/no/such/folder", "no folder /no/such/folder; correct the path, or use --models demo"),
         ("hf:/no/such/folder", "no folder /no/such/folder"),
         ("spacy:", "not a model spec"),
-        ("spacy:en_no_such", "no pipeline 'en_no_such' is installed; run 'python -m spacy download en_no_such'"),
+        (
+            "spacy:de_core_news_sm",
+            "no pipeline 'de_core_news_sm' is installed; run 'python -m spacy download de_core_news_sm'",
+        ),
         ("spacy:/no/such/folder", "/no/such/folder is no pipeline of spaCy"),
         ("spacy:json", "json is no pipeline of spaCy"),
     ],
