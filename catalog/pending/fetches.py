@@ -66,7 +66,7 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
 
 
 def read_hosts(lake: Lake, since: datetime) -> set[str]:
-    """Return the hosts whose robots.txt and similar files were requested after the time ``since``."""
+    """Return the hosts whose opt-out files (robots.txt, tdmrep.json, ai.txt) were requested after ``since``."""
     return {host for (host,) in lake.query("SELECT DISTINCT host FROM opt_outs WHERE read_at > ?", (since,))}
 
 

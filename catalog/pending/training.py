@@ -150,7 +150,10 @@ def draw_loss_batch(lake: Lake, plan: Plan, n: int) -> "pa.Table":
 
 
 def loss_batch_vectors(lake: Lake, plan: Plan) -> "pa.Table":
-    """Return (sha256, content, image_vector, sentence_vector) of the plan's batch, in the order of sha256."""
+    """Return the frozen batch of s-CLIPLoss with its vectors, a row a pair, by sha256.
+
+    The columns are sha256, content (the sentence's), image_vector and sentence_vector (float16 blobs).
+    """
     return lake.table(
         f"SELECT sha256, content, image_vector, sentence_vector FROM (SELECT sha256, content FROM {CLIPLOSS.table} "
         f"WHERE scorer = '{plan.scorer(LOSS_BATCH)}') "

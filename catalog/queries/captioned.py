@@ -96,7 +96,10 @@ def captions_of(lake: Lake, dataset: Dataset) -> str:
 
 
 def captions_on(lake: Lake, plan: Plan, upto: int, sha256s: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return sha256 -> (captioner, text), in the recipe's order, for a plan of several captioners; {} for one."""
+    """Return the captions of pictures by all captioners: sha256 -> (captioner, text), in the recipe's order.
+
+    Returns {} for a recipe of one captioner, whose captions stand in the pairs.
+    """
     if len(plan.recipe.captioned_by) < 2 or not sha256s:
         return {}
     rows = all_captions(plan, upto, f"sha256 IN ({', '.join(map(quoted, sha256s))})")

@@ -36,7 +36,7 @@ def prove(args: Namespace) -> int:
 
 
 def print_proofs(found: "Sequence[Proof]") -> None:
-    """Print proofs as tables: R@5 of each arm by held-out set, its difference to raw, and the verdict."""
+    """Print a table a proof: for each training set and held-out set R@5, the difference to raw, and the verdict."""
     for proof in found:
         print(visible(f"{proof.dataset} against raw: {proof.pool:,} pairs, {proof.kinds} kinds, {proof.seeds} seeds"))
         print(visible(f"judge {proof.judge}"))

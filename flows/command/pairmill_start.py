@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from pairmill.catalog.terms.error import PairmillError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pairmill.flows.preflight.first_look import FirstLook
 
 ANSWERS = "start.json"
+_STORED = TypeAdapter(dict[str, str])  # question -> answer
 
 
 def start(args: Namespace) -> int:
@@ -49,7 +51,10 @@ def start(args: Namespace) -> int:
         value = answers.get(name, found.value)
         screen.print(f"{name:<8}{shown(value)}: {shown(found.reason if value == found.value else 'as answered')}")
         if name not in answers:
-            answers[name] = (asks and input(f"        Enter takes it, or name another {name}: ").strip()) or found.value
+            if asks:
+                screen.print(f"        Enter takes it, or name another {name}: ", end="")
+                sys.stdout.flush()
+            answers[name] = (asks and sys.stdin.readline().strip()) or found.value
             with whole_file(folder / ANSWERS) as new:
                 new.write_text(json.dumps(answers), encoding="utf-8")
         return answers[name]
@@ -89,8 +94,8 @@ def _answers(folder: Path, source: str) -> dict[str, str]:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return {"source": source}
     try:
-        found = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = _STORED.validate_json((folder / ANSWERS).read_bytes())
+    except (OSError, ValidationError):
         found = {} if (folder / "none").is_dir() else None  # ended before the first answer
     if found is None or found.get("source", source) != source:
         held = f"the start of '{found['source']}'" if found else "other files"

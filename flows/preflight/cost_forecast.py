@@ -1,16 +1,18 @@
 """Measure a sample's steps on this machine, and forecast hours, disk, memory and money of the whole run."""
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from math import hypot
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.preflight.yield_forecast import YieldForecast
@@ -42,6 +44,14 @@ class Item:
         return self.gpus * self.seconds
 
 
+class _Kept(BaseModel):
+    """The content of `Measured.file`."""
+
+    items: dict[str, list[Item]]
+    seconds: dict[str, float]
+    memory: int
+
+
 @dataclass
 class Measured(Observer):
     """Observer of a run that measures its steps.
@@ -61,10 +71,13 @@ class Measured(Observer):
 
     def __post_init__(self) -> None:
         if self.file and self.file.exists():
-            found = json.loads(self.file.read_text(encoding="utf-8"))
-            self.items.update({step: [Item(*each) for each in items] for step, items in found["items"].items()})
-            self.seconds.update(found["seconds"])
-            self.memory = found["memory"]
+            try:
+                found = _Kept.model_validate_json(self.file.read_bytes())
+            except ValidationError as error:
+                raise PairmillError(f"'{self.file}' is damaged; name a new folder, or remove this one.") from error
+            self.items.update(found.items)
+            self.seconds.update(found.seconds)
+            self.memory = found.memory
 
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
         """Record a finished item of the current step. Each of its manifests has the seconds of the whole item."""
@@ -82,9 +95,9 @@ class Measured(Observer):
         finally:
             self.seconds[self._step] += time.monotonic() - began
             if self.file:
-                items = {step: [astuple(each) for each in items] for step, items in self.items.items()}
+                kept = _Kept(items=self.items, seconds=self.seconds, memory=self.memory)
                 with whole_file(self.file) as new:
-                    new.write_text(json.dumps({"items": items, "seconds": self.seconds, "memory": self.memory}))
+                    new.write_text(kept.model_dump_json(), encoding="utf-8")
 
     @contextmanager
     def watching_memory(self) -> Iterator[None]:

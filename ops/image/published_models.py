@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     import onnxruntime  # pyright: ignore[reportMissingImports]
 
 AT_ONCE = 16  # pictures of a forward pass: 16 of NSFW's take 160 MB
-_TEXT_SIDE, _TEXT_AT_LEAST = (
-    320,
-    0.8,
-)  # pixels of the shorter side; of 0.3 to 0.9 the probability that is right most often
+_TEXT_SIDE = 320  # pixels of the shorter side
+_TEXT_AT_LEAST = 0.8  # probability; of 0.3 to 0.9 the one that is right most often
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class EmbedJudgedTexts:
         return [self._part(item, blobs.take(pa.array([texts[text] for text in item.inputs["texts"]])))]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for texts that kill their worker, so that they are not pending again."""
+        """Make rows with NULL vectors for texts on which the worker dies, so that no later proof tries them again."""
         return [self._part(item, pa.nulls(len(item.keys), pa.binary()))]
 
     def _part(self, item: WorkItem, vectors: pa.Array) -> Part:

@@ -123,7 +123,7 @@ class CreditPictures:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        """Return the rows of one item's pictures."""
+        """Choose licence and credit of each picture of one item; return them as rows of ``rights``."""
         stated = zip(item.inputs["claims"], item.inputs["documents"], strict=True)
         return [self._part(item, [licence.choose_rights(claims, documents) for claims, documents in stated])]
 
@@ -165,7 +165,7 @@ PIECE = 16_384
 
 @dataclass(frozen=True)
 class ScoreSentences(ScoringJob):
-    """Model job: compute the pending scores of one shard's sentences.
+    """Model job: compute the scores that the sentences of one work item lack, by the scorers of one stage.
 
     A sentence that does not fit a model's memory gets NULLs (so that it is not pending again) and a quarantine row.
     """

@@ -57,3 +57,10 @@ def test_a_start_forecasts_prints_the_run_and_goes_on_where_it_ended(
     assert "6 … 6 pairs, " in ran and " GB, no price is set: by 6 pictures of 6 units. `pairmill preflight`" in ran
     assert main(["start", "first", "--to", "first"]) == 1
     assert "--to 'first' holds the start of 'photos'; name a new folder." in capsys.readouterr().err
+    (tmp_path / "first/measured.json").write_text('{"items": []}')
+    assert main(["start", "photos", "--to", "first"]) == 1
+    assert "measured.json' is damaged; name a new folder, or remove this one." in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/start.json").write_text("[1]")
+    assert main(["start", "photos", "--to", "other"]) == 1
+    assert "--to 'other' holds other files" in capsys.readouterr().err

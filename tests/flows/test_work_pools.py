@@ -24,7 +24,7 @@ IMAGE, LAKE = "registry.example/pairmill:cpu", "/etc/pairmill/lake.yaml"
 
 
 class Rendered(BaseJobConfiguration):
-    """What the workers of both kinds of pool take from a template."""
+    """Fields of a work pool's base job template that its workers read, of Docker and of Kubernetes."""
 
     image: str = ""
     job_manifest: dict[str, Any] | None = None

@@ -43,7 +43,7 @@ class CardTable:
 
 
 def card_tables(lake: Lake, selected: Selection) -> list[CardTable]:
-    """Return the tables of data_card.yaml, and one of safety scores, that have rows for the selected pairs."""
+    """Build the card's tables for the selected pairs, by data_card.yaml and of safety scores; leave out empty ones."""
     declared = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     versions, found = " OR ".join(f"({each.where})" for each in selected.versions), []
     for title, of in declared.items():

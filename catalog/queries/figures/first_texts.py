@@ -9,7 +9,7 @@ MOST_SENTENCES = 500
 
 @dataclass(frozen=True)
 class FirstTexts:
-    """Texts of the documents that were read first.
+    """What a sample of a source has of texts: captions beside pictures, and sentences.
 
     Attributes:
         pictures: Number of pictures.
@@ -23,7 +23,7 @@ class FirstTexts:
 
 
 def first_texts(lake: Lake) -> FirstTexts:
-    """Return the texts of a small lake."""
+    """Count the captions of a lake that holds a sample, and read its first sentences; reads all of its pictures."""
     own = "SELECT alt_text FROM images UNION ALL SELECT alt_text FROM links"
     n, captioned = lake.query(f"SELECT count(*), count(*) FILTER (trim(alt_text) <> '') FROM ({own})")[0]
     rows = lake.query(f"SELECT text FROM sentences ORDER BY sentence_id LIMIT {MOST_SENTENCES}")

@@ -191,7 +191,7 @@ def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any
 
 
 def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Return the similarities of first texts, second texts, and so on: rows of ``rank, n, mean, lowest, highest``."""
+    """Summarise the similarities of a version's texts by their rank: rows of ``rank, n, mean, lowest, highest``."""
     n = dataset.n_texts
     known = ", ".join(text_columns.similarities(n))
     ranked = (

@@ -9,7 +9,7 @@ from pairmill.catalog.queries.datasets import Dataset
 
 @dataclass(frozen=True)
 class ProofLine:
-    """One arm of a proof on one held-out set.
+    """Result of one training set (an arm of a proof) on one held-out set.
 
     Attributes:
         arm: 'raw', 'random' (as many raw pairs as the version has), the version, or 'oracle' (the right pairs).
