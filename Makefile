@@ -59,7 +59,8 @@ test: setup lint
 test-browser: setup
 	$(BIN)/pytest -n 0 -m browser tests/flows/browse
 
-# What takes long: kills in every stage, machines of a Ray cluster, the commands of README and infra/docs, the demo world's truth.
+# What takes 3 s or more: kills in every stage, waits, S3 that fails, machines of a Ray cluster, the commands of README and
+# infra/docs, the demo world's truth. CI runs it with the rest.
 test-slow: setup
 	$(PYTEST) -m "slow and not full"
 

@@ -70,6 +70,7 @@ def test_what_a_command_of_the_table_names_is_found_and_read(places: Path, comma
     assert faults(source) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["here", "on S3"])
 def test_the_commands_of_the_table_ingest_what_they_say(places: Path, tmp_path: Path, where: str):
     """One run reads the sources of all commands, each of which names its own."""

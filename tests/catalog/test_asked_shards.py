@@ -114,6 +114,7 @@ BEGUN = [("ingest", [1, 1]), ("ingest", [1]), ("home", 0), ("score", [(1, 9)])]
 FINISHED = [("gone", (0, True)), ("gone", (1, True)), ("answer", 9)]  # without a row, because nothing was eligible
 
 
+@pytest.mark.slow
 @given(acts=st.lists(ACTS, max_size=16), repeats=st.booleans())
 @example(acts=[*BEGUN, *FINISHED, ("gone", (0, False))], repeats=False)
 @example(acts=[*BEGUN, *FINISHED, ("ingest", [1])], repeats=False)

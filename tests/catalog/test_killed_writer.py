@@ -99,6 +99,7 @@ def flipped(path: Path, chance: random.Random) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 def test_each_flipped_bit_of_a_killed_lake_is_found(killed: Path, tmp_path: Path, read_only: bool) -> None:
     chance = random.Random(7)

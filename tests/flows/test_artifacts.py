@@ -54,6 +54,7 @@ def test_what_a_step_waits_for_stands_beside_its_bar_until_it_goes_on(prefect_ap
     assert said == [f"{name}; waiting for a node ({n} being launched)" for n in (1, 2)] + [name]
 
 
+@pytest.mark.slow
 def test_a_wait_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
     nobody: Any = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     bars = ProgressArtifacts()

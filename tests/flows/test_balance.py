@@ -68,6 +68,7 @@ def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
     assert found[0][0] == found[0][1] > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "kind", "untouched"),
     [("balance.per_cluster", "balance", {"image", "sentence"}),

@@ -45,6 +45,7 @@ def smaller(data: bytes) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_a_listed_picture_goes_and_never_comes_in_again_and_no_file_or_page_has_its_bytes(tmp_path: Path, capsys):
     kinds = KINDS if find_spec("pdqhash") else KINDS[:3]  # the extra [pdq]
     datas, copies = [drawn(n) for n in range(5)], [smaller(drawn(n)) for n in range(5)]

@@ -113,6 +113,7 @@ def test_a_damaged_file_whose_rows_a_killed_repair_has_committed_anew_is_taken_o
     assert rows(lake, "SELECT * FROM payloads ORDER BY ALL") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1])
 def test_of_a_partition_that_is_recorded_twice_the_whole_file_stays_and_nothing_is_pending(lake: Path, place: int):
     before, file = rows(lake, "SELECT * FROM image_quality ORDER BY ALL"), first_file(lake, "image_quality")

@@ -58,6 +58,7 @@ def repaired(lake: Path, capsys: pytest.CaptureFixture[str], *options: str) -> s
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repaired_though_the_repair_is_killed(
     curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_lost_file_of_any_table_but_the_published_is_made_again(
     assert scored_twice(curated_copy) == [] and main(["check", "--lake", str(curated_copy), "--deep"]) == 0
 
 
+@pytest.mark.slow
 def test_a_lost_file_that_was_merged_of_many_is_made_again(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +149,7 @@ def test_what_only_a_copy_has_is_named_and_left_alone(curated_copy: Path, capsys
     assert main(["check", "--lake", str(curated_copy)]) == 0
 
 
+@pytest.mark.slow
 def test_pictures_whose_page_has_changed_are_given_up_only_when_that_is_asked_for(
     curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +171,7 @@ def test_pictures_whose_page_has_changed_are_given_up_only_when_that_is_asked_fo
     assert len(rows(curated_copy, "SELECT sha256 FROM payloads")) < len(held)
 
 
+@pytest.mark.slow
 def test_a_scored_picture_keeps_its_home_shard_though_the_rows_of_that_shard_are_lost(curated_copy: Path) -> None:
     repeated = "SELECT sha256, c.shard FROM image_content c JOIN images i USING (sha256) WHERE i.shard <> c.shard"
     sha256, home = rows(curated_copy, f"{repeated} ORDER BY ALL LIMIT 1")[0]

@@ -66,6 +66,7 @@ def server(path: str, answer: object) -> Iterator[str]:
         running.shutdown()
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_tests_is_in_order_and_each_finding_is_one_line(capsys, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(installation, "IMPORTED", IMPORTED)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7")

@@ -112,6 +112,7 @@ def test_why_tells_the_text_before_and_who_changed_it(lake: Lake, capsys: pytest
     assert f"text1 {SENTENCES[0]}" in told  # the match is still known as that text
 
 
+@pytest.mark.slow
 def test_a_takedown_removes_edits_of_its_pictures_and_of_its_sentences(lake: Lake, tmp_path: Path):
     first, second, third, *_ = pictures(lake)
     lake.execute(ROW_OF_D)
@@ -131,6 +132,7 @@ def test_a_takedown_removes_edits_of_its_pictures_and_of_its_sentences(lake: Lak
     assert is_as_published(lake, find(lake, "small@2"))
 
 
+@pytest.mark.slow
 def test_a_takedown_of_a_document_removes_the_caption_that_it_gave_to_a_picture_of_another(lake: Lake, tmp_path: Path):
     first, place = pictures(lake)[0], Path(lake.uri)
     lake.execute(

@@ -6,10 +6,13 @@ and a commit each 5 s of a stage come on top where a machine is busy.
 
 from pathlib import Path
 
+import pytest
+
 from tests.worlds.commands import Tell
 from tests.worlds.line import counting, first_run_counts
 
 
+@pytest.mark.slow
 def test_a_run_over_a_copied_lake_and_one_with_another_cap_ask_little(
     curated_copy: Path, pages: Path, settings: dict[str, str], tell: Tell
 ) -> None:

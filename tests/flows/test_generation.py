@@ -72,6 +72,7 @@ def dataset(lake: Path) -> tuple:
     )
 
 
+@pytest.mark.slow
 def test_a_wave_asks_for_what_the_one_before_left_open_and_the_lake_says_so(by_waves: Path):
     waves = rows(by_waves, "SELECT wave, asked, passed, kept FROM waves ORDER BY wave")
     assert len(waves) >= 2 and [wave for wave, *_ in waves] == list(range(1, len(waves) + 1))

@@ -95,6 +95,7 @@ def scored(opened: Session) -> None:
     texts(opened)
 
 
+@pytest.mark.slow
 def test_a_rule_reads_a_heads_numbers_and_no_pixel_is_read(curated_copy: Path, tmp_path: Path, tell: Tell):
     clip = small_settings()["models.clip"]
     vectors = dict(rows(curated_copy, "SELECT DISTINCT sha256, image_vector FROM image_embedding"))

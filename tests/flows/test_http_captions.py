@@ -80,6 +80,7 @@ def test_of_a_server_that_fails_each_picture_has_its_own_caption_once(
     assert len(rows(curated_copy, "SELECT answers FROM probes")[0][0]) == len(questions())
 
 
+@pytest.mark.slow
 def test_a_run_that_has_spent_what_it_may_stops_at_a_commit_and_the_next_goes_on(
     curated_copy: Path, settings: dict[str, str], tmp_path: Path
 ):
@@ -122,6 +123,7 @@ def test_what_a_hostile_server_says_is_kept_as_far_as_it_can_be_and_the_run_says
     assert rows(curated_copy, faults) == [(n,)]
 
 
+@pytest.mark.slow
 def test_another_model_under_the_same_name_is_noticed_before_it_is_asked_anything(
     curated_copy: Path, settings: dict[str, str], tmp_path: Path
 ):

@@ -162,6 +162,7 @@ EVENTS: tuple[Callable[[History], None], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.hypothesis  # by this mark `make test-full` finds it
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_answer_says_what_a_run_would_say(

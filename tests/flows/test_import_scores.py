@@ -62,6 +62,7 @@ def test_a_rule_reads_the_numbers_and_drops_pictures_without_one(curated_copy: P
         assert drops(curated_copy, "mild") == set(kept[:7])
 
 
+@pytest.mark.slow
 def test_the_same_file_again_changes_nothing_and_another_takes_its_place(curated_copy: Path, tmp_path: Path):
     kept = [sha256 for (sha256,) in rows(curated_copy, KEPT)]
 
@@ -83,6 +84,7 @@ def test_the_same_file_again_changes_nothing_and_another_takes_its_place(curated
         assert len(opened.recut("demo@1", settings, name="a")) == 1
 
 
+@pytest.mark.slow
 def test_a_run_reads_the_newest_import_as_a_recut_does(curated_copy: Path, tmp_path: Path, pages: Path):
     kept = [sha256 for (sha256,) in rows(curated_copy, KEPT)]
     scores = file_of(tmp_path, {"sha256": kept, "aesthetic": list(range(len(kept)))})
@@ -107,6 +109,7 @@ def test_pictures_are_named_by_id_or_address(small: Path, tmp_path: Path, key: s
     assert stored == {sha256: sizes[sha256] for sha256 in named.values()}
 
 
+@pytest.mark.slow
 def test_other_commands_know_the_score(curated_copy: Path, tmp_path: Path, tell: Tell):
     lake, kept = str(curated_copy), [sha256 for (sha256,) in rows(curated_copy, KEPT)]
     scores = file_of(tmp_path, {"sha256": kept, "aesthetic": list(range(len(kept)))})

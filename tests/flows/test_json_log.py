@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from jsonschema import validate
 
 from pairmill.catalog.pending.item import WorkItem
@@ -72,6 +73,7 @@ def test_an_error_is_a_line_of_the_log(tmp_path: Path):
     assert lines[-1]["level"] == "ERROR" and str(tmp_path / "none") in lines[-1]["message"]
 
 
+@pytest.mark.slow
 def test_each_line_of_a_run_names_run_and_step(more_pages: Path, settings: dict[str, str], tmp_path: Path):
     lake = tmp_path / "lake"
     changed = [f"--set={key}={value}" for key, value in (settings | PICTURES_ALONE | {"captioners": "[]"}).items()]

@@ -104,6 +104,7 @@ def grown_and_emptied(lake: Lake) -> None:
         lake.metadata.write(sql)
 
 
+@pytest.mark.slow
 def test_free_pages_of_a_catalog_are_returned_and_the_lake_stays_sealed(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def served(
     return folder / "lake", values, names
 
 
+@pytest.mark.slow
 def test_every_query_of_the_dashboard_names_a_metric_that_a_run_serves(served):
     _, _, names = served
     panels = json.loads(DASHBOARD.read_text())["panels"]

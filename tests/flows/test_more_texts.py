@@ -62,6 +62,7 @@ def samples(folder: Path) -> list[dict[str, bytes]]:
     return [*found.values()]
 
 
+@pytest.mark.slow
 def test_five_texts_are_in_the_pairs_the_figures_and_the_pages_of_a_version(place: Path, lake: Lake, tell: Tell):
     assert lake.query(f"SELECT DISTINCT {', '.join(FIVE)} FROM pairs WHERE version = 1") == [SIX[:5]]
     assert lake.query("SELECT DISTINCT text3, text4, similarity5 FROM pairs WHERE version = 2") == [
@@ -109,6 +110,7 @@ def test_exports_have_five_texts_or_the_released_three(place: Path, lake: Lake, 
         opened.dataset("small@2").torch(text="text4")
 
 
+@pytest.mark.slow
 def test_a_takedown_moves_the_later_texts_up_and_the_version_still_verifies(lake: Lake, tmp_path: Path):
     lake.execute("UPDATE sentences SET document_id = 'gone' WHERE text = ?", (SIX[2],))
     lake.execute("INSERT INTO documents (document_id, source, uri, shard) VALUES ('gone', 's', 'u', 'shard-0')")

@@ -77,6 +77,7 @@ def test_without_the_setting_own_captions_are_sentences_as_before(photos: Path, 
     assert found == {"One caption.", "Another line.", "Caption of a sidecar."}
 
 
+@pytest.mark.slow
 def test_the_better_of_own_and_made_captions_is_chosen(photos: Path, tmp_path: Path):
     asked = PICTURES_ALONE | {"captions.own": "compare"}
     curate(tmp_path / "lake", photos, settings=asked)

@@ -57,6 +57,7 @@ def test_candidates_are_scored_once_and_rules_and_ranks_read_them(
     assert agrees(lake, "demo@3")
 
 
+@pytest.mark.slow
 def test_generated_texts_are_scored_in_the_wave_and_again_when_a_text_changes(
     curated: Path, tmp_path: Path, pages: Path, settings: dict[str, str], matcher: str
 ):

@@ -131,6 +131,7 @@ def test_an_act_that_is_not_valid_is_one_line_and_stores_nothing(
     assert "\n" not in str(refused.value) and not acts.acts_of(lake, "small")
 
 
+@pytest.mark.slow
 def test_an_act_waits_for_the_holder_of_the_lease_and_is_stored_by_its_next_commit(lake: Lake):
     kept = of_fate(lake, "")
     with create_or_open(lake.uri) as other, lease.writing(other, "run-2", "test") as writer:
@@ -164,6 +165,7 @@ with create_or_open(place) as lake: picture_acts.act_on(lake, "small", "leave_ou
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["queued", "committed"])
 def test_a_kill_between_click_and_commit_loses_nothing_and_stores_nothing_twice(lake: Lake, where: str):
     sha = of_fate(lake, "")[0]
@@ -192,6 +194,7 @@ def test_a_folder_that_is_not_writable_and_a_damaged_file_are_told_in_a_line(
     assert "0-a.parquet cannot be read" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_takedown_removes_the_acts_on_its_pictures_and_those_that_wait(lake: Lake, tmp_path: Path):
     first, second, *_ = of_fate(lake, "")
     act(lake, "tag", first, second, word="fox")

@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.worlds.line import curate, rows, work_done
 
 ROUTES = "SELECT settings FROM scorers WHERE name = 'image_routes' ORDER BY \"commit\" DESC, digest"
 RECALL = "SELECT recall FROM datasets ORDER BY version DESC LIMIT 1"
 
 
+@pytest.mark.slow
 def test_the_fewest_probes_that_reach_the_recall_are_found_frozen_and_used(
     curated_copy: Path, pages: Path, settings: dict[str, str]
 ):

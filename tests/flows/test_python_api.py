@@ -196,6 +196,7 @@ def test_a_recipe_is_changed_by_dotted_keys_and_validated():
         recipe.with_({"balance.cap": "many"})
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_a_recipe_and_its_second_run_does_nothing(
     curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

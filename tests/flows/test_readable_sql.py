@@ -54,6 +54,7 @@ def test_plain_duckdb_shows_what_every_table_and_column_holds(curated: Path):
     assert "Laplacian" in meanings["image_quality", "sharpness"]
 
 
+@pytest.mark.slow
 def test_maintain_describes_a_lake_that_lacks_it_and_opening_does_not(curated_copy: Path, tell: Tell):
     with create_or_open(curated_copy) as lake:
         lake.execute("COMMENT ON COLUMN pairs.text1 IS NULL")

@@ -79,6 +79,7 @@ def samples(folder: Path) -> dict[str, dict[str, bytes]]:
     return {json.loads(sample["json"])["sha256"]: sample for sample in found.values()}
 
 
+@pytest.mark.slow
 def test_captions_of_pictures_shown_otherwise_do_not_count_and_status_and_the_run_say_so(
     captioned: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -150,6 +151,7 @@ def test_the_recipe_makes_the_same_captions_by_its_own_name(captioned: Path, pho
     assert rows(tmp_path / "other", SAID) == rows(captioned, SAID)
 
 
+@pytest.mark.slow
 def test_a_folder_without_any_text_curates_by_a_recipe_that_retrieves_none(photos: Path, tmp_path: Path, tell: Tell):
     settings = {"association": "none", "duplicates": "none", "fuse": "null", "tags": "null", "balance.cap": "none"}
     settings |= {"images.pair_similarity.keep": "true", "images.whole_text.keep": "true"}
@@ -185,6 +187,7 @@ def test_what_was_committed_before_a_kill_is_not_made_again_and_nothing_is_missi
     assert scored_twice(lake) == []
 
 
+@pytest.mark.slow
 def test_the_rest_is_made_only_when_a_person_says_so(
     photos: Path, tmp_path: Path, few_first: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -221,6 +224,7 @@ def test_captions_of_a_curate_are_used_and_a_curate_uses_these(
     assert "score captions" in work_done(counts) and "caption main" not in work_done(counts)
 
 
+@pytest.mark.slow
 def test_what_a_later_run_adds_goes_into_further_files_and_what_has_gone_leaves_them(
     captioned: Path, tmp_path: Path, tell: Tell
 ):
@@ -268,6 +272,7 @@ def reword_one(lake: Path) -> None:
         opened.execute("UPDATE captions SET text = 'Another text.' WHERE sha256 = ?", (sha,))
 
 
+@pytest.mark.slow
 def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
     tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -324,6 +329,7 @@ def test_figures_are_those_of_the_committed_captions_over_the_time_they_took():
     assert [duration(n) for n in (40, 3600, 7260, 187_200)] == ["40 s", "60 min", "2 h 1 min", "2 d 4 h"]
 
 
+@pytest.mark.slow
 def test_s3_gets_the_same_tars(captioned: Path, tmp_path: Path, bucket, tell: Tell):  # noqa: F811
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
     tell(*command, str(tmp_path / "out"))

@@ -65,6 +65,7 @@ def test_new_documents_cost_only_themselves_and_give_the_same_dataset_after_a_ru
     assert scored_twice(disturbed) == []
 
 
+@pytest.mark.slow
 def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alone(
     curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

@@ -91,6 +91,7 @@ def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path, settings: dict[str
     assert "there is no lake" in capsys.readouterr().err and not (tmp_path / "lake").exists()
 
 
+@pytest.mark.slow
 def test_an_allowed_network_has_its_blocked_addresses_fetched(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):

@@ -80,6 +80,7 @@ def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(best
     assert {by for by, *_ in pairs(lake).values()} == {"far"}
 
 
+@pytest.mark.slow
 def test_the_best_caption_may_be_the_one_that_a_matching_model_finds_best(
     best: Path, pages: Path, tmp_path: Path, tell: Tell
 ):

@@ -30,6 +30,7 @@ def test_the_proposed_recipe_follows_what_a_folder_holds_and_is_valid(what: str)
     load_recipe(found.value, found.settings)
 
 
+@pytest.mark.slow
 def test_a_start_forecasts_prints_the_run_and_goes_on_where_it_ended(
     tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -143,6 +143,7 @@ def test_no_command_hands_a_name_or_a_text_to_the_terminal_as_it_is(capsys, lake
     assert not ACTS.search(out)
 
 
+@pytest.mark.slow
 def test_why_of_a_name_with_markup_and_line_ends_keeps_to_its_lines(capsys, lake: Path):
     with create_or_open(lake, read_only=True) as opened:
         ids = [row[0] for row in opened.query("SELECT image_id FROM images UNION SELECT document_id FROM documents")]

@@ -226,6 +226,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.slow
 def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
     assert found_in(small, [data]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_temporary_files")
 def test_a_takedown_beside_a_reader_is_finished_when_the_reader_has_gone(curated_copy: Path) -> None:
     ((text, document),) = rows(

@@ -91,6 +91,7 @@ def test_what_is_neither_picture_nor_document_is_refused(lake: Lake, item: str, 
         removals._with_items(lake, Subject(), [item])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_temporary_files")
 def test_a_second_takedown_finishes_the_first_and_says_when_it_was_by_each_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

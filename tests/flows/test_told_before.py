@@ -22,6 +22,7 @@ ANSWER = {"n_tokens": 7, "seconds": 0.5, "finish_reason": "stop", "prompt_tokens
 NEWEST = 'WHERE "commit" > {} ORDER BY ALL'
 
 
+@pytest.mark.slow
 def test_a_later_rule_for_statuses_judges_what_was_said_and_asks_no_model(
     curated_copy: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -121,6 +121,7 @@ def test_after_a_killed_removal_a_command_loses_nothing_else_and_the_removal_is_
     assert held(lake) == expected and pictures_in(lake) == set(range(N)) - gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "whole"), [("image_quality", "made again"), ("pairs", "put back")])
 def test_a_repair_finishes_a_killed_removal_that_a_damaged_file_hinders(
     tmp_path: Path, table: str, whole: str, capsys: pytest.CaptureFixture[str]

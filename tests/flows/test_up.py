@@ -203,6 +203,7 @@ def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tm
     assert "server at http://127.0.0.1:9/api does not answer" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_option", [True, False])
 def test_a_chosen_port_that_is_taken_is_told_and_no_other_is_used(
     by_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -43,6 +43,7 @@ def compared(lake: Path, after: str) -> tuple[VersionDiff, dict[str, dict], dict
     return found, pairs_of(lake, "demo", 1), pairs_of(lake, name, int(version))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["demo@2", "other@1"])
 def test_the_counts_are_those_of_a_comparison_of_dictionaries(lake: Path, after: str):
     found, was, now = compared(lake, after)

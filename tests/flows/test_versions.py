@@ -60,6 +60,7 @@ def versions(lake: Path) -> list[tuple]:
     return rows(lake, "SELECT version, n_pairs FROM datasets ORDER BY version")
 
 
+@pytest.mark.slow
 def test_a_name_means_its_version_wherever_a_number_does(lake: Path, tell: Tell, tmp_path: Path):
     at = ("--lake", str(lake))
     assert tell("tag", "small@1", "release-1", *at) == "small@1 has the names release-1\n"
@@ -117,6 +118,7 @@ def test_a_dropped_version_has_no_row_left_and_the_others_have_theirs(lake: Path
     assert (tmp_path / "out" / "small-v1-000000.tar").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_all", [False, True], ids=["the newest", "every one"])
 def test_the_number_of_a_dropped_version_is_not_given_again(lake: Path, tell: Tell, capsys, of_all: bool):
     for version in (2, 1) if of_all else (2,):

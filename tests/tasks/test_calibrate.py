@@ -94,6 +94,7 @@ def test_rules_are_set_in_order_each_over_what_the_one_before_leaves(tmp_path: P
     assert len(held.notes) == 2
 
 
+@pytest.mark.slow
 def test_words_counted_anew_give_another_number_and_the_run_says_so(tmp_path: Path):
     lake, source = tmp_path / "lake", pages(tmp_path / "pages", range(20))
     _, embedded, frozen = run(lake, source, recipe(ENTROPY))
@@ -111,6 +112,7 @@ def held_entropies(lake: Path) -> list[tuple]:
         return opened.query("SELECT text, corpus_entropy FROM corpus_entropy JOIN sentence_content USING (content)")
 
 
+@pytest.mark.slow
 def test_a_survey_sets_nothing_and_a_run_that_goes_on_gets_the_same_number(tmp_path: Path, monkeypatch):
     """Killed between scoring and the commit of the number, and after it."""
     lake, source, asked = tmp_path / "lake", pages(tmp_path / "pages", range(20)), recipe(LENGTH)

@@ -354,6 +354,7 @@ def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], 
         assert full or sum(sizes[first : last + 1]) > TAR_BYTES
 
 
+@pytest.mark.slow
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
     from pairmill.tasks.release.export import export_forms
 

@@ -125,6 +125,7 @@ def test_croissant_names_the_columns_that_the_files_have(form, lake: Lake, tmp_p
     assert [field["name"] for field in rows["field"]] == pq.read_schema(first).names
 
 
+@pytest.mark.slow
 def test_every_form_leaves_private_metadata_out_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def private(n: int) -> bytes:
         block, out = Image.Exif(), BytesIO()

@@ -95,6 +95,7 @@ def test_a_mixture_has_exact_counts_by_seed_and_a_larger_one_holds_the_smaller(l
     assert sum(step.startswith("Recipe") for step in described["rai:dataPreprocessingProtocol"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(set(SUFFIX) - {"obelics", "card"}))
 def test_every_form_of_pairs_takes_a_mixture_which_a_takedown_names_once(form: str, lake: Path, tmp_path: Path, capsys):
     place = tmp_path / "out"

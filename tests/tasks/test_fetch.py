@@ -56,6 +56,7 @@ def with_exif() -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_however_many_workers_there_are_a_host_has_its_few_connections(server: Web, tmp_path: Path):
     data = photograph()
 

@@ -46,6 +46,7 @@ def run(lake_folder: Path, run_id: str, asked: tuple[Plan, list[Scorer]]) -> dic
         return session.counts
 
 
+@pytest.mark.slow
 def test_what_a_language_models_rule_drops_is_never_embedded(tmp_path: Path, models: dict[str, str]):
     published(tmp_path / "lake", sentences=LONG + SHORT)
     values = np.round(Perplexity(models["perplexity"])({"text": list(LONG)})["perplexity"], 4)

@@ -49,6 +49,7 @@ def test_an_upload_that_is_lost_is_told_with_its_object(write, data: bytes, loss
     assert len(held) >= len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "table"), [("absent", "pairs"), ("absent", "decisions")])
 def test_no_version_is_published_whose_files_s3_has_lost(loss: str, table: str, tmp_path: Path, bucket):
     place = write_yaml(tmp_path / "lake", data_path=f"s3://data/{tmp_path.name}").parent

@@ -74,6 +74,7 @@ def test_rows_of_an_item_at_work_are_shown_before_it_is_finished(
     assert {2, 4, 6} & set(shown) and set(shown) <= {0, 2, 4, 6, 8, 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "reason", "said"),
     [

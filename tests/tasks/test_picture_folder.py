@@ -77,6 +77,7 @@ def test_names_are_the_sources_own_and_none_clash_without_case_or_suffix(lake: L
     assert held == {picture(n) for n in range(N)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "options", "lines"),
     [

@@ -66,6 +66,7 @@ def test_a_death_sends_back_what_that_process_held_and_nothing_else(notes: Path,
     assert [(row["item"], row["reason"]) for row in rows(results, "quarantine")] == [("dies", "poison")]
 
 
+@pytest.mark.slow
 def test_a_row_that_never_ends_is_ended_tried_once_more_alone_and_quarantined(notes: Path, tmp_path: Path):
     items = [WorkItem("stuck", ("a", "hangs", "b", "c")), WorkItem("good", ("a",))]
     results = list(run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2)))

@@ -154,6 +154,7 @@ def test_of_a_source_that_is_one_file_its_name_is_left(tmp_path: Path, name: str
         assert released(lake) == ALONE[name]
 
 
+@pytest.mark.slow
 def test_the_same_folder_elsewhere_publishes_the_same_dataset(tmp_path: Path):
     """By ids of occurrences, which hold the path, it would be another, and of equal pictures another would be kept."""
     pages = {f"{n:03}/p.html": page("1.jpg") for n in range(4)} | {f"{n:03}/1.jpg": photograph(1) for n in range(4)}

@@ -96,6 +96,7 @@ def test_what_fails_again_stays_in_quarantine_once(place: Path):
             assert len(names(held)) == 4
 
 
+@pytest.mark.slow
 def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(place: Path):
     """As after a worker died on them: rows of NULLs that say so, which a retry takes back, as often as it is asked."""
     with run(place) as held:

@@ -91,6 +91,7 @@ def waits() -> Iterator[Released]:
     LOG.removeHandler(handler)
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_another_as_long_as_it_may_and_is_then_refused_by_name(
     tmp_path: Path, waits: Released, capsys: pytest.CaptureFixture[str]
 ) -> None:

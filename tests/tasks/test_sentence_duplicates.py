@@ -169,6 +169,7 @@ def test_a_run_foretells_its_steps_and_the_next_does_nothing(first: tuple[Path, 
     assert not set(again.foretold) & set(found.counts)
 
 
+@pytest.mark.slow
 def test_sentences_that_come_later_meet_those_before_them_and_each_other(tmp_path: Path):
     texts = varied(random.Random(7), 160)
     first, second = write(tmp_path / "a", texts[0::2]), write(tmp_path / "b", texts[1::2])

@@ -84,6 +84,7 @@ def test_a_shuffle_holds_every_pair_once_with_its_own_picture_and_mixes_the_shar
     assert changes[0] < 6 and changes[1] > 15
 
 
+@pytest.mark.slow
 def test_two_machines_write_the_same_bytes(folder: Path, tmp_path: Path):
     """Other locales, seeds of Python's hash, orders of listing, time zones and numbers of threads."""
     settings = {"forward": ("C", "0"), "backward": ("en_US.UTF-8", "4711")}

@@ -110,6 +110,7 @@ def signalled(called: str, number: int) -> Iterator[None]:
             each.kill()
 
 
+@pytest.mark.slow
 def test_the_loss_of_the_process_that_hands_items_out_loses_no_item(tmp_path: Path):
     work = [WorkItem(f"shard-{n}", (f"{n}",)) for n in range(80)]  # more than Ray holds at once
     with JobStage(Slow("", 0.1), ON_RAY) as stage:
@@ -129,6 +130,7 @@ def test_a_stage_fails_instead_of_waiting_when_ray_ends_it_with_items_left(items
             flat(made)
 
 
+@pytest.mark.slow
 def test_a_stage_fails_with_the_remedy_when_the_queue_of_its_items_is_lost(items: list[WorkItem], tmp_path: Path):
     with JobStage(Slow("", 5.0), ON_RAY) as stage:
         made = stage.run(items, output(tmp_path))

@@ -95,6 +95,7 @@ def test_it_is_told_through_a_worker_process(tmp_path: Path):
         run(tmp_path, "fine", "ValueError")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "reason"), [("dies", "poison"), ("hangs", "timeout")])
 def test_the_row_at_which_it_kills_its_process_or_hangs_is_quarantined_alone(row: str, reason: str, tmp_path: Path):
     found = run(tmp_path, "a", row, "b")

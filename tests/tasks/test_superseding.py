@@ -286,6 +286,7 @@ def texts_of(held: Session) -> list[str]:
     return sorted(alive(held)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noted", [True, False], ids=["as noted", "before readers were noted"])
 def test_a_mended_reader_reads_again_what_it_read_and_is_foretold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noted: bool

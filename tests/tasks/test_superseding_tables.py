@@ -129,6 +129,7 @@ def test_what_a_row_said_before_its_table_was_written_anew_no_longer_counts(befo
         assert sorted(alive(held, first)[0]) == expected(words(6))
 
 
+@pytest.mark.slow
 def test_a_table_that_goes_back_to_what_it_was_is_read_again(tmp_path: Path):
     for group in (2, 3):
         table(tmp_path, words(6), group, at=group)

@@ -56,6 +56,7 @@ def current(writer: Writer, rule: str) -> dict[str, tuple[str, str]]:
     return {sha256: (prompt, text) for sha256, prompt, text in rows}
 
 
+@pytest.mark.slow
 def test_each_gets_the_texts_made_for_it_and_none_is_made_twice(tmp_path: Path):
     published(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run-2", "test") as writer:

@@ -27,6 +27,7 @@ def test_a_worker_that_hangs_is_named_and_ended_and_its_item_is_done_again(tmp_p
     assert "these workers were ended" in shown[0] and shown[-1] == ""
 
 
+@pytest.mark.slow
 def test_a_stage_that_stalls_again_and_again_fails_with_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 1, show))
     told = r"the stage stalled 1 times.* had c\. .*--stall-minutes"

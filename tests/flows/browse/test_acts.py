@@ -93,6 +93,7 @@ def test_all_of_a_filter_is_meant_by_one_tick_and_is_exported(
     assert "name: broad" in acted.client.get("/rules/recipe", params=rule).text
 
 
+@pytest.mark.slow
 def test_two_windows_act_while_a_run_writes_and_both_acts_wait(acted: Pages, place: Path):
     kept, before = [sha for (sha,) in rows(place, KEPT)], stored(place)
     with create_or_open(place) as lake, lease.writing(lake, "run-2", "test"):

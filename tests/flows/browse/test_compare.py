@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
 
 
+@pytest.mark.slow
 def test_pairs_gained_and_lost_are_counted_by_cause_and_shown(tmp_path: Path):
     lake = tmp_path / "lake"
     published(lake, pictures=18, cap=2, clusters=3)

@@ -169,6 +169,7 @@ def test_a_page_that_is_asked_for_while_a_removal_is_forgotten_keeps_no_former_g
         assert former and opened.gallery("small@1", is_scroll=True) is not former
 
 
+@pytest.mark.slow
 def test_the_lake_is_read_again_after_a_run_has_committed(tmp_path: Path):
     published(tmp_path / "lake", pictures=9)
     with browsed(tmp_path / "lake") as pages:

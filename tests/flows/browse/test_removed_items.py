@@ -25,6 +25,7 @@ def in_use(lake: Path) -> set[str]:
     return {each for each in found if f"{lake}/.browse/" in f"/{each.lstrip('/')}"}
 
 
+@pytest.mark.slow
 def test_pictures_vectors_and_galleries_are_forgotten_after_a_removal_by_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

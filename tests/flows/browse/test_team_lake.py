@@ -27,6 +27,7 @@ def team(bucket, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
     with browsed(team) as pages:
         kept = rows(team, "SELECT image_id, sha256 FROM pairs ORDER BY 1")
@@ -71,6 +72,7 @@ def test_a_lake_with_metadata_in_postgres_is_browsed_and_judged(postgres: str, t
         assert lake.query("SELECT verdict FROM judgements") == [("mismatch",)]
 
 
+@pytest.mark.slow
 def test_several_readers_see_the_same_pages_at_once(small: Path):
     with browsed(small) as first, browsed(small) as second:
         addresses = ["/gallery?dataset=small@1", "/gallery?dataset=small@1&fate=dropped&sort=width", "/compare"]

@@ -192,6 +192,7 @@ def test_distributions_count_every_pair(page: html.HtmlElement, query: Query):
     assert float(charts["words of first sentence"].get("data-high")) == longest + 1  # its bin ends there
 
 
+@pytest.mark.slow
 def test_the_difference_to_the_version_before_is_told_by_cause(tmp_path: Path):
     lake = tmp_path / "lake"
     published(lake, pictures=18, cap=2, clusters=3)

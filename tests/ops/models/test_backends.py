@@ -113,6 +113,7 @@ def test_an_answer_at_the_limit_is_cut_off(backend: Backend):
     assert found.finish == "length" and not found.finished and found.text and not found.error
 
 
+@pytest.mark.slow
 def test_one_that_has_no_room_is_an_error_and_the_others_are_answered(backend: Backend):
     found = backend.ask(["say-one", "too-big", "say-two", "say-three"])
     assert [each.text for each in found] == ["one", "", "two", "three"]

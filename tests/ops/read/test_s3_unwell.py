@@ -51,6 +51,7 @@ def test_of_a_large_bucket_nothing_is_lost_when_requests_fail_and_retries_are_co
     fresh_filesystem()
 
 
+@pytest.mark.slow
 def test_the_answer_that_there_is_no_such_object_may_break_off_too(server, bucket, quick, monkeypatch):
     fill({f"{n:03}.jpg": jpeg(f"#{n:06x}") for n in range(40)})  # each is asked for two files beside it
     monkeypatch.setattr("tests.worlds.unwell.ILLS", ("cut",))

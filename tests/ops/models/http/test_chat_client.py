@@ -49,6 +49,7 @@ def ask(client: ChatClient, shown: list[np.ndarray]) -> list[Generation]:
     return [each.result() for each in running]
 
 
+@pytest.mark.slow
 def test_of_a_server_that_fails_a_tenth_in_every_way_each_picture_has_its_own_answer_once(
     port: int, tmp_path: Path, clients: list
 ):
@@ -213,6 +214,7 @@ def test_an_endpoint_that_refuses_everything_ends_the_run_though_the_other_works
             ask(client, pictures(200))
 
 
+@pytest.mark.slow
 def test_an_endpoint_whose_connections_break_is_asked_the_fixed_pictures_once_and_alone(
     port: int, tmp_path: Path, clients: list
 ):
