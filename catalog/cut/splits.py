@@ -31,23 +31,14 @@ Components = Callable[[int, tuple[np.ndarray, ...]], np.ndarray]
 
 @dataclass(frozen=True)
 class Divided:
-    """Result of `divide`.
+    """Result of `divide`."""
 
-    Attributes:
-        split: Number of each node's split, int8 (n,).
-        moved: Current nodes that lost their former split because groups merged.
-        groups: Number of groups with current nodes.
-        too_large: Number of these that exceed every held-out split.
-        largest: Current nodes of the largest group.
-        smallest: Current nodes of the smallest group that had no split before; 0 without one.
-    """
-
-    split: np.ndarray
-    moved: int
-    groups: int
-    too_large: int
-    largest: int
-    smallest: int
+    split: np.ndarray  # number of each node's split, int8 (n,)
+    moved: int  # current nodes that lost their former split because groups merged
+    groups: int  # number of groups with current nodes
+    too_large: int  # number of these that exceed every held-out split
+    largest: int  # current nodes of the largest group
+    smallest: int  # current nodes of the smallest group that had no split before; 0 without one
 
 
 def ranked_splits(recipe: Recipe) -> list[str]:

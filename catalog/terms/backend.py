@@ -17,31 +17,23 @@ _BEHIND_ENDPOINTS = "pairmill.ops.models.http.http_model"
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend of generative models. Functions are named as 'MODULE:FUNCTION' and imported at their first use.
+    """A backend of generative models. Functions are named as 'MODULE:FUNCTION' and imported at their first use."""
 
-    Attributes:
-        prefix: Beginning of its model specs, with the colon: 'hf:'.
-        form: How its specs are written, for messages: 'hf:NAME_OR_FOLDER'; '' for the prefix and NAME.
-        captioner: Function that returns the model of a captioner for (spec, precision, batch_size, encoding), an
-            `Answering` of ops/models/generation.py: an `HttpModel` for a model behind endpoints.
-        fuser: Function that returns the model that fuses texts for (spec, precision, batch_size); '' if it fuses none.
-        sees: Function that returns whether the model of a spec accepts images; '' if all do.
-        digest: Function that returns 32 hex digits that identify the content of a spec's model; '' to hash its files,
-            which only 'hf:' can find.
-        endpoints: Whether servers run the model and may bill its tokens.
-        libraries: Third-party modules that workers of its models import and that the fork server may import before
-            forking: their import starts no thread and touches no GPU.
-        package: The package that declares it.
-    """
-
-    prefix: str
+    prefix: str  # beginning of its model specs, with the colon: 'hf:'
+    # function that returns the model of a captioner for (spec, precision, batch_size, encoding), an `Answering` of
+    # ops/models/generation.py: an `HttpModel` for a model behind endpoints
     captioner: str
+    # function that returns the model that fuses texts for (spec, precision, batch_size); '' if it fuses none
     fuser: str = ""
-    sees: str = ""
+    sees: str = ""  # function that returns whether the model of a spec accepts images; '' if all do
+    # function that returns 32 hex digits that identify the content of a spec's model; '' to hash its files, which only
+    # 'hf:' can find
     digest: str = ""
-    endpoints: bool = False
-    package: str = "pairmill"
-    form: str = ""
+    endpoints: bool = False  # whether servers run the model and may bill its tokens
+    package: str = "pairmill"  # the package that declares it
+    form: str = ""  # how its specs are written, for messages: 'hf:NAME_OR_FOLDER'; '' for the prefix and NAME
+    # Third-party modules that workers of its models import and that the fork server may import before forking: their
+    # import starts no thread and touches no GPU
     libraries: tuple[str, ...] = ()
 
 

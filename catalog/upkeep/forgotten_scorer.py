@@ -27,23 +27,16 @@ _OF_STEPS = {
 
 @dataclass(frozen=True)
 class Forgettable:
-    """The rows of one scorer that can be deleted, and the versions that read them.
-
-    Attributes:
-        digest: The scorer's digest.
-        name: Its name.
-        rows: Table -> number of its rows; {} if they are deleted, and only their bytes must still be erased.
-        bytes: Bytes of its files.
-        versions: (NAME@VERSION, the steps and rules that read its rows) of each version made with it.
-        made_from_it: Names of the scorers in the lake that were made from it: their rows stay, and cannot be made again
-            from its rows.
-    """
+    """The rows of one scorer that can be deleted, and the versions that read them."""
 
     digest: str
     name: str
+    # table -> number of its rows; {} if they are deleted, and only their bytes must still be erased
     rows: dict[str, int]
-    bytes: int
+    bytes: int  # bytes of its files
+    # (NAME@VERSION, the steps and rules that read its rows) of each version made with it
     versions: tuple[tuple[str, tuple[str, ...]], ...]
+    # names of the scorers in the lake that were made from it: their rows stay, and cannot be made again from its rows
     made_from_it: tuple[str, ...]
 
 

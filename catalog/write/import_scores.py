@@ -30,27 +30,16 @@ _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 @dataclass(frozen=True)
 class ImportedScores:
-    """Result of importing a file of scores.
+    """Result of importing a file of scores."""
 
-    Attributes:
-        name: Name of the score, the column that rules read.
-        scorer: Digest of the import.
-        rows: Rows of the file with a value.
-        unmatched: Rows that name no picture of the lake.
-        added: Pictures that got a value by this import.
-        scored: Pictures that have a value of this file, by this import or an earlier one.
-        without: Pictures of the lake without a value of this file.
-        median: Median of the scored pictures' values; None without one.
-    """
-
-    name: str
-    scorer: str
-    rows: int
-    unmatched: int
-    added: int
-    scored: int
-    without: int
-    median: float | None
+    name: str  # name of the score, the column that rules read
+    scorer: str  # digest of the import
+    rows: int  # rows of the file with a value
+    unmatched: int  # rows that name no picture of the lake
+    added: int  # pictures that got a value by this import
+    scored: int  # pictures that have a value of this file, by this import or an earlier one
+    without: int  # pictures of the lake without a value of this file
+    median: float | None  # median of the scored pictures' values; None without one
 
 
 def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) -> ImportedScores:

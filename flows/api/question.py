@@ -21,21 +21,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Question:
-    """A method that answers one question about a lake, with the facts that its docstring and signature lack.
-
-    Attributes:
-        ask: The method.
-        command: Name of its command, '' if it has none.
-        example: A command line that asks it.
-        is_tool: Whether agents may ask it: it loads no model and writes no file.
-        not_for_agents: Names of the arguments that agents may not set.
-    """
+    """A method that answers one question about a lake, with the facts that its docstring and signature lack."""
 
     ask: Callable[..., Any]
-    command: str
-    example: str
-    is_tool: bool
-    not_for_agents: Sequence[str]
+    command: str  # name of its command, '' if it has none
+    example: str  # a command line that asks it
+    is_tool: bool  # whether agents may ask it: it loads no model and writes no file
+    not_for_agents: Sequence[str]  # names of the arguments that agents may not set
 
     @property
     def about(self) -> str:

@@ -21,21 +21,13 @@ PLAIN = {"fate": "dropped_by", **FACETS, "cluster": "cluster", "status": "captio
 
 @dataclass(frozen=True)
 class MappedGallery:
-    """A gallery with its map: the places of the images that have a vector.
-
-    Attributes:
-        gallery: The gallery.
-        stored: The vectors of its pictures.
-        map: The place of each stored vector.
-        images: Row numbers of the mapped images in the gallery, in the order of ``image_id``.
-        vectors: Row numbers of their vectors in ``stored``, of the length of ``images``.
-    """
+    """A gallery with its map: the places of the images that have a vector."""
 
     gallery: Gallery
-    stored: ImageVectors
-    map: PictureMap
-    images: np.ndarray
-    vectors: np.ndarray
+    stored: ImageVectors  # the vectors of its pictures
+    map: PictureMap  # the place of each stored vector
+    images: np.ndarray  # row numbers of the mapped images in the gallery, in the order of ``image_id``
+    vectors: np.ndarray  # row numbers of their vectors in ``stored``, of the length of ``images``
 
 
 class PictureMaps:

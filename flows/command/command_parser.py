@@ -16,30 +16,18 @@ class Option:
 
     A name without dashes makes it positional. A name with dashes makes it an option, which takes a value if it has a
     metavar or choices, and is a flag otherwise.
-
-    Attributes:
-        name: Its name, with the dashes.
-        about: Its help, as argparse takes it (``%%`` for a percent sign), without its default.
-        metavar: Name of its value in the help.
-        parse: Convert the text of its value; raises ArgumentTypeError.
-        default: Its value if it is left out.
-        choices: Its allowed values; the first is the default.
-        repeats: Whether it may occur several times; its value is a list.
-        is_required: Whether an option with dashes must occur.
-        group: Title of its group in the help, '' for none; of all options with EITHER only one may occur.
-        more: Further arguments of `add_argument`.
     """
 
-    name: str
-    about: str = ""
-    metavar: str = ""
-    parse: Callable[[str], Any] = str
-    default: Any = ""
-    choices: Sequence[str] = ()
-    repeats: bool = False
-    is_required: bool = False
-    group: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # its name, with the dashes
+    about: str = ""  # its help, as argparse takes it (``%%`` for a percent sign), without its default
+    metavar: str = ""  # name of its value in the help
+    parse: Callable[[str], Any] = str  # convert the text of its value; raises ArgumentTypeError
+    default: Any = ""  # its value if it is left out
+    choices: Sequence[str] = ()  # its allowed values; the first is the default
+    repeats: bool = False  # whether it may occur several times; its value is a list
+    is_required: bool = False  # whether an option with dashes must occur
+    group: str = ""  # title of its group in the help, '' for none; of all options with EITHER only one may occur
+    more: Mapping[str, Any] = field(default_factory=dict)  # further arguments of `add_argument`
 
     def add_to(self, parser: Any) -> None:
         """Add this argument to an argparse parser or argument group."""
@@ -61,27 +49,16 @@ class Option:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the command line.
-
-    Attributes:
-        name: Its name.
-        function: Function that it calls with the parsed arguments, as 'module:function' in this folder.
-        about: Its help, one sentence.
-        example: Arguments of an example.
-        options: Its arguments and options.
-        interrupted: Message that Ctrl-C prints.
-        lasts: Whether it continues when its output is closed.
-        presets: Further attributes of the parsed arguments.
-    """
+    """A command of the command line."""
 
     name: str
-    function: str
-    about: str = ""
-    example: str = ""
-    options: Sequence[Option] = ()
-    interrupted: str = "stopped."
-    lasts: bool = True
-    presets: Mapping[str, Any] = field(default_factory=dict)
+    function: str  # function that it calls with the parsed arguments, as 'module:function' in this folder
+    about: str = ""  # its help, one sentence
+    example: str = ""  # arguments of an example
+    options: Sequence[Option] = ()  # its arguments and options
+    interrupted: str = "stopped."  # message that Ctrl-C prints
+    lasts: bool = True  # whether it continues when its output is closed
+    presets: Mapping[str, Any] = field(default_factory=dict)  # further attributes of the parsed arguments
 
     def add_to(self, commands: Any) -> None:
         """Add this command, with its options, to argparse's subparsers ``commands``."""

@@ -30,27 +30,16 @@ SEEN = 3  # files of a shared folder that every machine must see
 
 @dataclass(frozen=True)
 class Expected:
-    """The requirements on each machine of a cluster: the starting machine's packages, and the places that a run reads.
+    """Requirements on each machine of a cluster: the starting machine's packages, and the places that a run reads."""
 
-    Attributes:
-        python: Major and minor version of Python.
-        pairmill: Version of Pairmill.
-        packages: Digest of the versions of all installed packages.
-        extensions: Packages that declare scores, backends or formats, as NAME==VERSION.
-        data_path: Folder or s3:// prefix of the lake's data, '' if no lake is named.
-        files: Some files below ``data_path``, relative; empty on S3 and for a new lake.
-        sources: Places of the sources, without formats.
-        recipe: The recipe, whose models each machine needs; None for no check of models.
-    """
-
-    python: str
-    pairmill: str
-    packages: str
-    extensions: tuple[str, ...]
-    data_path: str
-    files: tuple[str, ...]
-    sources: tuple[str, ...]
-    recipe: Recipe | None
+    python: str  # major and minor version of Python
+    pairmill: str  # version of Pairmill
+    packages: str  # digest of the versions of all installed packages
+    extensions: tuple[str, ...]  # packages that declare scores, backends or formats, as NAME==VERSION
+    data_path: str  # folder or s3:// prefix of the lake's data, '' if no lake is named
+    files: tuple[str, ...]  # some files below ``data_path``, relative; empty on S3 and for a new lake
+    sources: tuple[str, ...]  # places of the sources, without formats
+    recipe: Recipe | None  # the recipe, whose models each machine needs; None for no check of models
 
 
 @dataclass(frozen=True)

@@ -54,18 +54,13 @@ class _Kept(BaseModel):
 
 @dataclass
 class Measured(Observer):
-    """Observer of a run that measures its steps.
+    """Observer of a run that measures its steps."""
 
-    Attributes:
-        items: The finished items by step.
-        seconds: Wall-clock seconds by step, items included.
-        memory: Peak bytes of this process and its workers together (proportional set size).
-        file: Where the measurements are kept after each step, with those of an earlier, ended run of the same sample.
-    """
-
-    items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
+    items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))  # the finished items by step
+    # wall-clock seconds by step, items included
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    memory: int = 0
+    memory: int = 0  # peak bytes of this process and its workers together (proportional set size)
+    # where the measurements are kept after each step, with those of an earlier, ended run of the same sample
     file: Path | None = None
     _step: str = ""
 
@@ -119,23 +114,14 @@ class Measured(Observer):
 
 @dataclass(frozen=True)
 class CostForecast:
-    """Costs of a run on this machine, each with its 90 % interval.
+    """Costs of a run on this machine, each with its 90 % interval."""
 
-    Attributes:
-        hours: Wall-clock hours.
-        worker_hours: Hours of all workers together.
-        gpu_hours: Hours of workers with a GPU, times their GPUs.
-        gigabytes: Files that the run writes to the lake, in 10**9 bytes.
-        memory: Memory of all processes of this machine, in 10**9 bytes.
-        money: Price of the tokens; None if no model has a price.
-    """
-
-    hours: Range
-    worker_hours: Range
-    gpu_hours: Range
-    gigabytes: Range
-    memory: Range
-    money: Range | None
+    hours: Range  # wall-clock hours
+    worker_hours: Range  # hours of all workers together
+    gpu_hours: Range  # hours of workers with a GPU, times their GPUs
+    gigabytes: Range  # files that the run writes to the lake, in 10**9 bytes
+    memory: Range  # memory of all processes of this machine, in 10**9 bytes
+    money: Range | None  # price of the tokens; None if no model has a price
 
 
 def forecast_cost(

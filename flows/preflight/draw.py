@@ -29,19 +29,12 @@ FEWEST_UNITS = 10
 
 @dataclass(frozen=True)
 class UnitSample:
-    """The units drawn from one source.
+    """The units drawn from one source."""
 
-    Attributes:
-        units: Addresses of the units.
-        of: Number of new units of the source.
-        documents: Share of each unit's documents that is read, above 0 and at most 1.
-        seed: Chooses these documents.
-    """
-
-    units: frozenset[str]
-    of: int
-    documents: float = 1.0
-    seed: str = ""
+    units: frozenset[str]  # addresses of the units
+    of: int  # number of new units of the source
+    documents: float = 1.0  # share of each unit's documents that is read, above 0 and at most 1
+    seed: str = ""  # chooses these documents
 
 
 @dataclass

@@ -21,19 +21,12 @@ from pairmill.tasks.run.session import Session
 
 @dataclass(frozen=True)
 class CaptionOutcome:
-    """The first captions of a run.
+    """The first captions of a run."""
 
-    Attributes:
-        captions: The first captions, rows of `captioned.first_captions`.
-        left: Number of images without a caption.
-        strip: Path of the HTML strip with images and captions, '' without captions.
-        is_demo: Whether the small shipped captioner made them.
-    """
-
-    captions: list[dict[str, Any]]
-    left: int
-    strip: str
-    is_demo: bool
+    captions: list[dict[str, Any]]  # the first captions, rows of `captioned.first_captions`
+    left: int  # number of images without a caption
+    strip: str  # path of the HTML strip with images and captions, '' without captions
+    is_demo: bool  # whether the small shipped captioner made them
 
     @property
     def said(self) -> str:

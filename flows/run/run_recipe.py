@@ -34,36 +34,22 @@ LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minut
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run's request, to compare with completed runs.
-
-    Attributes:
-        recipe: The recipe.
-        sources: The sources of the command line.
-        digest: Digest of recipe, sources, settings and notes.
-        inputs: Digest of the inputs before the run began, '' if unknown or if the run retries items.
-        retry: Quarantine reason whose items are tried again, '' for none.
-    """
+    """A run's request, to compare with completed runs."""
 
     recipe: Recipe
-    sources: tuple[str, ...]
-    digest: str
-    inputs: str
-    retry: str = ""
+    sources: tuple[str, ...]  # the sources of the command line
+    digest: str  # digest of recipe, sources, settings and notes
+    inputs: str  # digest of the inputs before the run began, '' if unknown or if the run retries items
+    retry: str = ""  # quarantine reason whose items are tried again, '' for none
 
 
 @dataclass(frozen=True)
 class Curated:
-    """Result of a run.
+    """Result of a run."""
 
-    Attributes:
-        outcome: The published version with its funnel, sample pairs and report.
-        notes: Warnings and advice of the run, a line each.
-        is_new: Whether the run published a new version; False if its content equals the newest one's.
-    """
-
-    outcome: Outcome
-    notes: list[str]
-    is_new: bool
+    outcome: Outcome  # the published version with its funnel, sample pairs and report
+    notes: list[str]  # warnings and advice of the run, a line each
+    is_new: bool  # whether the run published a new version; False if its content equals the newest one's
 
 
 def request_run(

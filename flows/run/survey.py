@@ -29,23 +29,14 @@ Step = Callable[[Session], Any]
 
 @dataclass(frozen=True)
 class Pending:
-    """Pending work of one step.
-
-    Attributes:
-        step: The step's name.
-        work: Description of the work.
-        rows: Number of rows.
-        items: Number of work items.
-        unit: Name of a row in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people.
-        due: Why the counts are a lower bound, '' if they are exact.
-    """
+    """Pending work of one step."""
 
     step: str
-    work: str
+    work: str  # description of the work
     rows: int
     items: int
-    unit: str
-    due: str
+    unit: str  # name of a row in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people
+    due: str  # why the counts are a lower bound, '' if they are exact
 
 
 @dataclass(frozen=True)

@@ -16,23 +16,15 @@ from pairmill.tasks.run.session import Session
 
 @dataclass(frozen=True)
 class BesideThresholds:
-    """The rules and the images near their thresholds, for a person to approve.
+    """The rules and the images near their thresholds, for a person to approve."""
 
-    Attributes:
-        run_id: The run that computed the scores.
-        rules: Predicates by name of the rules on images that need no generated text, in the order of the cut.
-        items: The images nearest each threshold.
-        page: Path of the HTML page with the pictures of ``items``.
-        kept: Number of images that ``rules`` keep.
-        images: Number of all images.
-    """
-
-    run_id: str
+    run_id: str  # the run that computed the scores
+    # predicates by name of the rules on images that need no generated text, in the order of the cut
     rules: dict[str, str]
-    items: list[MarginalItem]
-    page: str
-    kept: int
-    images: int
+    items: list[MarginalItem]  # the images nearest each threshold
+    page: str  # path of the HTML page with the pictures of ``items``
+    kept: int  # number of images that ``rules`` keep
+    images: int  # number of all images
 
 
 def beside_thresholds(session: Session) -> BesideThresholds:

@@ -94,19 +94,12 @@ def samples_seen(pairs: int) -> int:
 
 @dataclass(frozen=True)
 class Pool:
-    """Pairs to train on and to hold out.
+    """Pairs to train on and to hold out."""
 
-    Attributes:
-        features: Pictures (n, d1) and texts (m, d2), `centred`.
-        kinds: The kind of each picture, int (n,).
-        raw: (p, 2) row numbers of all pairs, one a picture.
-        right: (q, 2) those of the pairs to hold out; ``raw`` unless truth is known.
-    """
-
-    features: Features
-    kinds: np.ndarray
-    raw: np.ndarray
-    right: np.ndarray
+    features: Features  # pictures (n, d1) and texts (m, d2), `centred`
+    kinds: np.ndarray  # the kind of each picture, int (n,)
+    raw: np.ndarray  # (p, 2) row numbers of all pairs, one a picture
+    right: np.ndarray  # (q, 2) those of the pairs to hold out; ``raw`` unless truth is known
 
     def kept_kinds(self, arm: np.ndarray) -> np.ndarray:
         """Return whether a cut keeps at least its overall share of each kind, bool (kinds,)."""

@@ -126,17 +126,13 @@ class StoreOwnCaptions:
 
 @dataclass(frozen=True)
 class CaptionPictures(GenerativeJob):
-    """Model job: caption images of one shard into ``captions``; ``status`` marks empty, repetitive or cut-off texts.
-
-    Attributes:
-        name: The captioner's name in the recipe.
-    """
+    """Model job: caption images of one shard into ``captions``; ``status`` marks empty, repetitive or cut-off texts."""
 
     stage: ClassVar[str] = CAPTIONS.step
     table: ClassVar[str] = CAPTIONS.table
 
     model: str = "captioner"
-    name: str = field(kw_only=True)
+    name: str = field(kw_only=True)  # the captioner's name in the recipe
 
     def prompts(self, item: WorkItem) -> dict[str, str]:
         """Return the captioner's prompt for each image."""

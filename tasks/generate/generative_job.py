@@ -44,19 +44,12 @@ Running = tuple[Answers, list[str], Any]  # the answers so far, the keys of the 
 
 @dataclass(frozen=True)
 class Queries:
-    """How a generative model is queried with one prompt an image.
-
-    Attributes:
-        model: The model.
-        decode: The decoder of the images; None if the model sees no image, and none is read.
-        max_tokens: The most tokens of an answer.
-        example: A typical prompt, to which the batch size is fitted.
-    """
+    """How a generative model is queried with one prompt an image."""
 
     model: Answering
-    decode: Decode | None
-    max_tokens: int
-    example: str
+    decode: Decode | None  # the decoder of the images; None if the model sees no image, and none is read
+    max_tokens: int  # the most tokens of an answer
+    example: str  # a typical prompt, to which the batch size is fitted
 
 
 @dataclass(frozen=True)
@@ -64,25 +57,17 @@ class GenerativeJob(ABC):
     """Model job: query a generative model with one prompt an image, and store the answers in ``table``.
 
     All these images decoded in an earlier step, but the bytes of an image that the lake only refers to may be gone.
-
-    Attributes:
-        stage: The step's name in quarantine rows.
-        table: The table to fill.
-        ask: The queries of the model, with or without images.
-        prompt: The prompt, or the template of the prompts.
-        scorer: Digest of the scorer of the rows.
-        model: The recipe's name of the model, by which its resources are set.
     """
 
-    stage: ClassVar[str]
-    table: ClassVar[str]
+    stage: ClassVar[str]  # the step's name in quarantine rows
+    table: ClassVar[str]  # the table to fill
     unit: ClassVar[str] = "pictures"
     item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: Queries
-    prompt: str
-    scorer: str
-    model: str
+    ask: Queries  # the queries of the model, with or without images
+    prompt: str  # the prompt, or the template of the prompts
+    scorer: str  # digest of the scorer of the rows
+    model: str  # the recipe's name of the model, by which its resources are set
 
     @property
     def max_in_flight(self) -> int:

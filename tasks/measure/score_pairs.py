@@ -161,20 +161,15 @@ def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: 
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """Job: compute the CLIP similarity of each image vector of one shard to one text.
-
-    Attributes:
-        table: The table to fill; its value column has the same name.
-        stage: The step's name in quarantine rows.
-    """
+    """Job: compute the CLIP similarity of each image vector of one shard to one text."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
     unit: ClassVar[str] = "pictures"
 
     clip: Clip
-    table: str
+    table: str  # the table to fill; its value column has the same name
     scorer: str
-    stage: str
+    stage: str  # the step's name in quarantine rows
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Score the texts of one item; return rows of ``table``, one an image."""

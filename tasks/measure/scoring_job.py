@@ -30,21 +30,13 @@ _OF_DEVICE = re.compile(r"OutOfMemory|out of memory|AcceleratorError|BrokenDevic
 
 @dataclass(frozen=True)
 class Scored:
-    """A batch of rows between preprocessing and storage, with its results so far.
+    """A batch of rows between preprocessing and storage, with its results so far."""
 
-    Attributes:
-        keys: The keys of all rows.
-        good: Positions of the rows that are scored.
-        bad: Faults of the other rows.
-        found: Values so far, by table and column.
-        of_models: Each model scorer with its prepared input, or with its running batch.
-    """
-
-    keys: tuple[str, ...]
-    good: list[int]
-    bad: list[Fault]
-    found: dict[str, dict[str, list]]
-    of_models: list[tuple[Bound, Any]]
+    keys: tuple[str, ...]  # the keys of all rows
+    good: list[int]  # positions of the rows that are scored
+    bad: list[Fault]  # faults of the other rows
+    found: dict[str, dict[str, list]]  # values so far, by table and column
+    of_models: list[tuple[Bound, Any]]  # each model scorer with its prepared input, or with its running batch
 
 
 @dataclass(frozen=True)

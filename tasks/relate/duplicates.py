@@ -38,27 +38,16 @@ NAMES_AT_ONCE = 2**24
 
 @dataclass(frozen=True)
 class DuplicateKind:
-    """Images or sentences to group by near-equality: the tables, scorers and steps of the grouping.
+    """Images or sentences to group by near-equality: the tables, scorers and steps of the grouping."""
 
-    Attributes:
-        kind: The kind of vectors that are compared.
-        noun: Name of the members in the plural, for messages.
-        signatures: The table of the hashes or signatures that perceptual edges compare.
-        edges: The table of edges.
-        groups: The table of groups.
-        perceptual: The scorer's name of perceptual edges.
-        semantic: The scorer's name of semantic edges.
-        steps: The names of three steps: perceptual edges, semantic edges, grouping.
-    """
-
-    kind: Kind
-    noun: str
-    signatures: str
-    edges: str
-    groups: str
-    perceptual: str
-    semantic: str
-    steps: tuple[str, str, str]
+    kind: Kind  # the kind of vectors that are compared
+    noun: str  # name of the members in the plural, for messages
+    signatures: str  # the table of the hashes or signatures that perceptual edges compare
+    edges: str  # the table of edges
+    groups: str  # the table of groups
+    perceptual: str  # the scorer's name of perceptual edges
+    semantic: str  # the scorer's name of semantic edges
+    steps: tuple[str, str, str]  # the names of three steps: perceptual edges, semantic edges, grouping
 
 
 PICTURES = DuplicateKind(

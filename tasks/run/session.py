@@ -32,52 +32,39 @@ class Session:
 
     Results are committed every ``commit_files`` files, or after 5 s. A commit costs some 50 ms, and a crash redoes
     seconds of work at most.
-
-    Attributes:
-        progress: Called at the start of each round and after each finished item; for the last item of a round after the
-            commit.
-        waiting: Called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait
-            ends.
-        allow_addresses: Networks (CIDR) that a fetch may contact although they are not public.
-        allow_empty: Whether a version without a pair is published.
-        counts: Number of work items by step.
-        rows: Number of rows by (step, unit), such as 'pictures'.
-        waves: Number of waves of generated texts that were requested so far.
-        shows_first: Whether the first wave requests few captions, for people to look at before the others cost money.
-        cut: The plan of the cut after which no text was unknown; None before.
-        notes: Messages that are shown when the run ends.
-        told_once: The notes about this run's own work, which an idle run does not repeat.
-        unmeasured: Rules whose threshold canaries could not set in this run; to try takes a pass over sentences.
-        retried: Number of quarantined items at the start, by the reason for which this run retries them.
-        budget: The cost of generated texts.
-        spending: The hours, rows and bytes of the run, with their limits.
-        demo_weights: The small shipped models that the run uses.
-        fleets: Idle workers on a Ray cluster from earlier steps, with their models loaded.
-        sampled: Returns the part of a source that the run reads; all of it but in a preflight.
     """
 
     writer: Writer
     plan: Plan
     placement: Placement
     sources: tuple[str, ...] = ()
+    # called at the start of each round and after each finished item; for the last item of a round after the commit
     progress: ShowProgress = not_shown
+    # called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait ends
     waiting: Callable[[str, str], None] = lambda step, text: None
     commit_files: int = 200
-    allow_addresses: tuple[str, ...] = ()
-    allow_empty: bool = False
-    counts: dict[str, int] = field(default_factory=dict)
+    allow_addresses: tuple[str, ...] = ()  # networks (CIDR) that a fetch may contact although they are not public
+    allow_empty: bool = False  # whether a version without a pair is published
+    counts: dict[str, int] = field(default_factory=dict)  # number of work items by step
+    # number of rows by (step, unit), such as 'pictures'
     rows: Counter[tuple[str, str]] = field(default_factory=Counter)
-    waves: int = 0
+    waves: int = 0  # number of waves of generated texts that were requested so far
+    # whether the first wave requests few captions, for people to look at before the others cost money
     shows_first: bool = False
-    cut: Plan | None = None
-    notes: list[str] = field(default_factory=list)
+    cut: Plan | None = None  # the plan of the cut after which no text was unknown; None before
+    notes: list[str] = field(default_factory=list)  # messages that are shown when the run ends
+    # the notes about this run's own work, which an idle run does not repeat
     told_once: set[str] = field(default_factory=set)
+    # rules whose threshold canaries could not set in this run; to try takes a pass over sentences
     unmeasured: set[str] = field(default_factory=set)
+    # number of quarantined items at the start, by the reason for which this run retries them
     retried: dict[str, int] = field(default_factory=dict)
-    budget: Budget = field(default_factory=Budget)
-    spending: Spending = field(default_factory=Spending)
-    demo_weights: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)  # the cost of generated texts
+    spending: Spending = field(default_factory=Spending)  # the hours, rows and bytes of the run, with their limits
+    demo_weights: tuple[str, ...] = ()  # the small shipped models that the run uses
+    # returns the part of a source that the run reads; all of it but in a preflight
     sampled: Callable[["Source"], "Source"] = lambda source: source
+    # idle workers on a Ray cluster from earlier steps, with their models loaded
     fleets: Fleets = field(default_factory=partial(Fleets, keeps=True))
     _unregistered: list[Scorer] = field(default_factory=list)
     _observers: list[Observer] = field(default_factory=list)

@@ -32,19 +32,13 @@ NOT_REACHED = (
 
 @dataclass(frozen=True)
 class CopyPlace:
-    """Files that may hold copies of items.
+    """Files that may hold copies of items."""
 
-    Attributes:
-        folders: Function of a lake and the folder of its reports (None if reports are to stay) to the files' folders.
-        patterns: Glob patterns of the files in those folders.
-        writers: The modules that write the files, without ``pairmill.``.
-        named: Whether a file's name begins with the sha256 of the one picture that it shows.
-    """
-
+    # function of a lake and the folder of its reports (None if reports are to stay) to the files' folders
     folders: Callable[[Lake, Path | None], Iterable[Path]]
-    patterns: tuple[str, ...]
-    writers: tuple[str, ...]
-    named: bool = False
+    patterns: tuple[str, ...]  # glob patterns of the files in those folders
+    writers: tuple[str, ...]  # the modules that write the files, without ``pairmill.``
+    named: bool = False  # whether a file's name begins with the sha256 of the one picture that it shows
 
 
 def _caches(lake: Lake, name: str) -> tuple[Path, Path]:

@@ -30,21 +30,16 @@ SHARDS_OF_ITEMS = "SELECT DISTINCT shard FROM (SELECT unnest(items).shard AS sha
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Selection and order of an export's rows.
+    """Selection and order of an export's rows."""
 
-    Attributes:
-        by_shard: Order by the shard that holds the image's bytes, then by id; else by id alone.
-        typical_first: Begin with the most typical pairs, for previews.
-        seed: Order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none.
-        grows: Order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a
-            later version adds come last. The column `version` is that first version.
-        each_of: Repeat a pair for each of these columns in which it has a text, named in the column `text_column`.
-    """
-
-    by_shard: bool = False
-    typical_first: bool = False
+    by_shard: bool = False  # order by the shard that holds the image's bytes, then by id; else by id alone
+    typical_first: bool = False  # begin with the most typical pairs, for previews
+    # order by a hash of this seed and the id instead, a shuffle of the whole dataset; None for none
     seed: int | None = None
+    # order by the first version of the dataset that has the picture, then by shard and sha256: the rows that a later
+    # version adds come last. The column `version` is that first version.
     grows: bool = False
+    # repeat a pair for each of these columns in which it has a text, named in the column `text_column`
     each_of: tuple[str, ...] = ()
 
 

@@ -9,17 +9,11 @@ MOST_SENTENCES = 500
 
 @dataclass(frozen=True)
 class FirstTexts:
-    """What a sample of a source has of texts: captions beside pictures, and sentences.
-
-    Attributes:
-        pictures: Number of pictures.
-        captioned: How many of them came with a text of their own: a caption file or column, an alt text.
-        sentences: Up to MOST_SENTENCES sentences.
-    """
+    """What a sample of a source has of texts: captions beside pictures, and sentences."""
 
     pictures: int
-    captioned: int
-    sentences: tuple[str, ...]
+    captioned: int  # how many of them came with a text of their own: a caption file or column, an alt text
+    sentences: tuple[str, ...]  # up to MOST_SENTENCES sentences
 
 
 def first_texts(lake: Lake) -> FirstTexts:

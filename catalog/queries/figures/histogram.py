@@ -24,31 +24,18 @@ Rows = Callable[[str], list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Histogram:
-    """Histogram of one quantity: ``counts[i]`` values are in [low + i * width, low + (i + 1) * width).
+    """Histogram of one quantity: ``counts[i]`` values are in [low + i * width, low + (i + 1) * width)."""
 
-    Attributes:
-        quantity: The measured quantity, with the thresholds of its rule.
-        kind: 'image', 'sentence' or 'pair'.
-        low: Start of the axis; the first bin also counts the values below.
-        width: Width of a bin.
-        counts: Values by bin; the last bin also counts the values beyond.
-        lowest: Smallest value.
-        highest: Largest value.
-        missing: Scored items without a finite value.
-        is_whole: Whether all values are integers.
-        n_near: Values from a model that lie within REPEAT of a threshold, so another run may decide otherwise.
-    """
-
-    quantity: Quantity
-    kind: str
-    low: float
+    quantity: Quantity  # the measured quantity, with the thresholds of its rule
+    kind: str  # 'image', 'sentence' or 'pair'
+    low: float  # start of the axis; the first bin also counts the values below
     width: float
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # values by bin; the last bin also counts the values beyond
     lowest: float
     highest: float
-    missing: int
-    is_whole: bool
-    n_near: int = 0
+    missing: int  # scored items without a finite value
+    is_whole: bool  # whether all values are integers
+    n_near: int = 0  # values from a model that lie within REPEAT of a threshold, so another run may decide otherwise
 
     @property
     def high(self) -> float:

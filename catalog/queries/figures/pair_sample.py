@@ -71,17 +71,12 @@ SHOWN = 6  # of each set
 
 @dataclass(frozen=True)
 class SetHits:
-    """Pictures dropped for being near to pictures of one benchmark set.
+    """Pictures dropped for being near to pictures of one benchmark set."""
 
-    Attributes:
-        folder: The benchmark's folder.
-        n: Distinct pictures that are near to one of its pictures.
-        hits: SHOWN of these, nearest first: image_id, sha256, shard, bits (differing hash bits), cosine (None without
-            vectors), and ``file``, the benchmark's picture.
-    """
-
-    folder: str
-    n: int
+    folder: str  # the benchmark's folder
+    n: int  # distinct pictures that are near to one of its pictures
+    # SHOWN of these, nearest first: image_id, sha256, shard, bits (differing hash bits), cosine (None without vectors),
+    # and ``file``, the benchmark's picture
     hits: list[dict[str, Any]]
 
 

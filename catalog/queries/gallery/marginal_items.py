@@ -19,25 +19,15 @@ IMAGES_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class MarginalItem:
-    """An image beside the threshold ``edge`` of a rule; only this rule and later steps decide on it.
-
-    Attributes:
-        rule: Name of the rule.
-        label: The quantity that the rule compares, such as ``width / height``.
-        edge: The threshold.
-        value: The image's value of the quantity.
-        image_id: Its id.
-        url: Its address, '' without one.
-        dropped_by: The step that drops it; '' if it is kept.
-    """
+    """An image beside the threshold ``edge`` of a rule; only this rule and later steps decide on it."""
 
     rule: str
-    label: str
+    label: str  # the quantity that the rule compares, such as ``width / height``
     edge: float
-    value: float
+    value: float  # the image's value of the quantity
     image_id: str
-    url: str
-    dropped_by: str
+    url: str  # its address, '' without one
+    dropped_by: str  # the step that drops it; '' if it is kept
 
 
 @dataclass(frozen=True)

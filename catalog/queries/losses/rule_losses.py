@@ -53,21 +53,13 @@ class IdleRule:
 
 @dataclass(frozen=True)
 class RuleFailures:
-    """Counts of the images that fail one step of a version's funnel.
+    """Counts of the images that fail one step of a version's funnel."""
 
-    Attributes:
-        rule: The step's name in the funnel.
-        first: Images that the step dropped, as the funnel counts them.
-        failed: Images that fail it, whether or not an earlier step dropped them.
-        alone: Images that fail this step only: without it, they would reach the later steps.
-        shared: Rule -> images that fail both, for each other rule.
-    """
-
-    rule: str
-    first: int
-    failed: int
-    alone: int
-    shared: dict[str, int]
+    rule: str  # the step's name in the funnel
+    first: int  # images that the step dropped, as the funnel counts them
+    failed: int  # images that fail it, whether or not an earlier step dropped them
+    alone: int  # images that fail this step only: without it, they would reach the later steps
+    shared: dict[str, int]  # rule -> images that fail both, for each other rule
 
 
 def idle_rules(lake: Lake, plan: Plan, dataset: Dataset) -> list[IdleRule]:

@@ -15,23 +15,14 @@ _BLOCK = 2_000_000  # hash comparisons at once, 16 MB
 
 @dataclass(frozen=True)
 class UnitOutcomes:
-    """Outcome (kept, or the rule that dropped it) of each of a version's n pictures, with its source unit.
+    """Outcome (kept, or the rule that dropped it) of each of a version's n pictures, with its source unit."""
 
-    Attributes:
-        units: Names of the units that have pictures.
-        unit: Index of the picture's unit in ``units``, int (n,).
-        dropped_by: The rule that dropped it, '' for a kept one, str (n,).
-        content: The picture's content id, str (n,).
-        group: Id of its duplicate group, or its content id if it is in no group, str (n,).
-        n_bytes: Size of its file in bytes, int64 (n,).
-    """
-
-    units: tuple[str, ...]
-    unit: np.ndarray
-    dropped_by: np.ndarray
-    content: np.ndarray
-    group: np.ndarray
-    n_bytes: np.ndarray
+    units: tuple[str, ...]  # names of the units that have pictures
+    unit: np.ndarray  # index of the picture's unit in ``units``, int (n,)
+    dropped_by: np.ndarray  # the rule that dropped it, '' for a kept one, str (n,)
+    content: np.ndarray  # the picture's content id, str (n,)
+    group: np.ndarray  # id of its duplicate group, or its content id if it is in no group, str (n,)
+    n_bytes: np.ndarray  # size of its file in bytes, int64 (n,)
 
 
 def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) -> UnitOutcomes:

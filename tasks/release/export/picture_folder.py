@@ -46,22 +46,16 @@ _NOTES = {
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """Options of a folder for trainers.
+    """Options of a folder for trainers."""
 
-    Attributes:
-        pictures: How pictures get there: copied, hard-linked to the files of a local source, or staying where they are,
-            in the source's folder, which is then the folder of the export.
-        trigger: Word to put before each caption that lacks it, with a comma.
-        prefix: Text directly before each caption.
-        suffix: Text directly behind each caption.
-        bucket: Resize pictures to this side: its square is the largest area, each side a multiple of 64, the rest is
-            cropped. None leaves every byte as it is.
-    """
-
+    # how pictures get there: copied, hard-linked to the files of a local source, or staying where they are, in the
+    # source's folder, which is then the folder of the export
     pictures: Placing = "copy"
-    trigger: str = ""
-    prefix: str = ""
-    suffix: str = ""
+    trigger: str = ""  # word to put before each caption that lacks it, with a comma
+    prefix: str = ""  # text directly before each caption
+    suffix: str = ""  # text directly behind each caption
+    # resize pictures to this side: its square is the largest area, each side a multiple of 64, the rest is cropped.
+    # None leaves every byte as it is.
     bucket: int | None = None
 
     def __post_init__(self) -> None:

@@ -19,45 +19,30 @@ class Prices:
 
 @dataclass(frozen=True)
 class ModelPool:
-    """The placement of one model.
+    """The placement of one model."""
 
-    Attributes:
-        gpus: GPUs of each replica; None: one where there are GPUs, else none.
-        replicas: The fewest and the most replicas; 0: as many as fit.
-        feeders: Threads that prepare batches for each replica; None: the most that the CPUs allow.
-        key: The environment variable with the API key, for a model behind endpoints.
-        connections: The most concurrent requests to each endpoint.
-        prices: The prices of the endpoints' tokens.
-        accelerator: The kind of GPU on a Ray cluster, as Ray names it ('H100'); '' for any.
-    """
-
-    gpus: float | None = None
-    replicas: tuple[int, int] = (0, 0)
-    feeders: int | None = None
-    key: str = ""
-    connections: int = 256
-    prices: Prices = Prices()
-    accelerator: str = ""
+    gpus: float | None = None  # GPUs of each replica; None: one where there are GPUs, else none
+    replicas: tuple[int, int] = (0, 0)  # the fewest and the most replicas; 0: as many as fit
+    feeders: int | None = None  # threads that prepare batches for each replica; None: the most that the CPUs allow
+    key: str = ""  # the environment variable with the API key, for a model behind endpoints
+    connections: int = 256  # the most concurrent requests to each endpoint
+    prices: Prices = Prices()  # the prices of the endpoints' tokens
+    accelerator: str = ""  # the kind of GPU on a Ray cluster, as Ray names it ('H100'); '' for any
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Workers, CPUs and models of a run. Never part of an identity: on CPUs any placement gives the same rows.
+    """Workers, CPUs and models of a run. Never part of an identity: on CPUs any placement gives the same rows."""
 
-    Attributes:
-        workers: The most workers; 0: one per CPU of this machine, or of the cluster, machines that join later included.
-        ray_address: '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address.
-        cpus_per_worker: CPUs of a worker without a GPU.
-        models: Pools by the recipe's name of a model (clip, captioner, …); others have the default pool.
-        small_rounds: Where small rounds run, see `tasks.run.stage`.
-        stall_minutes: Minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`.
-    """
-
+    # the most workers; 0: one per CPU of this machine, or of the cluster, machines that join later included
     workers: int = 0
+    # '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address
     ray_address: str = ""
-    cpus_per_worker: float = 1.0
+    cpus_per_worker: float = 1.0  # CPUs of a worker without a GPU
+    # pools by the recipe's name of a model (clip, captioner, …); others have the default pool
     models: Mapping[str, ModelPool] = field(default_factory=dict)
-    small_rounds: SmallRounds = "ray"
+    small_rounds: SmallRounds = "ray"  # where small rounds run, see `tasks.run.stage`
+    # minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`
     stall_minutes: float = 60.0
 
     @property

@@ -10,25 +10,16 @@ from pairmill.catalog.write.commit import Manifest
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of one round of a step.
-
-    Attributes:
-        step: The step's name.
-        done: Finished rows.
-        total: All rows of the round.
-        unit: Name of the rows in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people.
-        items: Finished work items. A run commits whole items.
-        of_items: All work items of the round.
-        quarantined: Number of items that the finished rows sent to quarantine.
-    """
+    """Progress of one round of a step."""
 
     step: str
-    done: int
-    total: int
+    done: int  # finished rows
+    total: int  # all rows of the round
+    # name of the rows in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people
     unit: str = "pictures"
-    items: int = 0
-    of_items: int = 0
-    quarantined: int = 0
+    items: int = 0  # finished work items. A run commits whole items.
+    of_items: int = 0  # all work items of the round
+    quarantined: int = 0  # number of items that the finished rows sent to quarantine
 
     @property
     def is_begin(self) -> bool:

@@ -42,27 +42,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of one worker of a stage, and the number of workers.
+    """Resources of one worker of a stage, and the number of workers."""
 
-    Attributes:
-        cpus: CPUs of one worker.
-        gpus: GPUs of one worker, fractions included.
-        least: The fewest workers.
-        most: The most workers.
-        lanes: Items in flight in each worker.
-        feeders: Threads that prepare batches for the worker's model; 0: the worker prepares them itself.
-        most_feeders: Feeders on a machine with more CPUs for each of its GPUs, see `feeders_on`.
-        kind: The kind of GPU, '' for any.
-    """
-
-    cpus: float
-    gpus: float
-    least: int
-    most: int
-    lanes: int = 1
-    feeders: int = 0
-    most_feeders: int = 0
-    kind: str = ""
+    cpus: float  # CPUs of one worker
+    gpus: float  # GPUs of one worker, fractions included
+    least: int  # the fewest workers
+    most: int  # the most workers
+    lanes: int = 1  # items in flight in each worker
+    feeders: int = 0  # threads that prepare batches for the worker's model; 0: the worker prepares them itself
+    most_feeders: int = 0  # feeders on a machine with more CPUs for each of its GPUs, see `feeders_on`
+    kind: str = ""  # the kind of GPU, '' for any
 
     @property
     def share(self) -> float:

@@ -13,19 +13,12 @@ from pairmill.tasks.run.place.placement import Prices
 
 @dataclass(frozen=True)
 class RunLimits:
-    """The most that one run may use; 0 is any amount. None of them is part of a dataset's identity.
+    """The most that one run may use; 0 is any amount. None of them is part of a dataset's identity."""
 
-    Attributes:
-        hours: Hours by the clock, from the start of the run.
-        gpu_hours: Hours of work on GPUs, times the GPUs of the worker.
-        rows: Rows that are written, over all tables.
-        gigabytes: Bytes that are written, in 10**9.
-    """
-
-    hours: float = 0.0
-    gpu_hours: float = 0.0
-    rows: int = 0
-    gigabytes: float = 0.0
+    hours: float = 0.0  # hours by the clock, from the start of the run
+    gpu_hours: float = 0.0  # hours of work on GPUs, times the GPUs of the worker
+    rows: int = 0  # rows that are written, over all tables
+    gigabytes: float = 0.0  # bytes that are written, in 10**9
 
 
 @dataclass
@@ -64,16 +57,11 @@ class Spending:
 
 @dataclass
 class Budget:
-    """The cost limit of a run and its spending so far.
+    """The cost limit of a run and its spending so far."""
 
-    Attributes:
-        most: The most that the run may spend on tokens, in the currency of its prices; 0 for no limit.
-        spent: The cost so far, in the same currency.
-        unbelieved: Tokens by step that servers reported beyond what is plausible; they are not priced.
-    """
-
-    most: float = 0.0
-    spent: float = 0.0
+    most: float = 0.0  # the most that the run may spend on tokens, in the currency of its prices; 0 for no limit
+    spent: float = 0.0  # the cost so far, in the same currency
+    # tokens by step that servers reported beyond what is plausible; they are not priced
     unbelieved: Counter[str] = field(default_factory=Counter)
     _a_row: dict[str, float] = field(default_factory=dict)  # step -> cost of a row of its most expensive item so far
 

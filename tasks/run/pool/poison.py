@@ -24,19 +24,13 @@ CRASHED = "the library that reads it crashed ({}): the file is damaged; replace 
 
 @dataclass(frozen=True)
 class LostWorker:
-    """The loss of a worker while it ran a part of an item.
+    """The loss of a worker while it ran a part of an item."""
 
-    Attributes:
-        reason: The reason of quarantine, 'poison', 'timeout' or 'damaged'.
-        detail: The reason as a text for people.
-        keys: The rows in progress; None if unknown, () if no row of this part was, so that the part is innocent.
-        crash: The signal of a native library that ended the process, such as 'SIGABRT'; '' for any other death.
-    """
-
-    reason: str
-    detail: str
+    reason: str  # the reason of quarantine, 'poison', 'timeout' or 'damaged'
+    detail: str  # the reason as a text for people
+    # the rows in progress; None if unknown, () if no row of this part was, so that the part is innocent
     keys: tuple[str, ...] | None = None
-    crash: str = ""
+    crash: str = ""  # the signal of a native library that ended the process, such as 'SIGABRT'; '' for any other death
 
     @property
     def is_damage(self) -> bool:

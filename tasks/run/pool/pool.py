@@ -35,18 +35,12 @@ SHOW_SECONDS = 2.0  # between two looks at the finished rows of unfinished items
 
 @dataclass(frozen=True)
 class PoolShape:
-    """The size of a process pool, and the devices and items in flight of each process.
+    """The size of a process pool, and the devices and items in flight of each process."""
 
-    Attributes:
-        processes: The most processes.
-        devices: CUDA_VISIBLE_DEVICES of each process, in turn ('' or none: CPU work).
-        lanes: Items in flight in each process.
-        least: Processes to start at once, 0 for all; the others start when the remaining work is worth their start.
-    """
-
-    processes: int
-    devices: tuple[str, ...] = ()
-    lanes: int = 1
+    processes: int  # the most processes
+    devices: tuple[str, ...] = ()  # CUDA_VISIBLE_DEVICES of each process, in turn ('' or none: CPU work)
+    lanes: int = 1  # items in flight in each process
+    # processes to start at once, 0 for all; the others start when the remaining work is worth their start
     least: int = 0
 
 

@@ -18,19 +18,13 @@ Worker = TypeVar("Worker")
 
 @dataclass
 class Watchdog:
-    """Watchdog of one stage.
+    """Watchdog of one stage."""
 
-    Attributes:
-        minutes: The longest time without a finished row; 0 switches the watchdog off.
-        most: Number of the stall at which the stage fails.
-        show: Called with a report of a stall, and with '' once a row is finished again.
-        reports: The reports so far, one a stall.
-    """
-
-    minutes: float = 0.0
-    most: int = 3
+    minutes: float = 0.0  # the longest time without a finished row; 0 switches the watchdog off
+    most: int = 3  # number of the stall at which the stage fails
+    # called with a report of a stall, and with '' once a row is finished again
     show: Callable[[str], None] = lambda _: None
-    reports: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)  # the reports so far, one a stall
     _since: float = field(default_factory=time.monotonic)
     _rows: int = 0
     _is_shown: bool = False

@@ -39,19 +39,12 @@ LIBRARIES = frozenset({"torch", "torchvision", "open_clip", "timm", "transformer
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A job with its settings for a worker process, to which it is sent once.
+    """A job with its settings for a worker process, to which it is sent once."""
 
-    Attributes:
-        job: The job.
-        lanes: Above 1, the items in flight of a model job.
-        feeders: Threads that prepare its batches ahead.
-        share: The fraction of a GPU's memory that it may use, 0 without a GPU.
-    """
-
-    job: Job
-    lanes: int = 1
-    feeders: int = 0
-    share: float = 0.0
+    job: Job  # the job
+    lanes: int = 1  # above 1, the items in flight of a model job
+    feeders: int = 0  # threads that prepare its batches ahead
+    share: float = 0.0  # the fraction of a GPU's memory that it may use, 0 without a GPU
 
     def __call__(self, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
         """Run one item alone; its manifests have its seconds. ``rows`` is as in `ModelJob`."""
