@@ -195,10 +195,7 @@ def settings_of_cut(lake: Lake, dataset: Dataset, recipe: Recipe) -> tuple[dict[
 
 
 def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name: str) -> Plan:
-    """Return the plan of the changed recipe with the version's scorers and the lake's frozen thresholds.
-
-    Raises BadRecipe for a key that is none of OF_THE_CUT.
-    """
+    """Return the changed recipe's plan, with the version's scorers and the lake's thresholds. Raises BadRecipe."""
     for key in changes:
         if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in OF_THE_CUT):
             raise BadRecipe(
@@ -229,10 +226,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
 
 
 def _needs_a_run(lake: Lake, name: str, what: str, changes: Mapping[str, Any] | None = None) -> BadRecipe:
-    """Return the error for a cut that needs scores or texts that the lake lacks; ``what`` says which.
-
-    A version that a re-cut has named is no recipe's: the run is that of the recipe that ran last.
-    """
+    """Return the error for a cut that needs ``what`` the lake lacks; the run is that of the recipe that ran last."""
     recipe = runs.last_recipe(lake, name)
     run = f"pairmill run {recipe}" + ("" if recipe == name else f" --set name={name}")
     run += "" if changes == {} else " --set …"

@@ -101,10 +101,7 @@ def _draw(lake: Lake, plan: Plan) -> None:
 
 
 def _withhold(lake: Lake) -> None:
-    """Create ``canary_withheld(n, code)``: the groups of sentences that a canary may not get.
-
-    ``code`` is the number of a group's first sentence, or of a sentence in no group.
-    """
+    """Create ``canary_withheld(n, code)``: groups that a canary may not get, by the number of their first sentence."""
     alike = " UNION ".join(
         f"SELECT c.n, image_id FROM facts.images i JOIN canaries c ON i.{same} = c.{same}"
         for same in ("picture", "group_id")
@@ -127,10 +124,7 @@ def _withhold(lake: Lake) -> None:
 
 
 def _keep_candidates(lake: Lake, plan: Plan) -> None:
-    """Create ``canary_candidates(n, sentence, similarity, ...)``: the canaries' remaining candidates.
-
-    Some sentence of a candidate's group passes the recipe's rules, as the cut asks too.
-    """
+    """Create ``canary_candidates(n, sentence, similarity, ...)``: those of whose group a sentence passes the rules."""
     names = ["similarity", *(name for name, _ in plan.candidate_columns)]
     lists = "unnest(similarities) AS similarity" + "".join(f", unnest({name}) AS {name}" for name in names[1:])
     lake.execute(

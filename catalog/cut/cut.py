@@ -104,10 +104,8 @@ def _cut(lake: Lake, plan: Plan) -> None:
 def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
     """Keep one occurrence of each repeated image, and then the best of each duplicate group.
 
-    Of the occurrences of an image, the one to keep is chosen by its content in the document. The image id, which
-    depends on the location, decides only between occurrences with the same texts at the same position. The best of a
-    group is one that people keep, else has most pixels, then most bytes, then the smallest sha256. Other images, which
-    are most, are not ranked.
+    Occurrences are chosen by their content in the document; the image id, which depends on the location, only breaks
+    ties. The best of a group is one that people keep, else has most pixels, most bytes, the smallest sha256.
     """
     alive = f"SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped)"
     _keep_first(lake, "exact_duplicate", f"{alive} AND repeated", "picture", "occurrence, image_id")
@@ -126,10 +124,9 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 
 def _drop_textless(lake: Lake, plan: Plan, keep: str, best: np.ndarray) -> None:
-    """Create ``cut_survivors`` of the images that have a sentence; drop the others by ``no_text``.
+    """Create ``cut_survivors``; drop images without a sentence by ``no_text`` if the recipe demands one.
 
-    ``best`` has the number of the sentence to assign by the number of the picture, or NOBODY. All survive if the recipe
-    demands no sentence.
+    ``best`` has by the number of the picture that of the sentence to assign, or NOBODY.
     """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors "

@@ -137,10 +137,7 @@ def _join_scores(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
 
 
 def _groups(plan: Plan) -> str:
-    """Return SQL for the newest duplicate groups; each grouping is a complete snapshot.
-
-    A group has the id of its smallest member; this member is included even if it has no row.
-    """
+    """Return SQL for the newest, complete duplicate groups, each with its smallest member, whose id is the group's."""
     of_scorer = f"FROM image_groups WHERE scorer = '{plan.scorer('image_groups')}'"
     newest = f"SELECT sha256, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})"
     return (
@@ -222,10 +219,7 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
 
 
 def _write_matches(lake: Lake, rows: str, most: int, scores: Sequence[str]) -> bool:
-    """Write ``making.matches`` from (picture, sentence, similarity, *scores); return False for a repeated pair.
-
-    After False, the table's content is undefined.
-    """
+    """Write ``making.matches`` of (picture, sentence, similarity, *scores); return False for a repeated pair."""
     lists = "".join(f", list({name}) AS {name}" for name in scores)
     lake.execute(
         "CREATE OR REPLACE TABLE making.matches AS SELECT picture, list(sentence) AS sentences, "
@@ -271,10 +265,7 @@ def _lists(found: pa.Table, most: int, scores: Sequence[str]) -> pa.Table:
 
 
 def _choose_key(lake: Lake, table: str, column: str) -> KeyOf:
-    """Return the first function of KEYS that has distinct values for all ids ``column`` of ``table``.
-
-    Joined by 64 bits, 114M candidates and 36M sentences take half the time and a third of the memory of 32 hex digits.
-    """
+    """Return the first function of KEYS with distinct values for all ids ``column``: 64 bits join in half the time."""
     *hashes, whole_id = (key.format for key in KEYS)
     for key_of in hashes:
         lake.execute(f"CREATE OR REPLACE TEMP TABLE facts_keys AS SELECT {key_of(column)} AS key FROM {table}")

@@ -114,10 +114,7 @@ def publish(
 
 
 def _failed_bits(steps: list[str]) -> str:
-    """Return SQL for ``failed`` of `decisions`: the early rules' bits and that of the step which dropped the image.
-
-    Bit p stands for the step at position p of the version's funnel; steps from the 65th on have no bit.
-    """
+    """Return SQL for ``failed``: bit p is the step at position p of the funnel, up to 64, which the image fails."""
     bits = " ".join(f"WHEN '{step}' THEN {1 << place}" for place, step in enumerate(steps[:64]))
     return f"failed | CAST(CASE dropped_by {bits} ELSE 0 END AS UBIGINT) AS failed"
 
@@ -132,11 +129,7 @@ def count_withheld(lake: Lake) -> dict[str, dict[str, int]]:
 
 
 def _is_same(published: str, recipe: Recipe) -> bool:
-    """Return whether a stored recipe equals ``recipe`` except for placement and `fetch`.
-
-    The effects of fetch settings show in pairs and decisions. Settings newer than the stored recipe
-    have their defaults.
-    """
+    """Return whether a stored recipe equals ``recipe`` but for placement and `fetch`, whose effects decisions show."""
     try:
         was = Recipe.model_validate(json.loads(published))
     except ValueError:  # it has settings that no longer exist
@@ -170,11 +163,7 @@ def _scorers(plan: Plan) -> list[str]:
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
-    """Create ``cut_pairs``, the rows to publish.
-
-    A generated text whose status is not 'ok' (it loops, or is cut off) is NULL beside its status. A recipe may drop
-    such an image, with its real texts, by a rule.
-    """
+    """Create ``cut_pairs``, the rows to publish; a generated text of a status other than 'ok' is NULL beside it."""
     n = text_columns.count(plan.recipe.association.top_k)
     texts, alike = text_columns.texts(n), text_columns.similarities(n)
     given = ", ".join(

@@ -141,10 +141,7 @@ def show_waiting(metadata: Metadata, token: str, text: str) -> None:
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
-    """Take the lease; return its token, and whether a dead holder was replaced.
-
-    Waits at most ``wait_seconds`` for a live holder to release it, then raises LeaseHeld.
-    """
+    """Take the lease; return its token, and whether a dead holder was replaced. LeaseHeld after ``wait_seconds``."""
     deadline = time.monotonic() + wait_seconds
     watch = LeaseObserver()
     while True:
@@ -196,9 +193,7 @@ def _new_holder(run_id: str, purpose: str) -> Holder:
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
     """Renew the lease every BEAT_SECONDS until ``stop`` is set.
 
-    On SQLite, a renewal waits until the holder's own transaction has ended.
-
-    A holder on this machine counts as alive by its process, however long its transaction takes.
+    On SQLite, a renewal waits for the holder's own transaction; on this machine a holder is alive while its process is.
     """
     while not stop.wait(BEAT_SECONDS):
         try:

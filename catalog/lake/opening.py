@@ -87,12 +87,8 @@ def _of_reader(location: Location) -> tuple[duckdb.DuckDBPyConnection, Metadata]
 def _roll_back(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
     """Undo the catalog change that a killed process left half written, by its rollback journal.
 
-    SQLite's locks tell whether the process that writes the journal still lives; then nothing is done.
-
-    A lake that is being written has a write-ahead log, which a reader may read. When a catalog is made, opened, closed
-    or vacuumed, SQLite keeps the former pages in a rollback journal instead. If the process ends then, by a power cut
-    or a kill, the journal must be played back before anybody can read, which SQLite refuses to a connection that may
-    not write. Without the rights to write, nothing is done, and the read that follows says so.
+    SQLite leaves such a journal when a process is killed while it makes, opens, closes or vacuums a catalog, and plays
+    it back for writers only. Nothing is done while the writer lives, by SQLite's locks, or without the rights to write.
     """
     if location.on_postgres or not os.path.exists(f"{location.metadata}-journal"):
         return
@@ -213,10 +209,7 @@ def bring_up_to_date(lake: Lake) -> None:
 
 
 def _version_for_reader(lake: Lake) -> schema.SchemaVersion:
-    """Read the schema version of a lake; wait up to WAIT_SECONDS while another process migrates it.
-
-    Raises PairmillError if the lake has no tables yet.
-    """
+    """Read the schema version, wait up to WAIT_SECONDS for a migration. PairmillError for a lake without tables."""
     deadline = time.monotonic() + WAIT_SECONDS
     while (found := schema.version(lake)).migrations < schema.NEWEST and time.monotonic() < deadline:
         holder = holder_of(lake.metadata)
@@ -232,10 +225,7 @@ def _version_for_reader(lake: Lake) -> schema.SchemaVersion:
 
 
 def _check_data_path(lake: Lake) -> None:
-    """Update the stored data path of a lake that was moved, for plain DuckDB readers.
-
-    Raises PairmillError if the newest data is not at the data path: it was left behind, or lake.yaml is wrong.
-    """
+    """Update the stored data path of a moved lake. Raise PairmillError if the newest data is not there."""
     where = "key = 'data_path' AND scope IS NULL"
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if not stored or stored[0][0] == lake.data_path:
@@ -251,10 +241,7 @@ def _check_data_path(lake: Lake) -> None:
 
 
 def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
-    """Check that S3 responds: look for the lake's marker, else write it.
-
-    This fails within seconds instead of after the first shard.
-    """
+    """Check within seconds that S3 responds: look for the lake's marker, else write it."""
     mark = quoted(location.data_path + MARK)
     connection.execute("SET http_retries = 1; SET http_timeout = 10")
     # glob() contacts S3 only for a name with a wildcard.

@@ -100,10 +100,7 @@ def _beyond_migrations() -> list[Score]:
 
 
 def _are_as_declared(lake: Lake, scores: Sequence[Score]) -> bool:
-    """Return whether the tables of all scores have their declared columns; False if a type is none of DUCKLAKE_TYPES.
-
-    Reads DuckLake's own table in 2 ms; `duckdb_columns()` reads the statistics of every table, for 12.
-    """
+    """Return whether the tables of all scores have their declared columns, by DuckLake's own table (2 ms, not 12)."""
     stored = snapshot.columns(lake.unchecked)
     return all(
         stored.get(score.table) == {name: DUCKLAKE_TYPES.get(kind) for name, kind in score.table_columns.items()}

@@ -192,10 +192,7 @@ def _replace_seal(location: Location, content: dict[str, Any], is_synced: bool =
 
 
 def _read(location: Location) -> dict | None:
-    """Return the content of the seal file; {} if it is not JSON.
-
-    None if there is none, or only zeros: a power cut left the name of a writer's seal without its content.
-    """
+    """Return the seal's content, {} if it is no JSON, None if there is none or only zeros, as a power cut leaves."""
     try:
         with open(_path(location), "rb") as file:
             text = file.read()

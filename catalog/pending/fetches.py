@@ -52,11 +52,7 @@ def count_unfetched(lake: Lake) -> int:
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
-    """Split all addresses into portions, and return the items over the addresses in ``which``.
-
-    Each round runs one window over all links. All addresses are split, not only the pending ones, so that a killed
-    round gets the same items again. 30M addresses take 30 rounds.
-    """
+    """Split all addresses into portions, so that a killed round gets the same again; return those in ``which``."""
     found = lake.query(
         f"WITH portions AS ({_PORTIONS.format(gone=gone_documents())}) "
         f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "

@@ -104,11 +104,7 @@ def freeze(lake: Lake, plan: Plan, kind: str, check: Check, found: FrozenThresho
 
 
 def _scorers(plan: Plan, check: Check) -> list[str]:
-    """Return the digests of all scorers whose rows the rule reads.
-
-    For a rule set by wrong texts those of the vectors: the retrieved sentences, which change as the lake grows, move
-    the similarities of pictures, but not what a similarity means.
-    """
+    """Return the digests of all scorers whose rows the rule reads; for wrong texts those of the vectors alone."""
     if check.rule.calibrate is not None and check.rule.calibrate.wrong is not None:
         return [plan.scorer("image_embedding"), plan.scorer("sentence_embedding")]
     return [scorer for table in check.tables for scorer in plan.made_by(table)]

@@ -80,11 +80,7 @@ def _lacks_row(names: Iterable[str]) -> str:
 
 
 def _generated_rows(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the generated rows that a kept image needs, as (name, (SQL of the plan's rows, SQL join condition)).
-
-    The name is the table's, with a number for captioners other than the chosen one. The join condition compares the
-    input digest with the current inputs, which are earlier rows.
-    """
+    """Yield the generated rows that a kept image needs: (name of the table, (SQL of rows, SQL of the join))."""
     recipe = plan.recipe
     if recipe.captioned_by:
         yield _current(plan, "captions", "")

@@ -69,10 +69,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 
 
 def _add_rule(content: dict[str, Any], kind: str, name: str) -> None:
-    """Append an empty rule ``name`` to the rules ``kind`` unless one has that name, or one that differs by a letter.
-
-    Where a rule applies follows from the stage of its scores, not from its place.
-    """
+    """Append an empty rule ``name`` to the rules ``kind`` unless one has that name, or one that differs by a letter."""
     rules = content.setdefault(kind, [])
     names = [str(rule.get("name")) for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else [name]
     if name not in names and not name.isdecimal() and not get_close_matches(name, names, cutoff=TYPING_ERROR):

@@ -243,10 +243,7 @@ def compile_plan(
 
 
 def _add_named(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
-    """Add the scores that the recipe names, imported ones and heads, to ``known``.
-
-    Raises BadRecipe for a name that another score has.
-    """
+    """Add the scores that the recipe names, imported ones and heads, to ``known``. BadRecipe for a taken name."""
     for setting, names, score_of in (
         ("imported", recipe.imported, imported_score),
         ("heads", recipe.heads or (), head_score),

@@ -114,10 +114,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
 
 
 def _against(right: dict[str, Any]) -> tuple[str, float | None]:
-    """Return (divisor, number) of the right side of a comparison: `a <= 3 * b` is drawn as `a / b` against 3.
-
-    This is correct for b > 0 only.
-    """
+    """Return (divisor, number) of a comparison's right side, for b > 0: `a <= 3 * b` is drawn as `a / b` against 3."""
     if not _columns(right):
         return "", _number(right)
     if right["class"] == "FUNCTION" and right["function_name"] == "*":

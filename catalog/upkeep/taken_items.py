@@ -343,10 +343,7 @@ def _of_file(lake: Lake, path: str) -> str:
 
 
 def _rename_partition(lake: Lake, table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
-    """Record that a partition's file was replaced by one of the rows that are left, within a transaction.
-
-    Rows that were subtracted from the partition's group by a record of their own are subtracted from the partition.
-    """
+    """Record a partition's file of the rows that are left, and take back what its group had subtracted for it."""
     where = '"table" = ? AND path = ?'
     for shard, scorer, before in lake.query(f"SELECT shard, scorer, rows FROM partitions WHERE {where}", (table, path)):
         lake.execute(f"UPDATE partitions SET path = ?, rows = ?, bytes = ? WHERE {where}",

@@ -272,10 +272,7 @@ def _check_text(text: str, most: int) -> None:
 
 
 def _check_regex(lake: Lake, pattern: str, replacement: str) -> None:
-    """Raise PairmillError if RE2 cannot compile the pattern, or the replacement names a group that it lacks.
-
-    RE2 itself would leave the text as it is for such a replacement.
-    """
+    """Raise PairmillError unless RE2 compiles the pattern, and has the replacement's groups: it would ignore these."""
     try:
         lake.query(f"SELECT regexp_matches('', {quoted(pattern)})")
     except (duckdb.Error, PairmillError) as error:

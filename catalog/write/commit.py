@@ -136,10 +136,7 @@ def commit(lake: Lake, manifests: Sequence[Manifest], committed: Committed | Non
 
 
 def _relative_path(lake: Lake, manifest: Manifest) -> str:
-    """Return the file's path relative to the data path. Raise PairmillError if it is not in its table's folder.
-
-    DuckLake stores only a path below that folder as relative; a lake with absolute paths could not be moved.
-    """
+    """Return the file's path below the data path. PairmillError if not in its table's folder: no lake could move."""
     path = manifest.path.removeprefix(lake.data_path)
     if not path and manifest.rows == 0:
         return ""

@@ -83,10 +83,7 @@ def record_run(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Se
 
 
 def _state(error: BaseException) -> str:
-    """Return the state of a run that ended with ``error``.
-
-    KeyboardInterrupt and Prefect's signals, which this package does not import, are not subclasses of ``Exception``.
-    """
+    """Return the state of a run that ``error`` ended, maybe no ``Exception``: Prefect's signals, KeyboardInterrupt."""
     if isinstance(error, BudgetSpent):
         return "stopped"
     if isinstance(error, NotApproved):

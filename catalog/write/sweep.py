@@ -98,10 +98,7 @@ def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
 
 
 def _remove_leftovers(lake: Lake, before: float) -> list[str]:
-    """Remove half-written files and empty folders older than ``before`` (seconds since 1970). On S3 neither exists.
-
-    DuckLake handles *.parquet only.
-    """
+    """Remove half-written files, and empty folders, older than ``before`` (seconds since 1970); S3 has neither."""
     if lake.data_path.startswith("s3://"):
         return []
     removed = []

@@ -138,9 +138,6 @@ def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
 
 
 def _prepare(opened: BrowsedLake, images: list[dict[str, Any]]) -> None:
-    """Make the thumbnails of a page shard by shard, before the browser requests them one by one.
-
-    Does nothing if a source is out of reach: each picture then shows a placeholder.
-    """
+    """Make a page's thumbnails shard by shard, before the browser requests them; none if a source is out of reach."""
     with suppress(SourceError):
         opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")

@@ -138,10 +138,7 @@ def _text(value: Any) -> str:
 
 
 def _field(value: Any, is_spreadsheet: bool) -> Any:
-    """Convert a value for CSV: NULL to an empty field, bytes to hex digits, a nested value to JSON.
-
-    In a spreadsheet, a text that it would run as a formula begins with an apostrophe.
-    """
+    """Convert a value for CSV: NULL to '', bytes to hex, nested to JSON; a spreadsheet's formula gets an apostrophe."""
     if isinstance(value, list | dict):
         value = json.dumps(json_value(value), ensure_ascii=False)
     elif isinstance(value, bytes | bytearray):

@@ -96,10 +96,7 @@ def _run_command(args: argparse.Namespace) -> int:
 
 
 def _interrupted(args: argparse.Namespace) -> int:
-    """End the workers, print the command's message, and return exit status 130.
-
-    At exit the pool would wait minutes for the workers' shards, which the next run processes again anyway.
-    """
+    """End the workers at once (the pool would wait for their shards), print the command's message, and return 130."""
     from multiprocessing import active_children
 
     for child in active_children():

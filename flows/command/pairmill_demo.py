@@ -68,10 +68,7 @@ def demo(args: Namespace) -> int:
 
 
 def _make_photographs(folder: Path, world: Path, models: Path, screen: Console) -> str:
-    """Make pages with photographs, two models from installed packages, and the recipe; return the recipe's path.
-
-    What is there stays.
-    """
+    """Make what is missing of pages with photographs, two models and the recipe; return the recipe's path."""
     recipe = folder / "recipe.yaml"
     with screen.status("making pages with photographs, and their models"):
         make_photo_models(models)

@@ -71,10 +71,7 @@ def _stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
 
 
 def _run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
-    """Run one deployment through the server and the serving process; print its log and its outcome.
-
-    Raises PairmillError if the run does not complete.
-    """
+    """Run one deployment; print its log and outcome. Raises PairmillError if the run does not complete."""
     from pairmill.flows.command.outcome_text import print_outcome
     from pairmill.flows.run.outcome import outcome
 

@@ -136,10 +136,7 @@ def _remove(
     done: Callable[[dict[str, Any]], Iterable[str]],
     answers: tuple[str, ...] = ("y", "yes"),
 ) -> int:
-    """Print the preview ``going``, ask ``question``, call ``remove``, print ``done`` of its report, and write it.
-
-    Raises PairmillError if the reply is none of ``answers``, or there is no terminal to ask at.
-    """
+    """Preview, ask, remove, print, and write the report. Raise PairmillError without one of ``answers``."""
     for line in going:
         print(visible(line), flush=True)
     if args.dry_run:
@@ -245,10 +242,7 @@ def _bytes(file: str) -> bytes:
 
 
 def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
-    """Print the pictures near the perceptual hash ``phash``, and return the subject with them.
-
-    Raises PairmillError if ``--yes`` does not name their number.
-    """
+    """Print the pictures near ``phash``; return the subject with them. PairmillError if ``--yes`` differs."""
     from pairmill.ops.ban_list import NEAR_BITS
 
     found = near_hash(lake, phash, NEAR_BITS)

@@ -76,11 +76,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Return this machine's cache of compiled templates; None if its folder cannot be written to.
-
-    Compiling takes 8 % of the CPU time of a small report. Jinja checks the template's text; the environment's options
-    stand in this file, whose digest is part of the names.
-    """
+    """Return this machine's cache of compiled templates, 8 % of a small report's time; None if not writable."""
     folder = cache_home() / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -167,10 +167,7 @@ def forecast_cost(
 
 
 def _extrapolate(items: list[Item], what: str, grown: float, pictures: Range) -> Range:
-    """Extrapolate the attribute ``what`` of the items to ``grown`` times as many rows.
-
-    The interval joins the variance of the rate between items with that of the number of ``pictures``.
-    """
+    """Extrapolate ``what`` of the items to ``grown`` times the rows; join variance of rate and of ``pictures``."""
     items = [each for each in items if what != "gpu_seconds" or each.gpus]
     rows = sum(each.rows for each in items)
     rate = ratio_range([(getattr(each, what), each.rows) for each in items]) if rows else Range(0.0, 0.0, 0.0)

@@ -77,10 +77,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _declarations() -> Iterator[str]:
-    """Yield the declaration of each score, and the file stamps of other packages that declare scores or formats.
-
-    A package with a backend needs none: of its models `_model_folder` knows no folder.
-    """
+    """Yield each score's declaration, and the file stamps of other packages that declare scores or formats."""
     packages = {point.value.partition(":")[0].partition(".")[0] for point in entry_points(group=GROUP)}
     for score in declared():
         yield repr(score)
@@ -113,11 +110,7 @@ def _listing(tree: LocalTree) -> Iterator[str]:
 
 
 def _tree(uri: str) -> tuple[str, LocalTree]:
-    """Open a local source as `open_source` does, without importing the readers of all formats.
-
-    Returns the format prefix of its name ('' for none) and the tree. Raises _Unknown for a source that is not local,
-    SourceError for one that is missing.
-    """
+    """Open a local source without the readers of formats: (format or '', tree). Raises _Unknown, SourceError."""
     if "://" in uri or "${" in uri:
         raise _Unknown
     format, colon, place = uri.partition(":")

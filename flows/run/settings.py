@@ -208,10 +208,7 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
 
 
 def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
-    """Read the lines of a file that is relative to the working directory or the repository.
-
-    Raises BadRecipe with ``trouble`` and ``remedy`` if the file is missing or unreadable.
-    """
+    """Read a file relative to the working folder or the repository. BadRecipe with ``trouble`` and ``remedy``."""
     try:
         path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
         text = path.read_text(encoding="utf-8") if path else None

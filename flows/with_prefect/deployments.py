@@ -139,11 +139,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _run_curate(
     about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
 ) -> State:
-    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
-
-    ``about`` begins the run's first name. ``answer`` is a person's answer at the gate, '' without one; it is recorded
-    with the run.
-    """
+    """Run curate, named ``about`` at first, and create its artifacts; record a person's ``answer`` at the gate."""
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.api.opened_lake import OpenLake

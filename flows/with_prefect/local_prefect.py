@@ -91,10 +91,7 @@ def known_server() -> str:
 
 
 def _listener(port: int) -> Listener:
-    """Return the host and port of a new server.
-
-    Raises PairmillError if the user chose a port that is taken.
-    """
+    """Return the host and port of a new server. Raises PairmillError if the user chose a port that is taken."""
     from prefect.settings import get_current_settings
 
     settings = get_current_settings().server.api
@@ -115,11 +112,7 @@ def _port_error(listener: Listener) -> PairmillError:
 
 
 def _start_server(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str]:
-    """Start a server and wait until it answers; return it with its API's URL.
-
-    If another program takes the port while the server starts (a second `pairmill up`), and the user did not choose the
-    port, use any free port.
-    """
+    """Start a server, on any free port if another program takes one that nobody chose; return it and its API's URL."""
     command = ["prefect", "server", "start", "--host", listener.host, "--port", str(listener.port)]
     child = start("prefect server", command, {"PREFECT_API_URL": listener.api}, logs(), ROOT)
     try:

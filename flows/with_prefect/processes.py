@@ -105,10 +105,7 @@ def stop(child: Child) -> None:
 
 @contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM during the ``with`` block.
-
-    Only the main thread may set signal handlers: in another thread the block runs with the handlers unchanged.
-    """
+    """Ignore SIGINT and SIGTERM during the ``with`` block, in the main thread: others may not set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

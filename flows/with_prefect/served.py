@@ -87,10 +87,7 @@ def _read(client: "SyncPrefectClient", name: str) -> "DeploymentResponse | None"
 
 
 def _read_last_poll(client: "SyncPrefectClient") -> Any:
-    """Return the time at which a serving process last asked for runs, None if never.
-
-    It first asks when all deployments are registered.
-    """
+    """Return when a serving process last asked for runs, first with all deployments registered; None if never."""
     found = _read(client, MAINTENANCE)
     return found and found.last_polled
 

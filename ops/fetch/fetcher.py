@@ -130,10 +130,7 @@ class _MemoryFull(Exception):
 
 
 class _BatchFetch:
-    """Fetch one batch of URLs within the limits on connections and memory.
-
-    A fetch acquires its host's slot before a connection slot, so that waiting for a slow host blocks no connection.
-    """
+    """Fetch one batch of URLs; a fetch takes its host's slot before a connection, so that no slow host blocks one."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
@@ -308,10 +305,7 @@ def _escape(location: str) -> str:
 
 
 def _pause(answer: FetchResult, attempt: int) -> float:
-    """Return the seconds to wait before the next attempt: never less than the host asked for.
-
-    The wait doubles with each attempt and varies at random by half, so that retries do not reach a host in step.
-    """
+    """Return the seconds to wait, by half at random and doubled each time; never less than the host asked for."""
     return max(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5), answer.retry_after)
 
 

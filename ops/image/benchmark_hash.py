@@ -91,10 +91,7 @@ def decode_picture(file: Path, decode: Decode) -> np.ndarray:
 
 
 def _load_or_compute(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return an array, from this machine's cache if a process has computed it for the same ``key``.
-
-    One process computes it while the others wait. Where the cache cannot be written, each computes it for itself.
-    """
+    """Return an array of this machine's cache by ``key``, which one process computes while the others wait."""
     file = cache_home() / "benchmarks" / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
     with alone(file.with_suffix(".lock")):
         if not file.exists():

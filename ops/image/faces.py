@@ -118,10 +118,7 @@ def _squared(boxes: "Tensor") -> "Tensor":
 
 
 def _apart(scored: "Tensor", overlap: float, of_smaller: bool = False) -> "Tensor":
-    """Return the indices of boxes (n, 5), the most probable first, without those that overlap one before by more.
-
-    ``overlap`` is the share of the union, or of the smaller box.
-    """
+    """Return indices of boxes (n, 5), best first, without those that overlap a better one by more than ``overlap``."""
     import torch
     from torchvision.ops import nms
 

@@ -308,10 +308,7 @@ def _tiles(image: Image.Image) -> list[Any]:
 
 
 def _has_key(data: bytes, key: tuple[int, int, int]) -> np.ndarray:
-    """Return where a PNG of 16 bits a channel has the transparent colour, (h, w) bool.
-
-    Pillow keeps the high byte of each value, which does not suffice; a second look takes the low bytes.
-    """
+    """Return where a PNG of 16 bits a channel has the transparent colour, (h, w) bool; Pillow keeps high bytes."""
     with opened(data, "png") as high, opened(data, "png") as low:
         low.tile = [each._replace(args="RGB;16L") for each in low.tile]  # type: ignore[attr-defined]
         del low.info["transparency"], high.info["transparency"]

@@ -182,10 +182,7 @@ def _tiff(data: bytes) -> bytes:
 
 
 def _overwritten(data: bytes, unused: list[tuple[int, int]], written: list[tuple[int, bytes]]) -> bytes:
-    """Return ``data`` with zeros in the ranges ``unused``, then with ``written`` at its places.
-
-    Raises TruncatedHeader if ranges overlap so much that zeroing them would take long, as only hostile ones do.
-    """
+    """Return ``data`` with zeros in ``unused``, then ``written``. Raises TruncatedHeader for hostile overlaps."""
     out, ranges = bytearray(data), [(start, min(end, len(data))) for start, end in unused if start < len(data)]
     if sum(end - start for start, end in ranges) > 2 * len(data):
         raise TruncatedHeader

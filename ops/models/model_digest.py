@@ -140,10 +140,7 @@ def is_vision_language(spec: str) -> bool:
 
 
 def _preprocessing(model: str, pretrained: str) -> bytes:
-    """Return the preprocessing (mean, deviation, resize) of a pretrained tag; b'' if a checkpoint file has the same.
-
-    The same weights by tag and by file are one model only if images are preprocessed alike.
-    """
+    """Return a pretrained tag's mean, deviation and resize; b'' if a file of the same weights has the same."""
     from open_clip.pretrained import get_pretrained_cfg
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
@@ -180,10 +177,7 @@ def _file_hash(path: str, size: int, mtime_ns: int) -> str:
 
 
 def _local_folder(spec: str, name: str) -> Path:
-    """Return an existing folder with weights, in the working folder or the installation, or the copy of one on S3.
-
-    Raises ModelError if it is missing or has none.
-    """
+    """Return a folder with weights, or the copy of one on S3. Raises ModelError if it is missing or has none."""
     folder = s3_folder(spec, name, MODEL_FILES) if name.startswith(S3) else Path(name).expanduser()
     folder = folder if folder.is_dir() or not (INSTALLED / folder).is_dir() else INSTALLED / folder
     if not folder.is_dir():
@@ -271,10 +265,7 @@ def _open_clip_config(model: str) -> dict:
 
 
 def _go_offline_if_hub_is_unreachable() -> None:
-    """Use only the hub's cache for the rest of this process if the hub cannot be reached.
-
-    The hub's client would try each file five times, which takes half a minute before it reports a missing model.
-    """
+    """Use the hub's cache alone if the hub is unreachable: its client would try for half a minute a file."""
     from huggingface_hub import constants
 
     if not hub_is_reachable():

@@ -69,10 +69,7 @@ class Source:
         return map(item_of, files.kept())
 
     def _units(self, files: FileTable) -> Iterator[Unit]:
-        """Yield the units of each format in turn, then images without a telling suffix.
-
-        The latter only if there is another unit, or `_holds_a_picture`.
-        """
+        """Yield the units of each format; images of no telling suffix last, beside others or if `_holds_a_picture`."""
         n = 0
         for name in self.formats:
             files.begin_turn()

@@ -68,10 +68,7 @@ def _is_copied(words: list[str], instruction: str) -> bool:
 
 
 def _has_loop(words: list[str]) -> bool:
-    """Return whether a unit of up to LONGEST_UNIT words repeats often enough in a row to be a loop.
-
-    In a repetition each word equals the word one unit earlier, so a run of such matches is counted.
-    """
+    """Return whether a unit of up to LONGEST_UNIT words repeats in a row: each word equals one a unit before."""
     for unit in range(1, min(LONGEST_UNIT, len(words) // 2) + 1):
         needed = unit * ((TIMES_SHORT if unit <= SHORT_UNIT else TIMES) - 1)
         run = 0

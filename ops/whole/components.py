@@ -78,10 +78,7 @@ def recut(
 def _tighten(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, float, int]:
-    """Split one component by dropping its longest edges step by step, then by index order.
-
-    Returns (labels of the parts, the smallest distance limit used, the number of parts split by index).
-    """
+    """Split a component by dropping its longest edges, then by index: (labels, smallest limit used, parts by index)."""
     lowest, highest = float(distance.min()), float(distance.max())
     labels = np.zeros(n, dtype=np.int64)
     tightest, dealt = highest, 0

@@ -209,10 +209,7 @@ def _spans(first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_BITS) -> Edges:
-    """Find all pairs of distinct ``hashes`` within ``radius``, at least one of each pair new.
-
-    All hashes have equal bits outside the mask ``free``.
-    """
+    """Find all pairs of distinct ``hashes`` within ``radius``, one of each new; bits outside ``free`` are all equal."""
     if radius == 0 or len(hashes) < 2 or not is_new.any():
         return _none()
     # Bits that all hashes share distinguish none of them.
@@ -242,10 +239,7 @@ def _bands(free: int, radius: int, n: int) -> list[int]:
 
 
 def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: int):
-    """Yield (left, right) of pairs within ``radius`` that have equal bits under ``key``, at least one hash being new.
-
-    A bucket with more than BUCKET hashes is searched recursively.
-    """
+    """Yield (left, right) within ``radius``, equal under ``key``, one new; divide buckets of more than BUCKET again."""
     order, starts = _sort_by_key(hashes, key)
     sizes = np.diff(np.r_[starts, len(order)])
     wanted = (sizes > 1) & np.logical_or.reduceat(is_new[order], starts)
@@ -284,10 +278,7 @@ def near_in_order(
 def _pairs_within_runs(
     runs: np.ndarray, hashes: np.ndarray, is_new: np.ndarray, window: int, radius: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (left, right) of rows that share a run and differ in at most ``radius`` bits.
-
-    Neighbours come first, then rows two apart, up to ``window``.
-    """
+    """Yield (left, right) of rows of one run at most ``radius`` bits apart, neighbours first, up to ``window``."""
     places = np.arange(len(runs))
     for step in range(1, window + 1):
         places = places[places + step < len(runs)]

@@ -119,10 +119,7 @@ def _best(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def _levels(pictures: np.ndarray, words: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return each word's 99th percentile over the images for which another word is nearer: (w,).
-
-    A word that is nearest for no image, or for all, takes the percentile over all images.
-    """
+    """Return each word's 99th percentile over the images nearer to another word, or over all without any: (w,)."""
     wins = np.bincount(best, minlength=len(words))
     level = np.empty(len(words))
     for part, cosines in _cosines(pictures, words):

@@ -288,10 +288,7 @@ _FIRST = frozenset(first_readers("en").values())
 
 
 class _ShardRows:
-    """Rows of one shard, collected while its units are read.
-
-    The bytes of an image (or each of its places) are stored once, however often it occurs.
-    """
+    """Rows of one shard while its units are read; an image's bytes, or each of its places, are stored once."""
 
     def __init__(self, source: str, settings: IngestSettings) -> None:
         self.source, self.settings = source, settings

@@ -34,10 +34,7 @@ def retry_quarantined(session: Session, reason: str) -> int:
 
 
 def _read_again(session: Session, units: Units) -> int:
-    """Read units again; return the number of units that their source still has.
-
-    The names of their shards include ``since``, so that the first reading keeps its partitions.
-    """
+    """Read units again, as shards named by ``since`` beside the first reading's; return how many are there still."""
     try:
         source = open_source(units.source)
         found = [each for each in listed(source) if row_of(each)[0] in units.uris]

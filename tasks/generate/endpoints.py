@@ -94,10 +94,7 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
 
 
 def _cut(session: Session, item: WorkItem, most: int) -> Iterator[WorkItem]:
-    """Split an item into items of ``most`` images.
-
-    Keys are in file order where images are read, so that each part reads only a part of the file.
-    """
+    """Split an item into items of ``most`` images, keys in file order, so that each reads a part of the file."""
     if len(item.keys) <= most:
         yield item
         return

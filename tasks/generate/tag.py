@@ -59,10 +59,7 @@ def _use(session: Session, plan: Plan, tags: Tags, words: Vocabulary) -> tuple[Z
 
 
 def _tagger_plan(session: Session) -> tuple[Plan, Bound | None]:
-    """Return a plan that reads the tagger's image vectors, and the embedding if the tagger is not the recipe's CLIP.
-
-    The embedding's scorer is registered with the next commit.
-    """
+    """Return a plan that reads the tagger's vectors, and the embedding to register if the tagger is not the CLIP."""
     if "tagger" not in session.recipe.models:
         return session.plan, None
     bound, scorer = embedder(session.plan, session.recipe.models["tagger"])

@@ -118,10 +118,7 @@ class Search:
         return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
 
     def _among_best(self, found: pa.Table, item: WorkItem) -> pa.Table:
-        """Keep the candidates that rank among their image's best of this range, the stored ones included.
-
-        ``inputs["known"]`` names the files with the candidates of earlier runs.
-        """
+        """Keep candidates among their image's best of this range, those in files ``inputs["known"]`` included."""
         images = found["sha256"].unique()
         owners = [_places(found["sha256"], images).to_numpy()]
         similarities = [found["similarity"].to_numpy()]
@@ -139,10 +136,7 @@ class Search:
         return found.filter(pa.array(place[: found.num_rows] < self.candidates))
 
     def _search(self, pictures: pa.Table, sentences: pa.Table, groups: np.ndarray) -> pa.Table:
-        """Find each image's best sentences in the clusters that it probes.
-
-        ``pictures`` has one row per image and probed cluster.
-        """
+        """Find each image's best sentences in the clusters that it probes, a row of ``pictures`` each."""
         keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
         if not len(keys) or not sentences.num_rows:
             return MATCHES.empty_table()

@@ -130,10 +130,7 @@ def find_perceptual(
 
 
 def _compare_hashes(session: Session, bits: int, mirrored: bool, signed: str, done: int, digest: str) -> list[Part]:
-    """Return the edges between the image hashes of commits after ``done`` and all hashes.
-
-    With ``mirrored`` also to the hashes of mirrored pictures, but of flat ones: an arrow to the left is another sign.
-    """
+    """Return edges of image hashes after commit ``done`` to all; ``mirrored``, but for flat signs, to mirrored too."""
     keys, hashes, commits, flat, colours = duplicate_edges.hashes(session.lake, signed)
     left, right, distance = hamming.coloured_edges(hashes, commits > done, bits, flat, colours)
     if mirrored:
@@ -145,10 +142,7 @@ def _compare_hashes(session: Session, bits: int, mirrored: bool, signed: str, do
 
 
 def _compare_strings(session: Session, jaccard: float, signed: str, done: int, digest: str) -> Iterator[Part]:
-    """Yield the edges of each block of candidate pairs, after an empty part that records the comparison.
-
-    Candidates are compared exactly, 20,000 a second.
-    """
+    """Yield the edges of each block of candidates, 20,000 a second, after an empty part that records the comparison."""
     nobody = pa.array([], pa.string())
     yield edges(TEXTS.edges, nobody, nobody, minhash.jaccard([], []), "perceptual", digest)
     for block in duplicate_edges.near_candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):
@@ -239,10 +233,7 @@ def _join_members(session: Session, family: DuplicateKind, max_group: int, score
 
 
 def _groups(key: str, keys: pa.ChunkedArray, labels: np.ndarray) -> pa.Table:
-    """Make the rows of groups. A group's id is its smallest member, independent of the order of union.
-
-    Keys are sorted, so the first member of a label is the smallest.
-    """
+    """Make the rows of groups. A group's id is its smallest member: the first of a label, as keys are sorted."""
     order = np.argsort(labels, kind="stable")
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
     rows = {

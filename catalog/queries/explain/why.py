@@ -130,10 +130,7 @@ def _in_document(lake: Lake, item: str) -> Resolved:
 
 
 def _by_id(lake: Lake, key: str) -> Resolved:
-    """Look up an id in one table after another, smaller tables first; an id is of one kind only.
-
-    Quarantine rows of an image's bytes are not included: `explain_image` collects them.
-    """
+    """Look up an id in one table after another, smaller first; `explain_image` collects faults of image bytes."""
     for where in ("image_id = ?", "sha256 = ?"):
         images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
         if images:

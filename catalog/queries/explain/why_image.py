@@ -72,10 +72,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """Return the image's row, page, run and number of occurrences.
-
-    Each comes from a single query: a join would scan all documents.
-    """
+    """Return the image's row, page, run and number of occurrences, each by a query: a join would scan all documents."""
     columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
     rows = lake.rows(f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
     found = max(rows, key=lambda row: row["commit"])
@@ -110,10 +107,7 @@ def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
 
 
 def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
-    """Select the occurrences of the group's other images.
-
-    Up to MOST images are selected one by one: `=` opens only the files that contain the image, `IN` reads all files.
-    """
+    """Select occurrences of the group's other images; up to MOST one by one, since `=` opens only their files."""
     if not group:
         return []
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
@@ -154,10 +148,7 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """Return the cluster that balance caps, and the recipe's cap.
-
-    If the cap decided on the image, also its rank among the survivors.
-    """
+    """Return the cluster that balance caps, the recipe's cap, and the rank among survivors if the cap decided."""
     asked = scope.plan.recipe.balance if scope.plan else None
     if asked is not None and asked.cap is None:
         return {}
@@ -172,11 +163,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts, edits: list[Facts]) -> list[Facts]:
-    """Return the candidate sentences, most similar first.
-
-    ``place``: the text's number in the pair, else None. ``given``: the text of the pair that represents the candidate,
-    if the candidate is a duplicate of it.
-    """
+    """Return the candidates, most similar first, with ``place`` in the pair, and ``given``, what stands for them."""
     scorer = scope.scorers.get("matches", "")
     most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)

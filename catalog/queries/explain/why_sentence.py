@@ -50,10 +50,7 @@ def _origin(lake: Lake, content: str) -> Facts:
 
 
 def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
-    """Return ``content`` and ``text`` of the first member that passes the rules and is in a current document, or {}.
-
-    Members are evaluated one by one, so a group of a thousand that all fail takes a minute.
-    """
+    """Return ``content`` and ``text`` of the first member that passes the rules and is in a current document, or {}."""
     assert scope.plan
     keys = ", ".join(map(quoted, group))
     gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}

@@ -75,10 +75,7 @@ def histogram(
 def _axis(
     quantity: Quantity, ends: tuple[float, float], tails: Sequence[float], is_whole: bool
 ) -> tuple[float, float, int]:
-    """Return (low, width, number of bins) of an axis over all values and the thresholds near them.
-
-    A TAIL that would stretch the axis by more than STRETCH is left out. Few integers have a bin each.
-    """
+    """Return (low, width, bins) of an axis over all values, but for far tails, and the thresholds near them."""
     low, high = ends
     if not (is_whole and high - low < BINS):
         most = STRETCH * max(min(high, tails[1]) - max(low, tails[0]), 1e-9)
@@ -160,10 +157,7 @@ def _quantities_to_draw(checks: Sequence[Check], tables: Sequence[ScoreColumns])
 
 
 def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreColumns], upto: int) -> str:
-    """Return SQL for distinct images or sentences with the columns that ``quantity`` reads.
-
-    If a single score table has all the columns, it is read without a join.
-    """
+    """Return SQL for distinct images or sentences with ``quantity``'s columns; one score table needs no join."""
     base, *scored = tables
     key = "sha256" if kind == "image" else "content"
     used = [table for table in scored if not set(quantity.columns).isdisjoint(table.columns)]

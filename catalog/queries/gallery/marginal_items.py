@@ -83,10 +83,7 @@ def marginal_items(
 
 
 def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: int) -> list[list[_Beside]]:
-    """Return the images nearest each threshold of an early rule, in one pass over the facts.
-
-    Arrays hold a byte per image, and the quantities of IMAGES_AT_ONCE images.
-    """
+    """Return the images nearest each threshold of an early rule, in one pass over the facts, a byte an image."""
     if not thresholds:
         return []
     is_kept = np.zeros(lake.query("SELECT count(*) FROM facts.images")[0][0], bool)
@@ -113,10 +110,7 @@ def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: in
 
 
 def _nearest(values: np.ndarray, numbers: np.ndarray, most: int, below: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ``most`` largest (``below`` a threshold) or smallest values with their images, and all equal to these.
-
-    Of equal values the smallest image ids are shown, and these are not known here.
-    """
+    """Return the ``most`` values nearest a threshold from one side, with their images, and all equal to the last."""
     if len(values) <= most:
         return values, numbers
     place = len(values) - most if below else most - 1

@@ -241,10 +241,7 @@ def sample_of(judged: Sequence[JudgedSample], dataset: Dataset, rule: str) -> Ju
 
 
 def _labels(judged: JudgedSample) -> list[tuple[float, bool]]:
-    """Return (value, is wrong) of the sample's items from the first on, up to the first that has no judgement.
-
-    What people judged beyond a gap is no part of the random sample: they may have chosen it.
-    """
+    """Return (value, is wrong) of the sample's items up to the first gap, beyond which people may have chosen them."""
     by_position: dict[int, list[tuple[float, bool]]] = {}
     for each in judged.judgements:
         by_position.setdefault(each.position, []).append((each.value, each.verdict != "match"))

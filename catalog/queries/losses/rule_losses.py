@@ -104,10 +104,7 @@ def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) 
 
 
 def _note_lost_groups(lake: Lake) -> str:
-    """Return the note on duplicate groups whose best picture is dropped by a rule after duplicates; '' without one.
-
-    The cut drops duplicates before it looks at texts, as RealSyn does, so no other member of the group stands in.
-    """
+    """Return the note on duplicate groups whose best picture a later rule drops, so that none stands in; else ''."""
     best = "SELECT DISTINCT better AS n FROM cut_dropped WHERE rule = 'duplicate'"
     lost = lake.query(
         f"SELECT dropped_by, count(*) FROM cut_fates SEMI JOIN ({best}) USING (n) "
@@ -137,10 +134,7 @@ def _note_loss_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
 
 
 def _no_sentence(lake: Lake, plan: Plan, steps: list[FunnelStep]) -> str:
-    """Return the note on a lake whose pictures have no sentence; '' where a sentence is left, or there is no picture.
-
-    Captions of a list of addresses count as sentences.
-    """
+    """Return the note on a lake whose pictures have no sentence, caption included; '' where one is left."""
     pictures = [each for each in steps if each.kind == "image"]
     sentences = [each for each in steps if each.kind == "sentence"]
     if not pictures or not pictures[0].n_in or not sentences or sentences[-1].n_in - sentences[-1].n_dropped:

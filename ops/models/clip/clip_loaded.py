@@ -247,10 +247,7 @@ def load_tower(spec: str, precision: str, side: Literal["text", "image"]) -> Loa
 
 @contextmanager
 def _create_as(kind: torch.dtype) -> Iterator[None]:
-    """Convert each parameter to ``kind`` as soon as a module has it; loaded weights are then rounded one by one.
-
-    Buffers stay in fp32, because some are computed (positions, masks): rounding them afterwards is exact.
-    """
+    """Convert each parameter to ``kind`` once a module has it; buffers stay in fp32: rounded later they are exact."""
     modules: Any = torch.nn.Module
     register = modules.register_parameter
 

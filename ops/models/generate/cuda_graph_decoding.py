@@ -201,11 +201,7 @@ class Buffers:
         return (tokens[:, None] == self.decoder.ends).any(-1)
 
     def _captured(self, window: Window) -> torch.cuda.CUDAGraph:
-        """Capture a step as a CUDA graph, after two warm-up runs that compile and choose kernels.
-
-        The warm-up runs change no row, since all are marked as ended meanwhile. The capture mode 'thread_local' allows
-        other threads to pin memory.
-        """
+        """Capture a step as a CUDA graph after two runs with all rows ended; other threads may pin memory meanwhile."""
         state = [self.done, self.positions, self.last]
         state += [] if self.seen is None else [self.seen]
         before = [each.clone() for each in state]

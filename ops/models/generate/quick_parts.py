@@ -193,10 +193,7 @@ def _attend(
     max_length_q: int,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within the bounds ``cu_seq_lens_q`` (windows + 1,), in one call.
-
-    The inputs are (1, heads, patches, width), the output is (1, patches, heads, width).
-    """
+    """Attend within ``cu_seq_lens_q`` (windows + 1,): (1, heads, patches, width) to (1, patches, heads, width)."""
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
     bounds = cu_seq_lens_q.to(torch.int32)
     found: Any = varlen.varlen_attn(query, key, value, bounds, bounds, max_length_q, max_length_q, scale=scaling)

@@ -139,10 +139,7 @@ class RefilledDecoder:
     def _begin(
         self, batch: RefilledBatch, rows: list[int], lengths: list[int], new: Prefilled, max_tokens: int
     ) -> None:
-        """Put prefilled rows, whose prompts have ``lengths`` tokens, into free slots.
-
-        Raises torch.cuda.OutOfMemoryError if there are too few.
-        """
+        """Put prefilled rows, of ``lengths`` tokens, into free slots. Raises OutOfMemoryError if there are too few."""
         if self._buffers is None:
             fitting = self.decoder.rows_that_fit(self.rows, self._prompt, self._most, new)
             if fitting >= len(rows):

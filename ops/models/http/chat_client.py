@@ -211,10 +211,7 @@ class ChatClient:
         return outcome
 
     def _reduce_requests(self, endpoint: Endpoint, outcome: RetryableFailure, now: float) -> None:
-        """Reduce or pause an endpoint's requests after a failure.
-
-        Raises ModelError if every endpoint asks for a pause beyond MOST_PATIENCE.
-        """
+        """Reduce or pause an endpoint's requests. Raises ModelError if every one asks for more than MOST_PATIENCE."""
         if outcome.kind in ("unreachable", "broken"):
             if self._known and not endpoint.is_watched:
                 endpoint.is_watched = True
@@ -231,10 +228,7 @@ class ChatClient:
             endpoint.concurrency.slow_down()
 
     async def _room(self, avoid: Endpoint | None = None) -> Endpoint:
-        """Wait for an endpoint with room and occupy it: the least busy one, if possible another than ``avoid``.
-
-        Raises ModelError if the run has ended, or no endpoint has answered for ``outage`` seconds.
-        """
+        """Occupy the least busy endpoint but ``avoid``. ModelError if the run ended, or after ``outage`` seconds."""
         while True:
             if self._over:
                 raise self._over
@@ -255,10 +249,7 @@ class ChatClient:
                 await self._changed.wait()
 
     def _count_failure(self, endpoint: Endpoint, refused: Refused) -> None:
-        """Count a refusal against the endpoint. Raises ModelError after too many in a row.
-
-        A prompt that is too long counts only while the endpoint has answered nothing.
-        """
+        """Count a refusal, but a too long prompt only while nothing was answered. Raises ModelError after too many."""
         endpoint.n_failed += refused.reason != "too_large" or not endpoint.n_answered
         if endpoint.n_failed >= (FAILURES_LATER if endpoint.n_answered else FAILURES_AT_FIRST):
             raise ModelError(

@@ -120,10 +120,7 @@ class ChatConnection:
         return self._cleaner.line(f"{type(error).__name__}: {error}".replace("\\n", " "), MOST_ERROR)
 
     def _most_seconds(self) -> float:
-        """Return the current timeout in seconds.
-
-        Once typical times are known, it is 10 times their median, but at least a tenth of the maximum.
-        """
+        """Return the current timeout: 10 times the median once it is known, a tenth of the maximum at least."""
         if len(self._took) < ANSWERS_TO_TELL:
             return self._most
         return min(self._most, max(self._most / 10, TIMES_MEDIAN * statistics.median(self._took)))
@@ -175,10 +172,7 @@ def _proxy(url: str) -> dict[str, Any]:
 
 
 def _key(spec: HttpSpec, variable: str) -> str:
-    """Return the key in an environment variable, '' if no variable is named.
-
-    Raises ModelError if the key is empty or not one line of printable ASCII.
-    """
+    """Return the key in an environment variable, '' for no name. ModelError unless a line of printable ASCII."""
     value = os.environ.get(variable, "") if variable else ""
     if variable and (not value or not value.isascii() or not value.isprintable()):
         raise ModelError(

@@ -251,10 +251,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _count(value: Any) -> int:
-    """Return a token count, 0 for any other value.
-
-    JSON's true is excluded: it is an int in Python, but no column accepts it.
-    """
+    """Return a token count, 0 for any other value; JSON's true is an int in Python."""
     return min(value, MOST_COUNT) if type(value) is int and value > 0 else 0
 
 

@@ -128,10 +128,7 @@ class LoadedGenerator(LoadedModel):
 
 
 def _turn(tokenizer: Any) -> tuple[str, str]:
-    """Return the chat template's text (before, after) a single user turn; ('', '') without a template.
-
-    Raises ValueError if the template omits the user's turn.
-    """
+    """Return the template's (before, after) of a user's turn, ('', '') without one. ValueError if it omits it."""
     if not tokenizer.chat_template:
         return "", ""
     turn = [{"role": "user", "content": PLACE}]

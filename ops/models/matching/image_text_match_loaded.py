@@ -170,10 +170,7 @@ class AskedMatcher:
 
 
 def _answer_tokens(tokenizer: Any, spec: str) -> tuple[list[int], list[int]]:
-    """Return the first tokens of "yes" and of "no": in lower case or capitalised, with or without a space before.
-
-    Raises ModelError if the tokenizer begins both answers by the same tokens.
-    """
+    """Return the first tokens of "yes" and of "no", however written. Raises ModelError if both begin alike."""
     yes, no = (
         {tokenizer.encode(f"{space}{form}", add_special_tokens=False)[0] for space in ("", " ") for form in forms}
         for forms in (("yes", "Yes"), ("no", "No"))

@@ -209,10 +209,7 @@ class LoadedVlm(LoadedModel):
         return int((ids == _tokenizer(self.processor).convert_tokens_to_ids(self.sign)).sum())
 
     def _escape_special_tokens(self, prompt: str) -> str:
-        """Break up special tokens that the prompt itself spells, by a space after their first character.
-
-        A web sentence with "<image>" in it would otherwise ask for a second image, and the processor would raise.
-        """
+        """Break up special tokens that the prompt spells, such as "<image>" of a web sentence, by a space."""
         for token in self.special:
             prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
         return prompt

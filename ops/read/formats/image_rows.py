@@ -226,11 +226,7 @@ def _of_address(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> tables.
 def _of_bytes(
     held: list[str], captions: list[str], address: str, tree: Tree, path: str, uri: str, row: dict[str, Any]
 ) -> tables.Built:
-    """Build a row's document, and the faults of captions that are no text.
-
-    An image without bytes in the columns ``held`` is read from the row's address, else from its own path: a file of the
-    source or a web address.
-    """
+    """Build a row's document, read from its address or path without bytes ``held``, and the faults of its captions."""
     alt, words, unread = captions_of(row, captions)
     images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]
     url = clean(row.get(address)) if len(images) == 1 else ""

@@ -197,10 +197,7 @@ def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) 
 def _document(
     packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[object]
 ) -> Document | Fault:
-    """Build the document of a sample's images and captions.
-
-    ``said`` are texts or lists of texts, best first, maybe repeated.
-    """
+    """Build the document of a sample's images and captions; ``said`` are texts or lists of texts, best first."""
     captions = list(dict.fromkeys(line for each in said for line in lines(each)))
     alt = first_text(*said)
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
@@ -238,10 +235,7 @@ def _build_link(uri: str, row: dict[str, Any]) -> Document:
 
 
 def _build_interleaved(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
-    """Build the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
-
-    Return a Fault if the lists differ in length or hold nothing.
-    """
+    """Build the document of the lists ``texts`` and ``images`` in ``about``; a Fault if they differ or are empty."""
     texts, images = about["texts"], about["images"]
     if len(texts) != len(images):
         return Fault(uri, "bad_record", f"the lists differ in length: {len(images)} images, {len(texts)} texts")

@@ -322,10 +322,7 @@ def _group(name: str) -> int:
 
 
 def _addresses(value: str, is_certain: bool) -> list[str]:
-    """List the addresses of pictures in an attribute's value: one, or those of a srcset, largest first.
-
-    Without ``is_certain`` only an address with the suffix of a picture counts.
-    """
+    """List the pictures' addresses in a value, of a srcset largest first; if not ``is_certain``, by their suffix."""
     value = value.strip(" \t\r\n\f'")
     if value[:1] in "{[(<#" or "{{" in value or "${" in value:
         return []

@@ -111,10 +111,7 @@ class ZipMembers:
 
 
 def _names(listed: list[zipfile.ZipInfo]) -> list[str]:
-    """Return the members' names; decode those without the UTF-8 flag, for which Python reads cp437.
-
-    macOS writes UTF-8 without the flag, Windows the encoding of its language: of all names together, as each is short.
-    """
+    """Return the members' names; decode those that Python reads as cp437 by the encoding of all together."""
     raw = [_unflagged(info) for info in listed]
     codec = guess_codec(b"\n".join(raw))
     if codec.name not in NAMED_BY:

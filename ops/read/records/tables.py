@@ -110,10 +110,7 @@ def kinds(schema: pa.Schema) -> dict[str, str]:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return the kind of an Arrow type; a dictionary has the kind of its values, an extension type that of its storage.
-
-    Binary of a fixed size is a digest unless it is larger than any.
-    """
+    """Return the kind of an Arrow type, or of its values or storage; short binary of fixed size is a digest."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return _kind(kind.storage_type)
@@ -254,10 +251,7 @@ def _chunks(table: pq.ParquetFile, group: pq.RowGroupMetaData, columns: list[str
 
 
 def _countable(array: pa.Array) -> pa.Array:
-    """Replace dictionaries and views by their values: ``nbytes`` then counts a repeated text as often as it occurs.
-
-    The ``nbytes`` of a slice of views counts the whole buffer.
-    """
+    """Replace dictionaries and views by their values, whose ``nbytes`` count repeats, and a slice by itself."""
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
     kind = _without_views(array.type)

@@ -173,10 +173,7 @@ class _TooLong(Exception):
 
 
 class _Lines:
-    """The lines of a file, with their ends; lines can be looked at before they are read.
-
-    ``number`` counts from 1; ``in_vain`` counts the characters that were looked at for a mark that nobody closes.
-    """
+    """The lines of a file from number 1, to look ahead in; ``in_vain`` counts characters searched for a mark."""
 
     def __init__(self, file: io.TextIOWrapper) -> None:
         self._file = file
@@ -232,10 +229,7 @@ def _read_quoted_row(lines: _Lines, line: str, separator: str, names: list[str] 
 
 
 def _read_to_closing_mark(lines: _Lines, line: str, separator: str, is_row: bool) -> tuple[_Split, list[str]] | None:
-    """Return the row that begins with ``line``, and its further lines; None if no later line closes its open mark.
-
-    Raises _TooLong if the row gets too long, unless the line ``is_row`` by itself.
-    """
+    """Return the row that begins with ``line``, with further lines, or None. Raises _TooLong unless ``is_row``."""
     text, further, n_odd = line, list[str](), 0
     for each in lines.look():
         further.append(each)

@@ -263,10 +263,7 @@ def _codings(answer: HttpResponse) -> list[str]:
 
 
 def _decode(coding: str, data: bytes, limit: int, is_cut: bool = False) -> bytes:
-    """Undo one content encoding; return at most ``limit`` bytes. ``is_cut``: ``data`` are the first bytes of more.
-
-    Raises zlib.error or OSError for damaged data and unknown encodings, and EOFError for truncated data.
-    """
+    """Undo a coding, ``limit`` bytes at most; ``is_cut``: more follows. Raises zlib.error, OSError, EOFError."""
     if coding in ("br", "zstd"):
         try:
             with pa.CompressedInputStream(pa.BufferReader(data), {"br": "brotli"}.get(coding, coding)) as stream:
@@ -286,11 +283,7 @@ def _decode(coding: str, data: bytes, limit: int, is_cut: bool = False) -> bytes
 
 
 def _inflate(data: bytes, window: int, limit: int, is_cut: bool) -> bytes:
-    """Decompress ``data`` with zlib's ``window`` bits; return at most ``limit`` bytes.
-
-    Raises zlib.error for damaged data, and EOFError for data that ends before ``limit`` bytes and is not known to be
-    cut (``is_cut``).
-    """
+    """Decompress ``limit`` bytes at most. Raises zlib.error, and EOFError for an end that is not known to be a cut."""
     inflate = zlib.decompressobj(wbits=window)
     found = inflate.decompress(data, limit)
     if not inflate.eof and len(found) < limit and not (is_cut and found):

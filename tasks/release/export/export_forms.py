@@ -204,10 +204,7 @@ def write(
 
 
 def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: TextChoice) -> None:
-    """Write rows as a WebDataset tar, with the pictures that ``pictured`` yields for them.
-
-    The tar's bytes depend on the rows alone. Memory and errors are those of ``pictured``.
-    """
+    """Write rows as a WebDataset tar of the same bytes each time; memory and errors are those of ``pictured``."""
     stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for row, picture in pictured(rows):

@@ -89,10 +89,7 @@ def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> No
 
 
 def _document(row: Row, held: dict[str, tuple[Row, bytes]]) -> Row:
-    """Return one row of OBELICS' columns. Paragraphs between two pictures are one text, divided by empty lines.
-
-    ``held`` has by sha256 a row with the columns EXPORTED, and the picture.
-    """
+    """Return a row of OBELICS' columns, with the pictures ``held`` by sha256; paragraphs between them are one text."""
     pictures: list[Row | None] = []
     texts: list[str | None] = []
     for item in row["items"]:

@@ -249,10 +249,7 @@ class PictureFolder:
         return any(map(sha256.startswith, self._earlier.get(name, ())))
 
     def _put(self, name: str, wanted: str, write: Callable[[str], None], about: dict[str, Any]) -> None:
-        """Let ``write`` make the file ``name`` with the sha256 ``wanted``, unless a user has put or edited it.
-
-        Adds it to the list's line ``about`` as the export's, or as the user's if its content differs.
-        """
+        """Let ``write`` make the file of sha256 ``wanted``, unless it is a user's; note in ``about`` whose it is."""
         there = self.place.sha256_of(name)
         if not there or self._is_ours(name, there):
             if there != wanted:

@@ -42,10 +42,7 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
 
 @dataclass
 class _Seen:
-    """Counts of pictures that show one name: kept, dropped by rule, and dropped by one rule alone, with its values.
-
-    ``sure`` is the sum of the probabilities that the pictures show the name.
-    """
+    """Counts of pictures with a name: kept, dropped by rule, by one alone with values; ``sure`` sums chances."""
 
     kept: int = 0
     sure: float = 0.0

@@ -129,10 +129,7 @@ def thumbnail(data: bytes) -> str:
 
 
 def _by_shard(lake: Lake, wanted: Mapping[str, str]) -> Iterator[Iterator[tuple[str, bytes | Fault]]]:
-    """Yield for each shard the bytes of its pictures among ``wanted`` (sha256 -> shard).
-
-    So a page of pictures reads each row group once, and each shard up to its last wanted picture.
-    """
+    """Yield each shard's bytes of ``wanted`` (sha256 -> shard), reading each row group once, up to the last wanted."""
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted.items():
         keys[shard].append(sha256)
@@ -157,11 +154,7 @@ def _preview(data: bytes, side: int) -> Image.Image | Fault:
 
 
 def _webp(data: bytes) -> bytes:
-    """Encode an image file as a WebP whose longer side is at most SIDE pixels; b'' if it does not decode.
-
-    Photographs take some 8 KB. A picture of over MOST_BYTES is encoded again, coarser, so that 700 pictures stay below
-    10 MB.
-    """
+    """Encode as WebP of at most SIDE pixels, some 8 KB; coarser above MOST_BYTES; b'' if it does not decode."""
     image, made = _preview(data, SIDE), b""
     if isinstance(image, Fault):
         return made

@@ -166,10 +166,7 @@ class Fleet:
             self._start()
 
     def _see_left_out(self) -> None:
-        """Start no more actors on machines whose GPU has no room for the model, and note each machine.
-
-        If no other machine has the resources, the error is kept in ``_unfit``.
-        """
+        """Start no actors on machines whose GPU has no room for the model; note them, in ``_unfit`` if none is left."""
         left_out = self._ask("left_out")
         for node in left_out.keys() - self._left_out:
             host, error = left_out[node][0], pickle.loads(left_out[node][1])
@@ -220,10 +217,7 @@ class Fleets:
 def _dataset(
     items: Any, asked: Resources, here: dict[str, str], selector: Callable[[], dict[str, str]], name: str
 ) -> Any:
-    """Build the dataset: one task on the run's machine reads the queue, and an actor pool processes its items.
-
-    ``selector`` returns the label selector of the machines for actors that start from now on.
-    """
+    """Build the dataset: a task here reads the queue, actors run its items on machines that ``selector`` names."""
     import ray
     from ray.util.annotations import RayDeprecationWarning
 
@@ -276,11 +270,7 @@ def _rename(function: Callable[..., Any], name: str) -> Any:
 
 
 def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
-    """Put each item's outcome into ``results`` until the dataset ends, and then an error.
-
-    A thread that still waits for items reads the error: Ray's own, or that the dataset ended without these items.
-    Nothing is prefetched: the last item of a round would wait for the first of the next round.
-    """
+    """Put each outcome into ``results``, then an error for threads that wait. Nothing is prefetched over rounds."""
     ended: BaseException = PairmillError(ENDED)
     try:
         for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):

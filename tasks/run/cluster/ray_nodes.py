@@ -44,11 +44,7 @@ def start_ray(placement: Placement) -> list[Node]:
 
 
 def _find_cluster(address: str) -> str:
-    """Return HOST:PORT of the cluster at ``address``, once it has let this process in.
-
-    Ray itself looks for minutes, and tells neither that a token is missing nor that nothing listens. Raises
-    PairmillError with the remedy.
-    """
+    """Return HOST:PORT of a cluster that let us in. Raises PairmillError at once, where Ray would look for minutes."""
     from ray._private.authentication.authentication_token_setup import ensure_token_if_auth_enabled
     from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
     from ray._private.services import canonicalize_bootstrap_address_or_die

@@ -88,10 +88,7 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[M
 
 
 def _by_shard(part: Part, item: WorkItem) -> Iterator[tuple[int, Part]]:
-    """Yield (shard number, the shard's rows of ``part`` with their share of its tokens).
-
-    A part without rows goes to every shard.
-    """
+    """Yield (shard number, its rows of ``part`` with their tokens); a part without rows goes to every shard."""
     if not item.joined or not part.rows.num_rows:
         yield from ((n, part) for n, _ in enumerate(item.by_shard))
         return

@@ -95,10 +95,7 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
 
 
 def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch]:
-    """Read the row groups of a payload file that contain ``wanted`` keys, ``chunk`` rows at a time.
-
-    Reads fewer rows at a time where ``chunk`` times the largest image of a row group exceeds CHUNK_BYTES.
-    """
+    """Read row groups with ``wanted`` keys, ``chunk`` rows at once, fewer if these may exceed CHUNK_BYTES."""
     metadata = pq.read_metadata(file)
     groups = _groups_of(file, metadata, wanted)
     largest = {group: _largest(metadata.row_group(group)) for group in groups}
