@@ -145,7 +145,7 @@ def test_training_gets_each_pair_once_an_epoch_with_workers_and_without(lake: pm
     assert ids_of(pairs) == first, "the same epoch has the same order"
     pairs.set_epoch(1)
     assert sorted(second := ids_of(pairs)) == every and second != first
-    # Not forked from this process: after a flow of Prefect 3.8.8, each forked child ends with exit code 1.
+    # Not forked from this process: a test run has threads, whose locks a forked child would find held.
     loader: DataLoader[dict] = DataLoader(
         pairs, num_workers=2, collate_fn=alone, persistent_workers=True, multiprocessing_context="forkserver"
     )

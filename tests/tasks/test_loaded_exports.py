@@ -30,7 +30,7 @@ N = 14
 LATE = 11  # the only pair with a second text and a tag: without care, the first samples would give neither a type
 FORMS = ("webdataset", "parquet")
 PICTURES = [picture(n) for n in range(N)]
-# Not forked from this process: after a flow of Prefect 3.8.8, each forked child ends with exit code 1 and no message.
+# Not forked from this process: a test run has threads, whose locks a forked child would find held.
 IN_WORKERS: Any = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "forkserver"}
 
 
