@@ -14,7 +14,7 @@ from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models
 from pairmill.flows.run.model_size import ModelSize
 from pairmill.ops.pair.class_names import class_names
-from pairmill.tasks.run.place.placement import Placement, SmallRounds
+from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.run_limits import RunLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,11 +56,6 @@ class Compute(BaseModel):
         "",
         description="Empty works on this machine without Ray. 'local' starts Ray here; HOST:6379 or 'auto' is a "
         "cluster. All steps then run on Ray Data, small or not.",
-    )
-    small_rounds: SmallRounds = Field(
-        "ray",
-        description="Where rounds of little work run when there is Ray: 'pool' is processes of this machine, which "
-        "start in seconds; beside a cluster it must reach all sources and models.",
     )
     cpus_per_worker: float = Field(
         1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."
@@ -134,8 +129,7 @@ class Compute(BaseModel):
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
-        placed = (self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
-        return Placement(*placed, stall_minutes=self.stall_minutes)
+        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.stall_minutes)
 
 
 def default_lake() -> str:

@@ -10,9 +10,7 @@ import numpy as np
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
 from infra.demo import prose
-from pairmill.ops.models.language.attribute_rules import Word
-from pairmill.ops.models.language.dependency_parser import DependencyParser
-from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.models.language.dependency_parser import DependencyParser, Word, load
 from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
 from pairmill.ops.text.sentence_quality import SentenceQuality
 from pairmill.ops.text.sentence_structure import SentenceStructure

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.models.language.attribute_rules import Word
-from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.dependency_parser import DependencyParser, Word
 from pairmill.ops.text.sentence_structure import english_parses
 
 # Dependency labels of words that form a phrase with the noun after them: "red wine", "wine glass".

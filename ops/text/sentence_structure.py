@@ -28,8 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairmill.ops.batch import Batch
-from pairmill.ops.models.language.attribute_rules import Word
-from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.dependency_parser import DependencyParser, Word
 from pairmill.ops.text.sentence_quality import WORD, language_of
 
 OBJECTS = {"NOUN", "PROPN"}

@@ -17,7 +17,7 @@ _SCORES = (
     "WHERE sha256 IN (SELECT sha256 FROM pairs WHERE {2}) GROUP BY sha256) HAVING count(*) > 0"
 )
 
-_SAFETY = ("nsfw", "faces", "text_share")
+_SAFETY = ("nsfw", "faces")
 
 
 @dataclass(frozen=True)

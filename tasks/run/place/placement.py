@@ -3,10 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-
-# Where small rounds run when the run uses Ray: on Ray too, or on this machine's process pool.
-SmallRounds = Literal["ray", "pool"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,6 @@ class Placement:
     cpus_per_worker: float = 1.0  # CPUs of a worker without a GPU
     # pools by the recipe's name of a model (clip, captioner, …); others have the default pool
     models: Mapping[str, ModelPool] = field(default_factory=dict)
-    small_rounds: SmallRounds = "ray"  # where small rounds run, see `tasks.run.stage`
     # minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`
     stall_minutes: float = 60.0
 

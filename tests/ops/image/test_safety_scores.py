@@ -1,4 +1,4 @@
-"""Scores by published models: faces by Pairmill's own MTCNN; NSFW and text by the packages of the extra [safety]."""
+"""Scores by published models: faces by Pairmill's own MTCNN; NSFW by a package of the extra [safety]."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.faces import Faces
-from pairmill.ops.image.published_models import NsfwProbability, TextShare
+from pairmill.ops.image.published_models import NsfwProbability
 from tests.worlds.golden import check_golden
 
 PHOTOS = sorted((Path(__file__).parents[3] / "infra/demo/photos").glob("*.jpg"))[:6]
@@ -51,19 +51,7 @@ def test_nsfw_is_the_packages_own_score_whatever_the_batch():
     assert max(found[:-1]) < 0.8
 
 
-def test_more_text_is_a_larger_share():
-    pytest.importorskip("rapidocr", reason="the extra [safety] is not installed")
-    shares = []
-    for lines in (0, 2, 6):
-        image = Image.new("RGB", (300, 224), "white")
-        for n in range(lines):
-            ImageDraw.Draw(image).text((10, 8 + 34 * n), "The red fox sleeps", fill="black", font_size=26)
-        shares += TextShare()({"pixels": [np.asarray(image)]})["text_share"]
-    assert shares[0] < 0.001 < 0.02 < shares[1] < shares[2]
-
-
-@pytest.mark.parametrize("op", [NsfwProbability, TextShare])
-def test_a_missing_package_is_named_with_the_remedy(op, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pairmill.ops.image.published_models.find_spec", lambda name: None)
     with pytest.raises(PairmillError, match=r"pip install 'pairmill\[safety\]'"):
-        op()
+        NsfwProbability()

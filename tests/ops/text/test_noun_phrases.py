@@ -7,7 +7,7 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.models.language.dependency_parser import load
 from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, noun_phrases, singulars
 from tests.worlds.golden import check_golden
 

@@ -8,8 +8,7 @@ import pytest
 import spacy
 
 from infra.demo import prose
-from pairmill.ops.models.language.dependency_parser import DependencyParser
-from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.models.language.dependency_parser import DependencyParser, load
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.text.sentence_structure import MOST_LETTERS, SentenceStructure
 from tests.reference import structure
@@ -122,7 +121,6 @@ def test_a_pipeline_that_is_not_installed_is_refused_with_the_remedy():
 
 def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "spacy", None)  # as it is where it was never installed
-    monkeypatch.delitem(sys.modules, "pairmill.ops.models.language.dependency_parser_loaded")
     with pytest.raises(ModelError, match=re.escape("spaCy is not installed; run 'pip install \"pairmill[parser]\"'")):
         list(DependencyParser("spacy:en_core_web_no").parse(["A dog."]))
 
