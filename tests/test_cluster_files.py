@@ -5,6 +5,7 @@ There is no Docker and no Kubernetes here, so the files are not run.
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from copy import deepcopy
@@ -16,6 +17,8 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+
+from pairmill.flows.command.commands import parser
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPOSE, KUBERAY = ROOT / "infra" / "compose", ROOT / "infra" / "kuberay"
@@ -83,6 +86,33 @@ def test_no_port_is_published_beyond_this_machine_and_every_foreign_image_has_a_
     assert published and all(port.startswith("127.0.0.1:") for port in published)
     images = {service["image"] for service in services.values() if "build" not in service}
     assert images and all(re.fullmatch(r"[\w./-]+:\d[\w.-]*", image) for image in images)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray Serve, which Ray's commands import
+def test_the_nodes_of_ray_find_their_head_and_the_documented_runs_reach_it():
+    from ray.scripts.scripts import start
+
+    services = loaded(COMPOSE / "compose.yaml")["services"]
+
+    def options(command: list[str]) -> dict[str, Any]:
+        assert command[:2] == ["ray", "start"]
+        return start.make_context("start", [re.sub(r"\$\{\w+:\?\}", "2", word) for word in command[2:]]).params
+
+    head, node = (options(services[name]["command"]) for name in ("ray-head", "ray-worker"))
+    joined = options(services["worker"]["command"][0].partition(" && ")[0].split())
+    assert head["head"] and head["num_cpus"] == joined["num_cpus"] == 0 and node["num_cpus"] == 2
+    assert head["block"] and node["block"]  # else the container ends, and Ray with it
+    assert node["address"] == joined["address"] == f"ray-head:{head['port']}"
+    mounted = services["worker"]["volumes"][0].split(":")[1]
+    for page in ("infra/compose/compose.yaml", "infra/docs/scale.md"):
+        (line,) = re.findall(r"exec worker pairmill (run .*)", (ROOT / page).read_text())
+        run = parser().parse_args(shlex.split(line))
+        assert (run.lake, run.ray, run.source) == (mounted, node["address"], ["s3://sources/pages"])
+
+
+def test_the_image_has_rays_dashboard_at_the_locked_version():
+    locked = (ROOT / "infra/requirements.lock").read_text()
+    assert "cluster]'" in (COMPOSE / "Dockerfile").read_text() and re.search(r"(?m)^aiohttp-cors==", locked)
 
 
 def test_the_compose_files_hold_no_password_and_name_files_that_exist():

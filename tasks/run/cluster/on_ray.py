@@ -7,6 +7,7 @@ only with its machine. Its items then go to other actors, and no row is blamed. 
 model is left out by name.
 """
 
+import logging
 import pickle
 import queue
 import threading
@@ -22,7 +23,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.cluster.item_queue import ItemQueue
-from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, free, session_folder
+from pairmill.tasks.run.cluster.ray_nodes import LOOK_SECONDS, ResourceWait, free, log_places
 from pairmill.tasks.run.cluster.ray_supervisor import Supervisor, hand_out
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.resources import Resources, refusal, room
@@ -68,7 +69,7 @@ class Fleet:
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         self._queue: Any = ray.remote(ItemQueue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
         self._build = partial(_dataset, self._queue, asked, here, self._room.selector, name)
-        LOG.info("workers' logs are on each machine in %s/logs", session_folder())
+        LOG.info("workers' logs are on each machine in %s", log_places())
         self._start()
 
     def _start(self) -> None:
@@ -222,6 +223,9 @@ def _dataset(
     from ray.util.annotations import RayDeprecationWarning
 
     context = ray.data.DataContext.get_current()
+    for handler in logging.getLogger("ray.data").handlers:  # three lines a stage; Ray's file has all
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.ERROR)
     context.enable_progress_bars = False
     context.target_max_block_size = 1  # one item a block: an actor starts it as soon as it is queued
     context.downstream_capacity_backpressure_ratio = 2.0  # Ray's default since 2.57, 10 before: ray#64352
@@ -229,7 +233,9 @@ def _dataset(
     # Ray would end replicas that are idle for 10 s between two rounds, and start others, which load the model anew.
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
-    source = ray.data.from_items([{"row": 0}]).map_batches(
+    source = ray.data.from_items([{"row": 0}])
+    source.set_name(f"pairmill {name}")
+    source = source.map_batches(
         _rename(hand_out, f"pairmill items of {name}"),
         batch_size=None,
         fn_kwargs={"items": items},

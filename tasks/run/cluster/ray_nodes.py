@@ -101,11 +101,13 @@ def _node(name: str, has: dict[str, float]) -> Node:
     return Node(has.get("CPU", 0.0), has.get("GPU", 0.0), kinds, name)
 
 
-def session_folder() -> str:
-    """Return the folder of Ray's session files; it has the same path on every machine."""
+def log_places() -> str:
+    """Name the folder of the workers' logs, which has one path on all machines, and the dashboard that shows them."""
     from ray._private import worker
 
-    return getattr(worker._global_node, "_session_dir", "/tmp/ray/session_latest")
+    folder = getattr(worker._global_node, "_session_dir", "/tmp/ray/session_latest")
+    page = worker.get_dashboard_url()
+    return f"{folder}/logs" + (f", and in Ray's dashboard, http://{page}" if page else "")
 
 
 class ResourceWait:
