@@ -66,7 +66,7 @@ def steps() -> list[tuple[str, str]]:
     Each comes with its language, a file with "file PATH". Commands that are tested elsewhere are left out.
     """
     found: dict[tuple[str, str], None] = {}
-    for text in (*DOCUMENTS.values(), notebook()):
+    for text in DOCUMENTS.values():
         for language, title, block in re.findall(r'```(\w+)(?: title="(.*?)")?\n(.*?)```', text, re.DOTALL):
             if title:
                 found[f"file {title}", block] = None
@@ -76,13 +76,6 @@ def steps() -> list[tuple[str, str]]:
             elif language == "python" and ("load_dataset" in block or "webdataset" in block or PAIRMILL in block):
                 found["python", block] = None
     return list(found)
-
-
-def notebook() -> str:
-    """Return the notebook's cells as one Python program in Markdown."""
-    cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return f"```python\n{code}\n```"
 
 
 def commands() -> list[str]:
