@@ -21,11 +21,12 @@ from pairmill.flows.run.settings import Compute
 from pairmill.ops.whole.cut_trials import FEWEST, SEEDS
 from pairmill.tasks.compare_cuts import compare, read_pool
 from pairmill.tasks.measure.judge_features import judge_features, judge_plan
+from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 
 def prove(
     lake: Lake, specs: Sequence[str], judge: str, seeds: int = SEEDS, right: str = "",
-    tell: Callable[[str], None] = lambda line: None, compute: Compute | None = None,
+    tell: Callable[[str], None] = lambda line: None, compute: Compute | None = None, progress: ShowProgress = not_shown,
 ) -> list[Proof]:  # fmt: skip
     """Prove versions of a lake that is open for writing, and record the proofs; return them in the order of ``specs``.
 
@@ -38,6 +39,7 @@ def prove(
             truth is known.
         tell: Gets lines on power and progress.
         compute: Where the judge runs.
+        progress: Called with a `Progress` while the judge's features are computed.
 
     Raises:
         PairmillError: There are too few seeds, pairs or texts, or the judge is the filter's own. ModelError if it is
@@ -54,6 +56,7 @@ def prove(
         if (n := counts.get(str(each), 0)) < 2 * FEWEST:
             raise PairmillError(f"{each} has {n} pairs with a text; a proof needs {2 * FEWEST} at the least.")
     with session_on(lake, (plan, []), compute or Compute.model_validate({}), "prove") as session:
+        session.progress = progress
         scorers = judge_features(session)
     pool, arms = read_pool(lake, scorers, judge)
     lines = compare(pool, arms, seeds, tell)

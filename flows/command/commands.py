@@ -195,10 +195,12 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                 "Train small heads on a version and on the raw pool, and tell which finds more again.",
                 "30m@3 --judge open_clip:ViT-B-16/laion2b_s34b_b88k", (
             replace(DATASET, more={"nargs": "+"}, about="a dataset version, or several"),
-            Option("--judge", "a CLIP that made none of their scores", "SPEC", is_required=True),
+            Option("--judge", "a CLIP that made none of their scores", "SPEC"),
             Option("--seeds", "paired trainings, 8 or more; more narrow the intervals", "N", above_0, 8),
             Option("--right", "the pictures whose own text is known to be right, as --list of `edit`: an oracle",
                    "FILE"),
+            Option("--datacomp", "also write shards there, and a script that trains a CLIP by DataComp's `small`",
+                   "FOLDER"),
             LAKE, TEXT_OR_JSON,
         ), interrupted="stopped. The features are kept; the same command again goes on from there."),
         Command("export", "version_commands:write_export", "Export a dataset as tars, Parquet or a folder of pictures.",

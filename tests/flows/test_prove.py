@@ -1,6 +1,10 @@
 """`pairmill prove`: the table, its controls, what is stored, and what is refused."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,13 +16,18 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
+from pairmill.flows.command.cli import main
 from pairmill.flows.prove import prove
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.whole import cut_trials
 from tests.worlds.commands import Tell
-from tests.worlds.line import rows
+from tests.worlds.line import curate, rows
+from tests.worlds.packed import sample, tar
 from tests.worlds.planted_pairs import lake_of_planted_pairs
+from tests.worlds.published import picture
 from tests.worlds.tiny import save_clip
+
+CLIP = Path(__file__).resolve().parents[2] / "infra/demo/models/clip"
 
 
 @pytest.fixture
@@ -77,3 +86,35 @@ def test_what_cannot_be_proved_is_refused_in_one_line(tmp_path: Path, judge: str
         )
         writable.execute("UPDATE datasets SET scorers = ['own']")
         assert "is the filter's own: it made the scores 'image_embedding' of cut@1" in refused()
+
+
+@pytest.mark.slow  # 12 CPU s
+def test_a_pool_of_datacomp_becomes_shards_on_which_open_clips_trainer_takes_20_steps(tmp_path: Path, tell: Tell):
+    (tmp_path / "pool").mkdir()
+    samples = [sample(f"{n:09}", picture(n), f"Picture number {n}.", uid=f"{n:032x}") for n in range(12)]
+    (tmp_path / "pool/00000000.tar").write_bytes(tar([file for each in samples for file in each]))
+    curate(
+        tmp_path / "lake", tmp_path / "pool", recipe="captions", settings={"captions.own": "keep", "captioners": "[]"}
+    )
+    told = tell("prove", "captions@1", "--datacomp", str(tmp_path / "dc"), "--lake", str(tmp_path / "lake"))
+    folder = tmp_path / "dc/captions-1"
+    assert told.splitlines()[-1] == f"GPUS=8 sh {folder}/train.sh"
+    smaller = ["--model", f"local-dir:{CLIP}", "--precision", "fp32", "--train-num-samples", "160", "--epochs", "1",
+               "--batch-size", "8", "--workers", "1", "--log-every-n-steps", "1"]  # fmt: skip
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["sh", str(folder / "train.sh"), *smaller]
+    done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    log = (folder / "runs/captions-1/out.log").read_text()
+    losses = [float(loss) for loss in re.findall(r"Train Epoch: 0 .* Loss: (\S+)", log)]
+    assert len(losses) == 20 and losses[-1] < losses[0]
+    assert (
+        "lr: 0.0005" in log
+        and "warmup: 500" in log
+        and (folder / "runs/captions-1/checkpoints/epoch_latest.pt").is_file()
+    )
+
+
+def test_a_proof_without_a_judge_and_without_a_folder_names_both(capsys: pytest.CaptureFixture[str]):
+    assert main(["prove", "demo@1"]) != 0
+    assert "give --judge, a CLIP that made none of the scores, or --datacomp, a folder" in capsys.readouterr().err
