@@ -48,20 +48,21 @@ def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> 
         return {RAW: pool.raw} | {f"{RANDOM} {name}": random_arm(pool.raw, len(arms[name]), seed) for name in versions}
 
     found: Recalls = []
+    least = min(map(len, (pool.raw, *arms.values())))
     for seed in range(seeds):
         tell(f"controls, seed {seed + 1} of {seeds}")
-        found.append(recalls(pool, controls(seed), sets, seed))
+        found.append(recalls(pool, controls(seed), sets, seed, least))
     for name in versions:
         seen = _against_raw(found, f"{RANDOM} {name}", UNSEEN)
-        least = (
+        shown = (
             "nothing, the held-out sets are too small"
             if seen is None
             else f"a difference from {seen.detectable:.3f} on"
         )
-        tell(f"power: with {len(pool.raw):,} pairs and {seeds} seeds, {name} against raw on unseen kinds shows {least}")
+        tell(f"power: with {len(pool.raw):,} pairs and {seeds} seeds, {name} against raw on unseen kinds shows {shown}")
     for seed in range(seeds):
         tell(f"versions, seed {seed + 1} of {seeds}")
-        found[seed] = {**found[seed], **recalls(pool, arms, sets, seed)}
+        found[seed] = {**found[seed], **recalls(pool, arms, sets, seed, least)}
     return {name: _lines(pool, arms, name, found) for name in versions}
 
 

@@ -54,7 +54,7 @@ def main() -> None:
         def train(pool: Pool = pool, cut: np.ndarray = cut, found: list = found) -> None:
             for seed in range(args.seeds):
                 arms = {"raw": pool.raw, "random": random_arm(pool.raw, len(cut), seed), "cut": cut}
-                found.append(recalls(pool, arms, {"kept": pool.kept_kinds(cut)}, seed))
+                found.append(recalls(pool, arms, {"kept": pool.kept_kinds(cut)}, seed, len(cut)))
 
         spent = before.cpu + timed(train).cpu * SEEDS / args.seeds
         goal = {1_000: "≤ 60", 1_000_000: "≤ 3,600 (30 min of two cores)"}.get(n, "")

@@ -1,12 +1,12 @@
 """Compare selections of one pool of pairs by what linear heads learn from each, with paired seeds and t-intervals."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pairmill.ops.whole import kmeans
-from pairmill.ops.whole.linear_heads import Features, recall, train_heads
+from pairmill.ops.whole.linear_heads import BATCH, Features, recall, train_heads
 
 SEEDS = 8  # the fewest: with 4 a t-interval is 1.4 times as wide as with 8 of the same spread
 LEVEL, POWER = 0.95, 0.8
@@ -113,13 +113,14 @@ def recalls(
     arms: Mapping[str, np.ndarray],
     sets: Mapping[str, np.ndarray],
     seed: int,
-    report: Callable[[], None] = lambda: None,
+    least: int,
 ) -> dict[str, dict[str, float]]:
     """Train heads on each arm, all with equal samples and held-out pairs; return arm -> held-out set -> R@5.
 
     ``arms``: (p, 2) rows of pairs. ``sets``: bool (kinds,) by name. The seed draws HELD of the kinds, which no arm
     trains on (the set UNSEEN), HELD of the other kinds' pairs, which are held out by set, and the first weights. A set
-    of fewer than FEWEST pairs gives NaN. ``report`` is called after each training.
+    of fewer than FEWEST pairs gives NaN. ``least``: pairs of the smallest of all arms that are compared; batches have
+    half as many at the most, since (1 - HELD)^2 are left to train on.
     """
     rng = np.random.default_rng(seed)
     n = pool.kinds.max() + 1
@@ -132,14 +133,13 @@ def recalls(
     found: dict[str, dict[str, float]] = {}
     for name, arm in arms.items():
         pairs = arm[~is_held[arm[:, 0]]]
-        heads = train_heads(pool.features, pairs, samples_seen(len(pool.raw)), seed)
+        heads = train_heads(pool.features, pairs, samples_seen(len(pool.raw)), seed, min(BATCH, least // 2))
         found[name] = {
             which: recall((pool.features[0][rows[:, 0]], pool.features[1][rows[:, 1]]), heads, rows[:, 1])
             if len(rows) >= FEWEST
             else float("nan")
             for which, rows in chosen.items()
         }
-        report()
     return found
 
 

@@ -44,19 +44,21 @@ def loss_and_gradients(
     return loss, (gradients[0], gradients[1], float((slope * cosines).sum() * scale))
 
 
-def train_heads(features: Features, pairs: np.ndarray, samples: int, seed: int) -> Heads:
+def train_heads(features: Features, pairs: np.ndarray, samples: int, seed: int, most: int = BATCH) -> Heads:
     """Train heads float32 (d1, w) and (d2, w) on ``pairs`` from random weights; equal arguments give equal heads.
 
     ``features``: pictures (n, d1) and texts (m, d2), any float type or memory maps, of which a batch is read at a time.
     ``pairs``: (p, 2) row numbers of both. ``samples``: how many pairs are seen, whatever p is; each epoch has another
-    order. Adam without weight decay (Kingma and Ba 2014). A sample costs some 2 MFLOP at 512 dimensions.
+    order. ``most``: pairs of a batch, at most p: arms that are compared need equal ones, as a batch is a step and the
+    wrong texts of each other. Adam without weight decay (Kingma and Ba 2014). A sample costs some 2 MFLOP at 512
+    dimensions.
     """
     rng = np.random.default_rng(seed)
     width = min(WIDTH, *(each.shape[1] for each in features))
     sizes = [each.shape[1] for each in features]
     weights = [(rng.standard_normal((size, width)) / size**0.5).astype(np.float32) for size in sizes]
     moments = [[np.zeros_like(each), np.zeros_like(each)] for each in weights] + [[0.0, 0.0]]
-    log_scale, batch = SCALE, min(BATCH, len(pairs))
+    log_scale, batch = SCALE, min(most, len(pairs))
     steps, order = max(1, samples // batch), np.empty(0, np.int64)
     for step in range(1, steps + 1):
         if len(order) < batch:

@@ -73,15 +73,27 @@ def test_oracle_beats_filter_beats_random_on_kinds_that_no_arm_saw(monkeypatch: 
     cut = raw[rng.random(600) < np.where(is_right, 0.8, 0.2)]
     arms = {"raw": raw, "cut": cut, "oracle": raw[is_right]}
     found = [
-        recalls(pool, {**arms, "random": random_arm(raw, len(cut), seed)}, {"kept": pool.kept_kinds(cut)}, seed)
+        recalls(pool, {**arms, "random": random_arm(raw, len(cut), seed)}, {"kept": pool.kept_kinds(cut)}, seed, 300)
         for seed in range(8)
     ]
     of = {arm: [each[arm]["unseen"] for each in found] for arm in found[0]}
     assert np.mean(of["oracle"]) > np.mean(of["cut"]) > np.mean(of["random"])
     assert difference(np.subtract(of["oracle"], of["raw"]).tolist()).verdict == "better"
     assert difference(np.subtract(of["random"], of["raw"]).tolist()).verdict != "better"
-    again = recalls(pool, {"raw": raw}, {"kept": pool.kept_kinds(cut)}, 0)
+    again = recalls(pool, {"raw": raw}, {"kept": pool.kept_kinds(cut)}, 0, 300)
     assert again["raw"] == found[0]["raw"]  # the split is the seed's, whichever arms are trained
+
+
+def test_arms_of_any_size_take_equal_steps_so_that_fewer_pairs_are_never_worth_more(monkeypatch: pytest.MonkeyPatch):
+    """By batches of each arm's own size, 128 of a half and 256 of all, a half had twice the steps and seemed better."""
+    monkeypatch.setattr(cut_trials, "SAMPLES", (0, 10_000, 10_000))
+    pictures, texts, is_right = planted(500, 3, wrong=0.3)
+    vectors, raw = centred(pictures), np.stack([np.arange(500)] * 2, 1)
+    pool = Pool((vectors, centred(texts)), kinds_of(vectors), raw, raw[is_right])
+    arms = {"raw": raw} | {f"lot {n}": random_arm(raw, 400, n) for n in range(4)}
+    found = [recalls(pool, arms, {}, seed, 400) for seed in range(5)]
+    gains = [each[f"lot {n}"]["unseen"] - each["raw"]["unseen"] for each in found for n in range(4)]
+    assert np.mean(gains) < 0
 
 
 def test_a_kind_with_a_single_picture_and_a_pool_of_few_are_refused():
