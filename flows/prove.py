@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.proof_pairs import list_pairs
+from pairmill.catalog.pending.proof_pairs import failed_rules, list_pairs
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.trial_cut import cut_plan
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.proofs import Proof
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.acts import pictures_in
 from pairmill.catalog.write.lease import writing
@@ -19,13 +20,13 @@ from pairmill.flows.run.outcome import report_path
 from pairmill.flows.run.run_start import session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.ops.whole.cut_trials import FEWEST, SEEDS
-from pairmill.tasks.compare_cuts import compare, read_pool
+from pairmill.tasks.compare_cuts import compare, price_rules, read_pool
 from pairmill.tasks.measure.judge_features import judge_features, judge_plan
 from pairmill.tasks.run.place.progress import ShowProgress, not_shown
 
 
 def prove(
-    lake: Lake, specs: Sequence[str], judge: str, seeds: int = SEEDS, right: str = "",
+    lake: Lake, specs: Sequence[str], judge: str, seeds: int = SEEDS, right: str = "", rules: bool = False,
     tell: Callable[[str], None] = lambda line: None, compute: Compute | None = None, progress: ShowProgress = not_shown,
 ) -> list[Proof]:  # fmt: skip
     """Prove versions of a lake that is open for writing, and record the proofs; return them in the order of ``specs``.
@@ -37,6 +38,7 @@ def prove(
         seeds: Paired trainings, SEEDS or more.
         right: File of the pictures whose raw pair is known to be right, as `pairmill edit --list` reads it; '' if no
             truth is known.
+        rules: Whether to price each rule on pictures too (`tasks.compare_cuts.price_rules`).
         tell: Gets lines on power and progress.
         compute: Where the judge runs.
         progress: Called with a `Progress` while the judge's features are computed.
@@ -58,8 +60,11 @@ def prove(
     with session_on(lake, (plan, []), compute or Compute.model_validate({}), "prove") as session:
         session.progress = progress
         scorers = judge_features(session)
-    pool, arms = read_pool(lake, scorers, judge)
+    pool, arms, ids = read_pool(lake, scorers, judge)
     lines = compare(pool, arms, seeds, tell)
+    for each in versions if rules else ():
+        names = [rule.name for rule in Recipe.model_validate_json(each.recipe).images]
+        lines[str(each)] += price_rules(pool, failed_rules(lake, each.where, names, ids), seeds, tell)
     head = (judge, seeds, len(pool.raw), int(pool.kinds.max()) + 1, datetime.now(UTC).replace(microsecond=0))
     found = [Proof(str(each), *head, tuple(lines[str(each)])) for each in versions]
     with writing(lake, uuid.uuid4().hex, "prove", 60.0):

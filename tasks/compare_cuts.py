@@ -9,19 +9,21 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.proof_pairs import ORACLE, RAW, read_features
 from pairmill.catalog.queries.figures.proofs import ProofLine
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.whole.cut_trials import UNSEEN, Gain, Pool, centred, difference, kinds_of, random_arm, recalls
+from pairmill.ops.whole.cut_trials import FEWEST, UNSEEN, Gain, Pool, centred, difference, kinds_of, random_arm, recalls
+from pairmill.ops.whole.factor_design import main_effects, plackett_burman
 
 RANDOM, KEPT, DROPPED = "random", "kept", "dropped"
 Recalls = list[Mapping[str, Mapping[str, float]]]  # by seed: arm -> held-out set -> R@5
 Arms = dict[str, np.ndarray]
 
 
-def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, Arms]:
-    """Read the judge's features of the listed pairs; return the pool, and the rows of the versions' and right pairs.
+def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, Arms, np.ndarray]:
+    """Read the judge's features of the listed pairs.
 
-    A pool with truth holds out right pairs alone. Raises PairmillError if too few pairs have vectors.
+    Returns the pool, the rows of the versions' and of the right pairs, and the id of each row of pictures. A pool with
+    truth holds out right pairs alone. Raises PairmillError if too few pairs have vectors.
     """
-    pictures, texts, arms = read_features(lake, scorers)
+    pictures, texts, arms, ids = read_features(lake, scorers)
     raw = arms.pop(RAW, np.empty((0, 2), np.int64))
     if not len(raw):
         raise PairmillError(f"--judge '{judge}' has no vector of a picture with a text; see `pairmill quarantine`.")
@@ -30,7 +32,7 @@ def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, A
         kinds = kinds_of(vectors)
     except ValueError as error:
         raise PairmillError(f"no proof can be made of this lake: {error}; take a larger one.") from error
-    return Pool((vectors, centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms
+    return Pool((vectors, centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms, ids
 
 
 def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> dict[str, list[ProofLine]]:
@@ -64,6 +66,49 @@ def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> 
         tell(f"versions, seed {seed + 1} of {seeds}")
         found[seed] = {**found[seed], **recalls(pool, arms, sets, seed, least)}
     return {name: _lines(pool, arms, name, found) for name in versions}
+
+
+def price_rules(
+    pool: Pool, failed: Mapping[str, np.ndarray], seeds: int, tell: Callable[[str], None]
+) -> list[ProofLine]:
+    """Return each rule's price: R@5 on unseen kinds with it less with a lot in its place, the dearest rule last.
+
+    ``failed``: rule -> whether it drops the picture, bool by row of the pool's pictures. A lot drops as many pairs,
+    other ones by each seed, so that intervals include which pairs a rule happens to drop. The cuts of a Plackett-Burman
+    design switch all rules at once; a seed has two designs, with a drawn half of the rules as lots, and the other half.
+    Raises PairmillError if there is no rule, or a cut is too small.
+    """
+    if not failed:
+        raise PairmillError("--rules: no rule on pictures drops any; leave it out.")
+    names, design = [*failed], plackett_burman(len(failed))
+    drops = np.stack([failed[name][pool.raw[:, 0]] for name in names], 1)
+    prices = np.empty((seeds, len(names)))
+    is_real = np.zeros(len(names), bool)
+    for seed in range(seeds):
+        tell(f"{2 * len(design)} cuts of {len(names)} rules, seed {seed + 1} of {seeds}")
+        rng = np.random.default_rng([seed, 2])
+        lots = rng.permuted(drops, axis=0)
+        is_real = ~is_real if seed % 2 else rng.permutation(len(names)) < len(names) / 2
+        dropped = [np.where(real, drops, lots) for real in (is_real, ~is_real)]
+        arms = {
+            f"{k} {run}": pool.raw[~each[:, on].any(1)]
+            for k, each in enumerate(dropped)
+            for run, on in enumerate(design)
+        }
+        if (least := min(map(len, arms.values()))) < 2 * FEWEST:
+            raise PairmillError(f"with all of the rules {', '.join(names)} on, {least} raw pairs are left: too few.")
+        found = recalls(pool, arms, {}, seed, least)
+        values = np.array([[found[f"{k} {run}"][UNSEEN] for run in range(len(design))] for k in range(2)])
+        first, second = main_effects(values, design)
+        prices[seed] = np.where(is_real, first - second, second - first)
+    if np.isnan(prices).any():
+        raise PairmillError(f"a held-out set has fewer than {FEWEST} pairs; take a larger lake.")
+    lines = []
+    for n, name in enumerate(names):
+        rows = pool.raw[~drops[:, n]]
+        line = ProofLine(f"rule {name}", len(rows), len(np.unique(pool.kinds[rows[:, 0]])), UNSEEN, None)
+        lines.append(_with(line, difference(prices[:, n].tolist())))
+    return sorted(lines, key=lambda line: -(line.difference or 0.0))
 
 
 def _lines(pool: Pool, arms: Arms, version: str, found: Recalls) -> list[ProofLine]:

@@ -73,8 +73,10 @@ def pending_texts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
     return items_by_shard(lake, sql, lambda _: defaultdict(tuple), ("texts",))
 
 
-def read_features(lake: Lake, scorers: tuple[str, str]) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Read a judge's vectors float16 of the pictures (n, d) and the texts (m, d), and each arm's rows.
+def read_features(
+    lake: Lake, scorers: tuple[str, str]
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Read a judge's vectors float16 of the pictures (n, d) and the texts (m, d), each arm's rows, the pictures' ids.
 
     ``scorers``: digests of the judge's scorers of pictures and of texts. An arm's rows are (p, 2) numbers of picture
     and text, by sha256; pairs without both vectors are left out. 1M pairs of 512 numbers take 4 GB.
@@ -88,7 +90,27 @@ def read_features(lake: Lake, scorers: tuple[str, str]) -> tuple[np.ndarray, np.
         rows = np.stack(places, 1)
         for name in np.unique(names):
             arms[str(name)].append(rows[(names == name) & (rows >= 0).all(1)])
-    return pictures, texts, {name: np.concatenate(parts) for name, parts in arms.items()}
+    return pictures, texts, {name: np.concatenate(parts) for name, parts in arms.items()}, shas
+
+
+def failed_rules(lake: Lake, where: str, rules: Sequence[str], pictures: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rule -> whether it drops each of ``pictures`` (sorted ids); leave out rules that drop none.
+
+    ``where`` is SQL for the version's rows. Occurrences of one picture count as dropped if all are. Of a rule on
+    generated texts only those are known that it dropped: others may have fallen before.
+    """
+    steps = [
+        row[0] for row in lake.query(f"SELECT rule FROM funnel WHERE kind = 'image' AND {where} ORDER BY position")
+    ]
+    bits = np.zeros(len(pictures), np.uint64)
+    sql = f"""SELECT sha256, bit_and(coalesce(failed, 0)) AS failed FROM images JOIN (SELECT item_id AS image_id, failed
+        FROM decisions WHERE kind = 'image' AND {where}) USING (image_id) GROUP BY sha256"""
+    for block in lake.blocks(sql, rows=AT_ONCE):
+        at = _places(block["sha256"].to_pylist(), pictures)
+        bits[at[at >= 0]] = block["failed"].to_numpy()[at >= 0]
+    places = {rule: np.uint64(steps.index(rule)) for rule in rules if rule in steps}
+    found = {rule: (bits >> place & np.uint64(1)).astype(bool) for rule, place in places.items()}
+    return {rule: drops for rule, drops in found.items() if drops.any()}
 
 
 def _vectors(lake: Lake, table: str, column: str, key: str, scorer: str) -> tuple[np.ndarray, np.ndarray]:

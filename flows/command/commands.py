@@ -199,6 +199,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--seeds", "paired trainings, 8 or more; more narrow the intervals", "N", above_0, 8),
             Option("--right", "the pictures whose own text is known to be right, as --list of `edit`: an oracle",
                    "FILE"),
+            Option("--rules", "also price each rule on pictures, against dropping as many by lot"),
             Option("--datacomp", "also write shards there, and a script that trains a CLIP by DataComp's `small`",
                    "FOLDER"),
             LAKE, TEXT_OR_JSON,

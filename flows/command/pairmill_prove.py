@@ -12,9 +12,10 @@ from rich.console import Console
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
-from pairmill.catalog.queries import datasets
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.terminal import console
 from pairmill.flows.command.version_commands import export_visibly
@@ -44,7 +45,9 @@ def prove(args: Namespace) -> int:
         if not args.judge:
             return 0
         with Display(screen) as display:
-            found = run_proofs(lake, args.dataset, args.judge, args.seeds, args.right, tell, progress=display.progress)
+            found = run_proofs(
+                lake, args.dataset, args.judge, args.seeds, args.right, args.rules, tell, progress=display.progress
+            )
     if args.format == "json":
         print(json.dumps(json_value(found), ensure_ascii=False))
     else:
@@ -54,9 +57,9 @@ def prove(args: Namespace) -> int:
 
 def write_training(screen: Console, lake: Lake, spec: str, folder: str) -> str:
     """Write a version's tars and the script that trains on them below ``folder``; return the line that starts it."""
-    dataset = datasets.find(lake, spec)
+    dataset = OpenLake(lake).dataset(spec).version
     place = Path(folder).expanduser() / f"{dataset.name}-{dataset.version}"
-    text = "text1" if lake.query(f"SELECT count(text1) FROM pairs WHERE {dataset.where}")[0][0] else "caption"
+    text = "text1" if Recipe.model_validate_json(dataset.recipe).association.is_on else "caption"
     to = (dataset.name, dataset.version, f"{place}/shards", "webdataset")
     said = export_visibly(screen, lake, to, "pairs", text=text)
     script = resources.files("pairmill.tasks.release.export").joinpath("datacomp_small.sh")
@@ -75,3 +78,5 @@ def print_proofs(found: "Sequence[Proof]") -> None:
             against = "" if line.difference is None else f"{line.difference:+.3f} ± {line.half:.3f}"
             print(visible(f"{SETS[line.held_out]:<16}{line.arm:<18}{line.pairs:>9,}{line.kinds:>7}{recall:>7}  "
                           f"{against:<16}{line.verdict}"))  # fmt: skip
+        if any(line.arm.startswith("rule ") for line in proof.lines):
+            print("a rule's difference is not to raw, but to dropping as many pairs by lot")

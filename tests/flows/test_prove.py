@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,6 +66,22 @@ def test_a_proof_shows_its_controls_is_stored_and_stands_in_report_and_card(
     assert rows(lake, "SELECT count(*) FROM judge_text") == [(400,)]  # what stood there was not embedded again
 
 
+def test_rules_are_priced_by_the_pictures_that_they_drop(tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cut_trials, "SAMPLES", (0, 3_000, 3_000))
+    folder, _ = made(tmp_path, judge)
+    with create_or_open(folder) as lake:
+        rule = {"name": "sharp", "keep": "sharpness > 9"}
+        own = Recipe.model_validate({"name": "cut", "models": {"clip": judge}, "images": [rule]})
+        lake.execute("UPDATE datasets SET recipe = ?", (own.model_dump_json(),))
+        lake.execute("""INSERT INTO funnel BY NAME SELECT 'cut' AS dataset, 1 AS version, 'image' AS kind, rule,
+            position FROM (VALUES ('idle', 0), ('sharp', 1)) t(rule, position)""")
+        lake.execute("UPDATE decisions SET failed = 2 WHERE item_id < '8'")
+        (proof,) = prove(lake, ["cut@1"], judge, rules=True)
+    (price,) = (line for line in proof.lines if line.arm.startswith("rule "))
+    assert price.arm == "rule sharp" and price.pairs == sum(text_id(str(k)) >= "8" for k in range(400))
+    assert price.recall is None and price.difference is not None and price.half
+
+
 def test_what_cannot_be_proved_is_refused_in_one_line(tmp_path: Path, judge: str):
     lake, _ = made(tmp_path, judge, 100)
 
@@ -99,6 +116,9 @@ def test_a_pool_of_datacomp_becomes_shards_on_which_open_clips_trainer_takes_20_
     told = tell("prove", "captions@1", "--datacomp", str(tmp_path / "dc"), "--lake", str(tmp_path / "lake"))
     folder = tmp_path / "dc/captions-1"
     assert told.splitlines()[-1] == f"GPUS=8 sh {folder}/train.sh"
+    with tarfile.open(folder / "shards/captions-v1-000000.tar") as shard:
+        texts = {shard.extractfile(name).read() for name in shard.getnames() if name.endswith(".txt")}  # pyright: ignore[reportOptionalMemberAccess]
+    assert texts == {f"Picture number {n}.".encode() for n in range(12)}
     smaller = ["--model", f"local-dir:{CLIP}", "--precision", "fp32", "--train-num-samples", "160", "--epochs", "1",
                "--batch-size", "8", "--workers", "1", "--log-every-n-steps", "1"]  # fmt: skip
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
