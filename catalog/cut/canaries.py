@@ -68,7 +68,7 @@ def _prepare(lake: Lake, plan: Plan) -> None:
 def _in_place(plan: Plan) -> dict[str, str]:
     """Return image column -> SQL of its replacement for a canary, aggregated over the canary's remaining candidates."""
     rank = plan.recipe.association.rank_by
-    order = f"ORDER BY {f'{rank} DESC NULLS LAST, ' if rank else ''}similarity DESC, sentence"
+    order = f"ORDER BY {f'{rank} DESC NULLS LAST, ' if rank else ''}place"
     scores = ("similarity", *(name for name, _ in plan.candidate_columns))
     generated = {f"{prefix}{name}": f"first({name} {order})" for prefix in _GENERATED for name in scores}
     own = {"alt_similarity": "CAST(NULL AS DOUBLE)"}  # the alt text is withheld too
@@ -124,11 +124,13 @@ def _withhold(lake: Lake) -> None:
 
 
 def _keep_candidates(lake: Lake, plan: Plan) -> None:
-    """Create ``canary_candidates(n, sentence, similarity, ...)``: those of whose group a sentence passes the rules."""
+    """Create ``canary_candidates(n, sentence, place, ...)``: those of whose group a sentence passes the rules."""
     names = ["similarity", *(name for name, _ in plan.candidate_columns)]
-    lists = "unnest(similarities) AS similarity" + "".join(f", unnest({name}) AS {name}" for name in names[1:])
+    lists = "unnest(range(len(sentences))) AS place, unnest(similarities) AS similarity" + "".join(
+        f", unnest({name}) AS {name}" for name in names[1:]
+    )
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE canary_candidates AS SELECT n, sentence, {', '.join(names)}, "
+        f"CREATE OR REPLACE TEMP TABLE canary_candidates AS SELECT n, sentence, place, {', '.join(names)}, "
         "coalesce(duplicates, sentence) AS code FROM "
         f"(SELECT n, unnest(sentences) AS sentence, {lists} FROM facts.matches JOIN canaries USING (picture)) "
         "JOIN (SELECT sentence, duplicates FROM facts.sentences) USING (sentence)"

@@ -132,7 +132,7 @@ def _drop_textless(lake: Lake, plan: Plan, keep: str, best: np.ndarray) -> None:
         "CREATE OR REPLACE TEMP TABLE cut_survivors "
         "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"
     )
-    images = lake.query("SELECT count(*) FROM facts.images")[0][0]
+    images = lake.query("SELECT coalesce(max(rowid), -1) + 1 FROM facts.images")[0][0]
     for start in range(0, images, IMAGES_AT_ONCE):
         found = lake.table(
             "SELECT CAST(rowid AS UINTEGER) AS n, picture, cluster, draw FROM facts.images WHERE "

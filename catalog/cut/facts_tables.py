@@ -5,10 +5,12 @@
   the images of a cluster: it depends on content alone, so a renamed folder yields the same draw. ``picture`` is a
   number per sha256; ``repeated`` says that several occurrences share it. For these, ``occurrence`` is 64 bits of a hash
   of the alt text and position, followed by 64 bits of the released address; NULL for others.
-- ``contents(key)``: a sentence's number is its ``rowid``, in the order of ``content``, so that ties break alike by
-  either; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
-- ``sentences(sentence, gone, duplicates, repeats, ...)``: the columns that rules on sentences read. ``gone``: no
-  current document contains it. ``duplicates``: the number of the first sentence of its group, NULL if in no group.
+- ``pictures(key)``: a picture's number is its ``rowid``; ``key`` is ``facts.picture_of(sha256)``.
+- ``contents(key)``: a sentence's number is its ``rowid``; ``key`` is ``facts.key_of(content)``, by which its text is
+  found in the lake. Numbers are in the order of ``content`` until facts are extended: no tie is decided by them.
+- ``sentences(sentence, gone, duplicates, member, repeats, ...)``: the columns that rules on sentences read. ``gone``:
+  no current document contains it. ``duplicates``: the least number of its group, and ``member`` its content, by which
+  ties break; NULL if in no group.
 - ``matches(picture, sentences, similarities, ...)``: one row per picture with its best 4 x top_k sentences, best first,
   each sentence once, and of a group of duplicates the most similar. A list for each score of pairs that the recipe
   reads (`Plan.candidate_columns`) follows.
@@ -37,13 +39,14 @@ SCORERS = ("image_groups", "balance_clusters", "matches", "sentence_groups")
 FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits count to 4.29 billion; with more sentences the conversion fails with an error. 64 bits take twice the memory
 # in every join. The number is the rowid rather than row_number(), which reads all rows with a single thread.
-_NUMBER = "CAST(rowid AS UINTEGER)"
+NUMBER = "CAST(rowid AS UINTEGER)"
 _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 # 64-bit hash in place of an id. Among 800M ids, two collide once in 58 lakes: then the next function is used.
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
+CURRENT_IMAGES = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id)"
 KeyOf = Callable[[str], str]  # maps SQL of an id to SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 9  # incremented when the columns change: no cut reads facts of another layout
+LAYOUT = 10  # incremented when the columns change: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -83,38 +86,50 @@ def texts_read(checks: Sequence[Check]) -> list[str]:
 def fill(lake: Lake, plan: Plan) -> None:
     """Write all tables of facts into the attached database ``making``, from the tables of the current catalog."""
     picture_key = _choose_key(lake, "image_content", "sha256")
-    counted = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id)"
+    key = picture_key("sha256")
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT {picture_key('sha256')} AS key, "
-        f"count(*) > 1 AS repeated FROM {counted} GROUP BY key"
+        f"CREATE MACRO making.picture_of(sha256) AS {key}; "
+        f"CREATE TABLE making.pictures AS SELECT DISTINCT {key} AS key FROM {CURRENT_IMAGES}"
     )
-    _images(lake, plan, picture_key, counted)
+    number_pictures(lake, key, CURRENT_IMAGES)
+    write_images(lake, plan, picture_key, CURRENT_IMAGES)
     key = _choose_key(lake, "sentence_content", "content")("content")
-    lake.execute(f"CREATE MACRO making.key_of(content) AS {key}")
-    lake.execute(f"CREATE TABLE making.contents AS SELECT {key} AS key FROM sentence_content ORDER BY content")
-    _sentence_groups(lake, plan, key)
-    _sentences(lake, plan, key)
-    _matches(lake, plan, picture_key("sha256"), key)
+    lake.execute(
+        f"CREATE MACRO making.key_of(content) AS {key}; "
+        f"CREATE TABLE making.contents AS SELECT {key} AS key FROM sentence_content ORDER BY content"
+    )
+    sentence_groups(lake, plan, key)
+    write_sentences(lake, plan, key)
+    write_matches(lake, plan, picture_key("sha256"), key)
     lake.execute("DROP TABLE facts_pictures; DROP TABLE facts_duplicates")
 
 
-def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
-    """Write ``making.images``; ``counted`` is SQL of the occurrences that are not superseded."""
+def number_pictures(lake: Lake, key: str, counted: str) -> None:
+    """Create ``facts_pictures(key, picture, repeated)`` of the occurrences ``counted`` (SQL)."""
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT key, picture, repeated FROM (SELECT {key} AS key, "
+        f"count(*) > 1 AS repeated FROM {counted} GROUP BY key) "
+        f"JOIN (SELECT key, {NUMBER} AS picture FROM making.pictures) USING (key)"
+    )
+
+
+def write_images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str = "") -> None:
+    """Write ``making.images`` of the occurrences ``counted`` (SQL); with a table ``among`` of their keys, add them."""
     images, scores = plan.image_tables[0], score_tables(plan)[0]
     names = ["image_id", "sha256", "shard", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
     names += _columns_to_include(images, plan.image_checks)
     of = key_of("sha256")
-    joins = "".join(_join_scores(plan, table, of, "sha256") for table in scores)
+    joins = "".join(_join_scores(plan, table, of, "sha256", _only(of, among)) for table in scores)
     names += [name for table in scores for name in table.source]
     draw = _BITS.format(f"sha256 || '{plan.recipe.seed}'") + " AS draw"
     there, at = (_BITS.format(said) for said in ("concat_ws(' ', position, alt_text)", "coalesce(raw_image_url, '')"))
     occurrence = f"CASE WHEN repeated THEN {there}::UHUGEINT * 18446744073709551616 + {at} END AS occurrence"
     names = [occurrence if name == "occurrence" else name for name in names]
     lake.execute(
-        f"CREATE TABLE making.images AS SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
-        f"JOIN (SELECT key, {_NUMBER} AS picture, repeated FROM facts_pictures) USING (key){joins} "
+        f"{_into('images', among)} SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
+        f"JOIN facts_pictures USING (key){joins} "
         f"LEFT JOIN ({_addresses_of_repeated(of, counted)}) USING (image_id) "
-        f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({_groups(plan)})) USING (key) "
+        f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({image_groups(plan)})) USING (key) "
         f"LEFT JOIN (SELECT {key_of('key')} AS key, cluster FROM clusters "
         f"WHERE scorer = '{plan.scorer('balance_clusters')}') USING (key)"
     )
@@ -130,13 +145,24 @@ def _addresses_of_repeated(key: str, counted: str) -> str:
     )
 
 
-def _join_scores(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
-    """Return SQL that joins the columns of a score table under the names that rules use."""
+def _into(table: str, among: str) -> str:
+    """Return the beginning of a statement that creates a table of facts, or with ``among`` adds to it."""
+    return f"INSERT INTO making.{table}" if among else f"CREATE TABLE making.{table} AS"
+
+
+def _only(key: str, among: str) -> str:
+    """Return the SQL condition that ``key`` is in the table ``among``, '' without one."""
+    return among and f"{key} IN (SELECT key FROM {among})"
+
+
+def _join_scores(plan: Plan, table: ScoreColumns, of: str, key: str, only: str) -> str:
+    """Return SQL that joins the columns of a score table, of the rows ``only``, under the names that rules use."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
-    return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {current_scores(plan, table.table, key)}) USING (key)"
+    rows = current_scores(plan, table.table, key, only=only)
+    return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {rows}) USING (key)"
 
 
-def _groups(plan: Plan) -> str:
+def image_groups(plan: Plan) -> str:
     """Return SQL for the newest, complete duplicate groups, each with its smallest member, whose id is the group's."""
     of_scorer = f"FROM image_groups WHERE scorer = '{plan.scorer('image_groups')}'"
     newest = f"SELECT sha256, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})"
@@ -146,36 +172,41 @@ def _groups(plan: Plan) -> str:
     )
 
 
-def _sentences(lake: Lake, plan: Plan, of: str) -> None:
-    """Write ``making.sentences``; ``of`` is SQL of a sentence's key."""
+def write_sentences(lake: Lake, plan: Plan, of: str, among: str = "") -> None:
+    """Write ``making.sentences``; ``of`` is SQL of a sentence's key. With a table ``among`` of keys, add these."""
     contents, scores = plan.sentence_tables[0], score_tables(plan)[1]
     own = [name for name in _columns_to_include(contents, plan.sentence_checks) if name != "repeats"]
     names = ["repeats", *own, *(name for table in scores for name in table.source)]
-    joins = "".join(_join_scores(plan, table, of, "content") for table in scores)
+    only = _only(of, among)
+    where = f" WHERE {only}" if only else ""
+    joins = "".join(_join_scores(plan, table, of, "content", only) for table in scores)
     if own:
-        joins += f" LEFT JOIN (SELECT {of} AS key, {', '.join(own)} FROM sentence_content) USING (key)"
+        joins += f" LEFT JOIN (SELECT {of} AS key, {', '.join(own)} FROM sentence_content{where}) USING (key)"
     repeats = (
         f"SELECT {of} AS key, count(*) AS repeats FROM sentences s ANTI JOIN {gone_documents()} g "
-        "ON g.document_id = s.document_id GROUP BY key"
+        f"ON g.document_id = s.document_id{where} GROUP BY key"
     )
     lake.execute(
-        f"CREATE TABLE making.sentences AS SELECT sentence, key IN (SELECT {of} FROM {gone_sentences()}) AS gone, "
-        f"duplicates, {', '.join(names)} FROM (SELECT key, {_NUMBER} AS sentence FROM making.contents){joins} "
+        f"{_into('sentences', among)} SELECT sentence, key IN (SELECT {of} FROM {gone_sentences()}) AS gone, "
+        f"duplicates, member, {', '.join(names)} FROM (SELECT key, {NUMBER} AS sentence FROM making.contents "
+        f"WHERE {_only('key', among) or 'true'})"
+        f"{joins} "
         f"LEFT JOIN ({repeats}) USING (key) LEFT JOIN facts_duplicates USING (sentence)"
     )
 
 
-def _sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
-    """Create ``facts_duplicates(sentence, duplicates)`` from the newest grouping; a grouping is a complete snapshot."""
+def sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
+    """Create ``facts_duplicates(sentence, duplicates, member)`` from the newest grouping, a complete snapshot."""
     scorer = plan.scorer("sentence_groups")
-    lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates (sentence UINTEGER, duplicates UINTEGER)")
+    lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates (sentence UINTEGER, duplicates UINTEGER, "
+                 "member VARCHAR)")  # fmt: skip
     if not scorer:
         return
     of_scorer = f"FROM sentence_groups WHERE scorer = '{scorer}'"
     lake.execute(
-        "INSERT INTO facts_duplicates SELECT sentence, min(sentence) OVER (PARTITION BY group_id) FROM "
-        f"(SELECT {of} AS key, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})) "
-        f"JOIN (SELECT key, {_NUMBER} AS sentence FROM making.contents) USING (key)"
+        "INSERT INTO facts_duplicates SELECT sentence, min(sentence) OVER (PARTITION BY group_id), content "
+        f"FROM (SELECT {of} AS key, content, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})) "
+        f"JOIN (SELECT key, {NUMBER} AS sentence FROM making.contents) USING (key)"
     )
 
 
@@ -184,8 +215,10 @@ def _columns_to_include(table: ScoreColumns, checks: Sequence[Check]) -> list[st
     return [name for name in table.columns if name not in FREE_TEXTS or name in texts_read(checks)]
 
 
-def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
+def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, among: str = "") -> None:
     """Write ``making.matches``: the best candidate sentences of each picture, one row per picture.
+
+    With a table ``among`` of keys, add these pictures. Then numbers are in no order, and ties break by ``content``.
 
     Repeated (picture, sentence) pairs, of which there should be none, are merged first, and so are sentences of one
     group. The steps are separate statements: joined and sorted by one statement, which needs memory for every part, 10M
@@ -193,42 +226,47 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
     """
     names = [name for name, _ in plan.candidate_columns]
     further = "".join(f", {name}" for name in names)
+    tie, content = ("content", ", content") if among else ("sentence", "")
+    only = _only(of_picture, among)
     joins = "".join(
         f" LEFT JOIN (SELECT {of_picture} AS p, {of_sentence} AS s, {table.source[name]} AS {name} "
-        f"FROM {current_scores(plan, table.table, 'sha256')}) USING (p, s)"
+        f"FROM {current_scores(plan, table.table, 'sha256', only=only)}) USING (p, s)"
         for name, table in plan.candidate_columns
     )
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE facts_candidates AS SELECT picture, sentence, similarity{further} FROM "
-        f"(SELECT {of_picture} AS p, {of_sentence} AS s, similarity FROM match_candidates "
-        f"WHERE scorer = '{plan.scorer('matches')}') "
-        f"JOIN (SELECT key AS p, {_NUMBER} AS picture FROM facts_pictures) USING (p) "
-        f"JOIN (SELECT key AS s, {_NUMBER} AS sentence FROM making.contents) USING (s){joins}"
+        f"CREATE OR REPLACE TEMP TABLE facts_candidates AS SELECT picture, sentence, similarity{content}{further} FROM "
+        f"(SELECT {of_picture} AS p, {of_sentence} AS s, similarity{content} FROM match_candidates "
+        f"WHERE scorer = '{plan.scorer('matches')}' AND {only or 'true'}) "
+        "JOIN (SELECT key AS p, picture FROM facts_pictures) USING (p) "
+        f"JOIN (SELECT key AS s, {NUMBER} AS sentence FROM making.contents) USING (s){joins}"
     )
-    once = f"(SELECT picture, sentence, max(similarity) AS similarity{further} FROM facts_candidates GROUP BY ALL)"
+    others = f"{content}{further}"
+    once = f"(SELECT picture, sentence, max(similarity) AS similarity{others} FROM facts_candidates GROUP BY ALL)"
     grouped = lake.query("SELECT 1 FROM facts_duplicates LIMIT 1")
     if grouped:
-        nearest = "OVER (PARTITION BY picture, coalesce(duplicates, sentence) ORDER BY similarity DESC, sentence)"
+        nearest = f"OVER (PARTITION BY picture, coalesce(duplicates, sentence) ORDER BY similarity DESC, {tie})"
         once = (
-            f"(SELECT picture, sentence, similarity{further} FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
+            f"(SELECT picture, sentence, similarity{others} FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
             f"QUALIFY row_number() {nearest} = 1)"
         )
-    if grouped or not _write_matches(lake, "facts_candidates", best_candidates(plan), names):
-        _write_matches(lake, once, best_candidates(plan), names)
+    if not among:
+        lists = "".join(f", list({name}) AS {name}" for name in names)
+        lake.execute(
+            "CREATE TABLE making.matches AS SELECT picture, list(sentence) AS sentences, "
+            f"list(similarity) AS similarities{lists} FROM facts_candidates WHERE false GROUP BY picture"
+        )
+    if grouped or among or not _write_matches(lake, "facts_candidates", best_candidates(plan), names, tie):
+        _write_matches(lake, once, best_candidates(plan), names, tie)
     lake.execute("DROP TABLE facts_candidates")
 
 
-def _write_matches(lake: Lake, rows: str, most: int, scores: Sequence[str]) -> bool:
-    """Write ``making.matches`` of (picture, sentence, similarity, *scores); return False for a repeated pair."""
-    lists = "".join(f", list({name}) AS {name}" for name in scores)
-    lake.execute(
-        "CREATE OR REPLACE TABLE making.matches AS SELECT picture, list(sentence) AS sentences, "
-        f"list(similarity) AS similarities{lists} FROM {rows} WHERE false GROUP BY picture"
-    )
-    ordered = lake.blocks(f"FROM {rows} ORDER BY picture, similarity DESC, sentence", rows=SORTED_AT_ONCE)
+def _write_matches(lake: Lake, rows: str, most: int, scores: Sequence[str], tie: str) -> bool:
+    """Add (picture, sentence, similarity, *scores) to ``making.matches``; empty it, return False for repeated pairs."""
+    ordered = lake.blocks(f"FROM {rows} ORDER BY picture, similarity DESC, {tie}", rows=SORTED_AT_ONCE)
     with lake.connection.cursor() as writer:  # the lake's own connection is streaming the rows
         for found in _of_whole_pictures(ordered):
             if not _all_different(found["picture"].to_numpy().astype(np.uint64) << 32 | found["sentence"].to_numpy()):
+                writer.execute("DELETE FROM making.matches")
                 return False
             writer.register("lists", _lists(found, most, scores))
             writer.execute("INSERT INTO making.matches FROM lists")

@@ -119,7 +119,8 @@ def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
     for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)} WHERE duplicates IS NULL", rows=PAIRS_AT_ONCE):
         keepers[batch["sentence"].to_numpy()] = batch["sentence"].to_numpy()
     first = (
-        f"SELECT duplicates, min(sentence) AS keeper FROM {surviving(plan)} WHERE duplicates IS NOT NULL GROUP BY ALL"
+        "SELECT duplicates, arg_min(sentence, member) AS keeper "
+        f"FROM {surviving(plan)} WHERE duplicates IS NOT NULL GROUP BY ALL"
     )
     of_groups = f"SELECT sentence, keeper FROM facts.sentences JOIN ({first}) USING (duplicates)"
     for batch in lake.blocks(of_groups, rows=PAIRS_AT_ONCE):
@@ -138,11 +139,12 @@ def candidates(plan: Plan) -> str:
         return "facts.matches"
     lists = "".join(f", unnest({name}) AS {name}" for name, _ in plan.candidate_columns)
     every = (
-        f"SELECT picture, unnest(sentences) AS sentence, unnest(similarities) AS similarity{lists} FROM facts.matches"
+        "SELECT picture, unnest(sentences) AS sentence, unnest(similarities) AS similarity, "
+        f"unnest(range(len(sentences))) AS place{lists} FROM facts.matches"
     )
     every = f"SELECT * FROM ({every}){join_uses(plan)}"
     score = f"coalesce({rank}, '-infinity'::DOUBLE)" if rank else "similarity"
-    order = f"ORDER BY {score} DESC, similarity DESC, sentence"
+    order = f"ORDER BY {score} DESC, place"
     columns = {"sentences": "sentence", "similarities": "similarity"} | ({"ranks": score} if rank else {})
     listed = ", ".join(f"list({value} {order}) AS {name}" for name, value in columns.items())
     return f"(SELECT picture, {listed} FROM ({every}) WHERE {passed(plan.candidate_checks)} GROUP BY picture)"

@@ -91,7 +91,7 @@ def _written_over(file: Path) -> None:
     file.write_bytes(data)
 
 
-def _rotten(file: Path) -> None:
+def rotten(file: Path) -> None:
     """What no program wrote: every block but the headers is another, size and time are as they were."""
     before, data = file.stat(), file.read_bytes()
     file.write_bytes(data[:12288] + bytes(each ^ 1 for each in data[12288:]))
@@ -102,7 +102,7 @@ def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:9000])
 
 
-@pytest.mark.parametrize("harm", [_written_over, _rotten, _cut, Path.unlink])
+@pytest.mark.parametrize("harm", [_written_over, rotten, _cut, Path.unlink])
 def test_damaged_ones_are_made_anew(tmp_path: Path, harm):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
@@ -124,7 +124,7 @@ def test_survivors_are_found_without_what_lies_behind_them_over_damaged_facts_to
         cut(lake, plan())
         expected = lake.query(SURVIVING)
     (file,) = (tmp_path / "lake/.facts").iterdir()
-    _rotten(file)
+    rotten(file)
     with create_or_open(tmp_path / "lake") as lake:
         select_survivors(lake, plan())
         assert lake.query(SURVIVING) == expected and expected
@@ -168,7 +168,7 @@ def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Pa
 def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fill_images = facts_tables._images
+    fill_images = facts_tables.write_images
 
     def overtaken(lake: Lake, *rest) -> None:
         with create_or_open(tmp_path / "lake") as other:
@@ -184,7 +184,7 @@ def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
         for file in (tmp_path / "lake/.facts").iterdir():
             file.unlink()
         with monkeypatch.context() as patched:
-            patched.setattr(facts_tables, "_images", overtaken)
+            patched.setattr(facts_tables, "write_images", overtaken)
             assert decisions(lake, plan()) == expected
         assert "late" in {row[0] for row in decisions(lake, plan())[0]}
 

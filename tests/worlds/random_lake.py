@@ -12,6 +12,7 @@ from tests.reference import cut as slow
 
 SCORERS = {
     "image_quality": "q",
+    "image_similarity": "s",
     "image_groups": "g",
     "balance_clusters": "c",
     "matches": "m",
@@ -30,9 +31,10 @@ RULES = [
 
 
 def plan(
-    cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10, at_least: int = 1
-) -> Plan:
-    """Compile the plan that cuts the random lakes."""
+    cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10, at_least: int = 1,
+    *more: dict[str, str],
+) -> Plan:  # fmt: skip
+    """Compile the plan that cuts the random lakes, with ``more`` rules on images."""
     recipe = Recipe.model_validate(
         {
             "name": "small",
@@ -41,6 +43,7 @@ def plan(
             "images": [
                 {"name": "sharp", "keep": f"sharpness >= {min_sharpness}"},
                 {"name": "short_side", "keep": f"least(width, height) >= {min_side}"},
+                *more,
             ],
             "sentences": RULES,
             "association": {"top_k": TOP_K, "max_uses": max_uses, "at_least": at_least},

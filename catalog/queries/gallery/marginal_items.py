@@ -86,7 +86,7 @@ def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: in
     """Return the images nearest each threshold of an early rule, in one pass over the facts, a byte an image."""
     if not thresholds:
         return []
-    is_kept = np.zeros(lake.query("SELECT count(*) FROM facts.images")[0][0], bool)
+    is_kept = np.zeros(lake.query("SELECT coalesce(max(rowid), -1) + 1 FROM facts.images")[0][0], bool)
     is_kept[lake.table("SELECT n FROM marginal_kept")["n"].to_numpy()] = True
     rules = image_checks(plan)
     first_failed = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {at}" for at, check in enumerate(rules))
