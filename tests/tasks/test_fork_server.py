@@ -32,6 +32,11 @@ kinds = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.list
 print("threads", sum(kind != "jemalloc_bg_thd" for kind in kinds))
 print("cuda", torch.cuda.is_initialized(), len(asked))
 print("duckdb", "duckdb" in sys.modules)
+print("compiler", "torch._inductor" in sys.modules, "scipy" in sys.modules)
+twice = torch.compile(lambda x: 2 * x, backend="eager")  # asks for the real compiler
+import scipy.optimize
+print(twice(torch.ones(1)).item(), torch.compiler.disable.__module__, torch._dynamo.utils.__file__ is not None)
+print(*scipy.optimize.linear_sum_assignment([[2, 1], [1, 2]])[1], scipy.optimize.__file__ is not None)
 """
 
 WORKER = """
@@ -101,7 +106,9 @@ def run(program: str, *arguments: str) -> str:
 
 
 def test_what_is_preloaded_starts_no_thread_asks_no_cuda_and_opens_no_duckdb():
-    assert run(SERVER, *modules_for(ALL)).split("\n")[:3] == ["threads 1", "cuda False 0", "duckdb False"]
+    found = run(SERVER, *modules_for(ALL)).split("\n")
+    assert found[:4] == ["threads 1", "cuda False 0", "duckdb False", "compiler False False"]
+    assert found[4:6] == ["2.0 torch.compiler True", "1 0 True"], "stand-ins stayed"
 
 
 @pytest.mark.slow  # two processes import every library: 14 s

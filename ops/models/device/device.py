@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+import pairmill.ops.models.device.quick_imports  # noqa: F401  before torchvision, timm and transformers
 from pairmill.ops.models.device.failures import first_line, is_no_room
 from pairmill.ops.models.device.run_notes import note
 from pairmill.ops.models.model_error import ModelError, UnfitDevice

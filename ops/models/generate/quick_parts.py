@@ -12,7 +12,6 @@ from inspect import getsource, signature
 from typing import Any
 
 import torch
-from torch.nn.attention import varlen
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -109,7 +108,13 @@ def takes_lengths(model: Any) -> bool:
     if "block_sequence_ids" in source or "or_mask_function" in source:
         return False
     shares = model.config.get_text_config(decoder=True)._attn_implementation == "pairmill"
-    return shares and {"seqused_k", "enable_gqa", "window_size"} <= signature(varlen.varlen_attn).parameters.keys()
+    return shares and {"seqused_k", "enable_gqa", "window_size"} <= signature(_varlen_attn()).parameters.keys()
+
+
+def _varlen_attn() -> Any:
+    from torch.nn.attention.varlen import varlen_attn  # imports torch's compiler
+
+    return varlen_attn
 
 
 def attend_within(
@@ -130,10 +135,10 @@ def attend_within(
     how: dict[str, Any] = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
     if len(bounds) == 1:
         starts, longest = bounds[0, 0, 0], bounds.shape[2]
-        found: Any = varlen.varlen_attn(q, k, v, starts, starts, longest, longest, window_size=(-1, 0), **how)
+        found: Any = _varlen_attn()(q, k, v, starts, starts, longest, longest, window_size=(-1, 0), **how)
     else:
         queries, columns, used = bounds[:, 0, 0]
-        found = varlen.varlen_attn(q, k, v, queries, columns, 1, key.shape[2], seqused_k=used[:-1], **how)
+        found = _varlen_attn()(q, k, v, queries, columns, 1, key.shape[2], seqused_k=used[:-1], **how)
     return found.reshape(len(query), query.shape[2], *found.shape[1:])
 
 
@@ -196,7 +201,7 @@ def _attend(
     """Attend within ``cu_seq_lens_q`` (windows + 1,): (1, heads, patches, width) to (1, patches, heads, width)."""
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
     bounds = cu_seq_lens_q.to(torch.int32)
-    found: Any = varlen.varlen_attn(query, key, value, bounds, bounds, max_length_q, max_length_q, scale=scaling)
+    found: Any = _varlen_attn()(query, key, value, bounds, bounds, max_length_q, max_length_q, scale=scaling)
     return found[None], None
 
 

@@ -26,9 +26,11 @@ WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""
 # is imported. DuckDB is left out: `import duckdb` opens a database with a thread for each CPU but one, and a fork has
 # none of these threads.
 EVERY_WORKER = ("numpy", "pandas", "pyarrow.parquet", "fsspec", "aiohttp", "pydantic", "simplejpeg", "PIL.Image")
-EVERY_MODEL, CLIP, PARSER = ("torch",), ("torchvision", "timm", "open_clip"), ("spacy",)
-# Imported last: it exempts existing objects from garbage collection, whose marks would copy worker pages.
-FREEZE = "pairmill.tasks.run.pool.freeze"
+EVERY_MODEL = ("torch", "pairmill.ops.models.device.quick_imports")
+CLIP, PARSER = ("torchvision", "timm", "open_clip"), ("spacy",)
+# Imported first and last: no garbage is collected in between, and existing objects are then exempt from collection,
+# whose marks would copy worker pages.
+FIRST, LAST = "pairmill.tasks.run.pool.uncollected", "pairmill.tasks.run.pool.freeze"
 # A lock file in the temporary folder that `multiprocessing` makes for this process. Each fork server and the queues of
 # other libraries have their sockets there until the process ends, and with it the lock: the folder of a killed process
 # is not locked, and is removed.
@@ -51,7 +53,7 @@ def modules_for(specs: Iterable[str]) -> list[str]:
     generative = {prefix: backend.libraries for prefix, backend in declared_backends().items()}
     libraries = {"": EVERY_MODEL, "open_clip:": CLIP, **generative, "spacy:": PARSER}
     by_model = [names for prefix, names in libraries.items() if any(spec.startswith(prefix) for spec in wanted)]
-    return [*EVERY_WORKER, *(name for names in by_model for name in names), FREEZE]
+    return [FIRST, *EVERY_WORKER, *(name for names in by_model for name in names), LAST]
 
 
 def start_fork_server() -> None:

@@ -19,5 +19,5 @@ def print_unless_memory_lacks(kind: type[BaseException], error: BaseException, a
 
 
 sys.excepthook = print_unless_memory_lacks
-gc.collect()
 gc.freeze()
+gc.enable()

@@ -1,6 +1,7 @@
 """Run a worker process: execute the orders that arrive on a pipe, and report which rows are in progress."""
 
 import faulthandler
+import gc
 import os
 import pickle
 import signal
@@ -9,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -33,6 +34,7 @@ ONE_THREAD["TOKENIZERS_PARALLELISM"] = "false"
 # Exit status of a process whose device context is broken: only a new process can use the device.
 BROKEN_DEVICE = 70
 NATIVE_STDERR = 2
+MANY_OBJECTS = 50_000  # that a model's load leaves if it imported libraries
 # Libraries whose builds must fit each other.
 LIBRARIES = frozenset({"torch", "torchvision", "open_clip", "timm", "transformers", "spacy", "thinc"})
 
@@ -120,7 +122,8 @@ class _WorkerEnd:
         seconds = row_reports.item_seconds(len(item.keys)) if isinstance(item, WorkItem) else row_reports.ITEM_SECONDS
         if isinstance(worker, JobWorker) and isinstance(worker.job, ModelJob):
             self.say(RowLease(number, 0, (), seconds))
-            worker.job.load()
+            with _uncollected():
+                worker.job.load()
         self.say(RowLease(number, 0, None, seconds))
         row_reports.listen(
             lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)),
@@ -153,6 +156,18 @@ class _WorkerEnd:
             except Exception:  # it cannot be pickled
                 return Done(number, [], RuntimeError(f"{type(error).__name__}: {error}"), trace)
             return Done(number, [], error, trace)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage in the `with` block, and exempt what it imports: 600,000 objects of models' libraries."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > MANY_OBJECTS:
+            gc.freeze()
+        gc.enable()
 
 
 def import_fault(error: Exception) -> PairmillError | None:
