@@ -72,11 +72,11 @@ def print_proofs(found: "Sequence[Proof]") -> None:
     for proof in found:
         print(visible(f"{proof.dataset} against raw: {proof.pool:,} pairs, {proof.kinds} kinds, {proof.seeds} seeds"))
         print(visible(f"judge {proof.judge}"))
-        print(f"{'held out':<16}{'trained on':<18}{'pairs':>9}{'kinds':>7}{'R@5':>7}  {'against raw':<16}verdict")
+        print(f"{'held out':<16}{'trained on':<22}{'pairs':>9}{'kinds':>7}{'R@5':>7}  {'against raw':<16}verdict")
         for line in proof.lines:
             recall = "·" if line.recall is None else f"{line.recall:.3f}"
             against = "" if line.difference is None else f"{line.difference:+.3f} ± {line.half:.3f}"
-            print(visible(f"{SETS[line.held_out]:<16}{line.arm:<18}{line.pairs:>9,}{line.kinds:>7}{recall:>7}  "
+            print(visible(f"{SETS[line.held_out]:<16}{line.arm:<22}{line.pairs:>9,}{line.kinds:>7}{recall:>7}  "
                           f"{against:<16}{line.verdict}"))  # fmt: skip
         if any(line.arm.startswith("rule ") for line in proof.lines):
             print("a rule's difference is not to raw, but to dropping as many pairs by lot")

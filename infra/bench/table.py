@@ -39,6 +39,8 @@ NAMES = (
     "browse",
     "answers",
     "prove",
+    "prove_world",
+    "soft_cap",
     "stage",
     "ray_operators",
     "feeders",
