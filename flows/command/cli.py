@@ -45,28 +45,12 @@ def _main(arguments: Sequence[str] | None) -> int:
         return _run_command(args)
     from pairmill.flows.command.terminal import tolerate_closed_output
 
-    if getattr(args, "log_format", "text") == "json":
-        return _run_logged(args)
     with tolerate_closed_output():
         return _run_command(args)
 
 
-def _run_logged(args: argparse.Namespace) -> int:
-    """Run the command with the log as JSON lines on standard error, also of an error of the program itself."""
-    import logging
-
-    from pairmill.tasks.run.place.json_log import json_lines
-
-    with json_lines():
-        try:
-            return _run_command(args)
-        except Exception:
-            logging.getLogger("pairmill").exception("an error of the program")
-            return 1
-
-
 def _run_command(args: argparse.Namespace) -> int:
-    """Import and call the command. An error that the user can fix becomes one line, on standard error or in the log."""
+    """Import and call the command. An error that the user can fix becomes one line on standard error."""
     module, function = args.command.split(":")  # module in this folder, function in it
     gc.set_threshold(50_000, 20, 20)  # the default of 700 scans half a million imported objects: 0.2 CPU s
     try:
@@ -86,12 +70,7 @@ def _run_command(args: argparse.Namespace) -> int:
             return 0
         if (line := user_message(error)) is None:
             raise
-        if getattr(args, "log_format", "text") == "json":
-            import logging
-
-            logging.getLogger("pairmill").error(line)
-        else:
-            print(f"pairmill: {line}", file=sys.stderr)
+        print(f"pairmill: {line}", file=sys.stderr)
         return NO_PAIRS if isinstance(error, NoPairs) else 1
 
 

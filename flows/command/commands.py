@@ -69,8 +69,6 @@ COMPUTE = (
         Option("--wait", "wait so long while another run writes to the lake", "MINUTES", minutes, 0.0),
         Option("--stall-minutes", "end workers of a stage that finishes no row for so long", "N", minutes, 60),
     ),
-    Option("--log-format", "json: on standard error one object a line, of the workers too, and no progress bars; "
-           "the result stays on standard output", choices=("text", "json")),
 )  # fmt: skip
 REMOVAL = (
     Option("--dry-run", "only say what would go"),

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElap
 from rich.progress import Progress as Bars
 
 from pairmill.flows.run.progress_text import duration, progress_text
-from pairmill.tasks.run.place import json_log
 from pairmill.tasks.run.place.progress import Progress
 from pairmill.tasks.run.session import Session
 
@@ -43,7 +42,7 @@ class Display:
     EVERY_SECONDS: ClassVar[float] = 30.0
 
     def __init__(self, console: Console) -> None:
-        self._console = console = Console(quiet=True) if json_log.is_asked() else console
+        self._console = console
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description:<24}"),

@@ -29,7 +29,6 @@ from pairmill.flows.run.run_recipe import (
     request_run,
 )
 from pairmill.flows.run.settings import Compute, load_recipe, notes_on
-from pairmill.tasks.run.place import json_log
 
 if TYPE_CHECKING:
     from pairmill.catalog.lake.lake import Lake
@@ -70,7 +69,7 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
         from pairmill.flows.run import run_start  # noqa: F401 torch, 3 s
 
         work_without_pandas()
-        line = "" if json_log.is_asked() or request.retry else _forecast(request, lake, compute)
+        line = "" if request.retry else _forecast(request, lake, compute)
     if line:
         screen.print(line, markup=False)
     with Display(screen) as display:

@@ -23,8 +23,7 @@ from pairmill.flows.run.model_size import check_sizes
 from pairmill.flows.run.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
-from pairmill.tasks.run.place import identity, json_log
-from pairmill.tasks.run.place.json_log import LogLines
+from pairmill.tasks.run.place import identity
 from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.session import Session
@@ -139,8 +138,6 @@ def session_on(
         if loads_models and (notice := unfinished_notice(lake)):
             session.note(notice, once=True)
         register_judgements(writer.lake)
-        if json_log.is_asked():
-            session.observe(LogLines(run_id))
         recorded = runs.record_run(lake, run_id, flow, plan.recipe, shown)
         with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
             yield session

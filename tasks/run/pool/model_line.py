@@ -19,7 +19,6 @@ from pairmill.ops.models.model_error import ModelError, UnfitDevice
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.model_job import ModelJob, Piece
 from pairmill.tasks.run.items.partition import Output, with_seconds, write_parts
-from pairmill.tasks.run.place import json_log
 from pairmill.tasks.run.pool.messages import RowLease, RowsFinished
 
 # A batch hangs when it takes 10 times the median of recent batches, but at least 60 s. The first 3 batches may take
@@ -52,7 +51,6 @@ class ModelLine:
 
         With ``rows`` 1 the rows run one at a time, because one of them may kill this process.
         """
-        json_log.work_at(output.run_id, output.step, item.shard)
         self._say(RowLease(number, 0, (), row_reports.item_seconds(len(item.keys))))  # no row in progress yet
         self._load()
         pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))

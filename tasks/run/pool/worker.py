@@ -25,7 +25,6 @@ from pairmill.ops.models.device.engine import BrokenDevice
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.model_job import ModelJob, one_by_one
 from pairmill.tasks.run.items.partition import Job, Output, with_seconds, write_parts
-from pairmill.tasks.run.place import json_log
 from pairmill.tasks.run.pool.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.pool.model_line import ModelLine
 
@@ -50,7 +49,6 @@ class JobWorker:
 
     def __call__(self, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
         """Run one item alone; its manifests have its seconds. ``rows`` is as in `ModelJob`."""
-        json_log.work_at(output.run_id, output.step, item.shard)
         started = time.perf_counter()
         parts = one_by_one(self.job, item, rows) if isinstance(self.job, ModelJob) else self.job(item)
         return with_seconds(write_parts(parts, item, output), time.perf_counter() - started)
@@ -198,8 +196,6 @@ def _set_up(environment: dict[str, str]) -> None:
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
-    if json_log.is_asked():
-        json_log.log_as_json()
     threading.Thread(target=_exit_with, args=(parent_process(),), daemon=True).start()
 
 
