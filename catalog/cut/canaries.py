@@ -29,14 +29,10 @@ _GENERATED = ("caption_", "synthetic_")
 
 
 def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Count, for each rule on pairs, the canaries of this connection's last cut and how many of them the rule rejects.
-
-    Returns (rule, canaries, rejected canaries), as the funnel has (rule, images in, images dropped); [] without rules
-    or canaries. Each rule is tried alone.
+    """Count for each rule on pairs, tried alone, the canaries and those that it rejects: (rule, canaries, rejected).
 
     A rule on candidates accepts a canary if it accepts any of its candidates. A rule on images reads the similarity of
-    the best candidate in place of the image's. No text is generated for a canary, so a rule on the similarity of a
-    caption or a fused text reads that of the first candidate, as if the model had repeated this sentence.
+    the best candidate, one on a caption or fused text that of the first: no text is generated for a canary.
     """
     places = _in_place(plan)
     rules = [check for check in plan.image_checks if _is_tried(plan, check, places)]

@@ -49,12 +49,10 @@ def cut(lake: Lake, plan: Plan) -> None:
 
 
 def select_survivors(lake: Lake, plan: Plan) -> None:
-    """Create the table ``cut_survivors`` of images that reach the rules on generated texts.
+    """Create ``cut_survivors(n, picture, cluster, draw, best)``: the images that reach the rules on generated texts.
 
-    Columns: ``n``, ``picture``, ``cluster`` and ``draw`` as in the facts; ``best``, the number of the sentence that an
-    image gets if other images use none.
-
-    Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
+    ``best`` is the number of the sentence that an image gets if other images use none. Damaged facts are rebuilt:
+    DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
     _retry_with_rebuilt_facts(_survivors, lake, plan)
 

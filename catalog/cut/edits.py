@@ -116,10 +116,9 @@ KEPT = "temp.acts_kept"  # the pictures (sha256) that a plan spares
 
 
 def with_kept(lake: Lake, plan: Plan) -> Plan:
-    """Return the plan whose rules spare the pictures that people keep in its dataset; the same without such pictures.
+    """Return the plan whose rules spare the pictures that people keep in its dataset; create ``acts_kept(sha256)``.
 
-    Creates the table ``acts_kept(sha256)``. A run calls this once, at its start, because a picture that is kept later
-    lacks the scores of the steps before.
+    Called once, at a run's start: a picture that is kept later lacks the scores of the steps before.
     """
     kept = f"SELECT sha256 FROM ({current_verdicts(plan.recipe.name)}) WHERE act = 'keep'"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE acts_kept AS {kept}")

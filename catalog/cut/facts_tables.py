@@ -61,11 +61,7 @@ def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
 
 
 def tables_read(lake: Lake) -> list[str]:
-    """Return every table of the lake that `fill` reads for any plan; a new row in any of them invalidates the facts.
-
-    The list does not depend on the plan: otherwise, recipes with different scores that alternate on a lake would remove
-    each other's facts.
-    """
+    """Return every table that `fill` reads for any plan, whose new rows invalidate the facts of every recipe alike."""
     known = (*declared(), *named_in(lake.tables))
     early = [score.table for score in known if score.rule_columns and score.stage < Stage.CAPTION]
     return [table for table in (*TABLES, *early) if table in lake.tables]

@@ -61,10 +61,10 @@ def _but_kept(plan: Plan, is_in: str) -> str:
 
 
 def judge(lake: Lake, plan: Plan) -> None:
-    """Apply the rules on generated texts: create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)``.
+    """Create ``cut_late(n, state, value)``: the rules on generated texts, for the images of ``cut_survivors(n)``.
 
-    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown: a text is not
-    generated yet. The table is empty for a recipe that generates no text.
+    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means that a text is not generated
+    yet. The table is empty for a recipe that generates no text.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_late (n UINTEGER, state VARCHAR, value VARCHAR)")
     if not (begun := with_first_text(plan)):
@@ -82,10 +82,9 @@ def judge(lake: Lake, plan: Plan) -> None:
 
 
 def fusion_sentences(plan: Plan, among: str) -> str:
-    """Return SQL for (n, text): the sentence that fusion uses for each image of table ``among(n)``.
+    """Return SQL for (n, text): for each image of table ``among(n)`` its best candidate that passes the rules.
 
-    It is the image's best candidate that passes the rules; images without one have no row. The query returns no rows if
-    the recipe does not fuse, because otherwise the query reads all texts of a lake.
+    No rows for an image without one, nor if the recipe does not fuse: the query would read all texts of a lake.
     """
     if not plan.recipe.fuse:
         return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
@@ -128,9 +127,8 @@ def read_outcome(lake: Lake) -> WaveOutcome:
 def select_wave(lake: Lake, plan: Plan, wave: int, most: int = 0) -> int:
     """Select the images of wave ``wave`` (from 1) into ``wave_asked(n, sha256, sentence)``; return their number.
 
-    Their texts are generated next. They are unknown images of the last cut; ``most`` > 0 limits their number to the
-    first by sha256, a sample of all shards, since one shard may be one site. ``sentence`` is the text for fusion, ''
-    without one.
+    They are unknown images of the last cut. ``most`` > 0 takes the first by sha256, a sample of all shards, since one
+    shard may be one site. ``sentence`` is the text for fusion, '' without one.
     """
     wanted = in_reach(lake, plan, wave)
     if most:

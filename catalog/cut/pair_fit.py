@@ -124,10 +124,9 @@ def wrong_pairs(lake: Lake, plan: Plan) -> WrongShare | None:
 
 
 def share_of_kept(own: np.ndarray, least: float, other: np.ndarray) -> tuple[float, float, float, float]:
-    """Return (pi0, largest share of wrong texts among those of at least ``least``, low and high end of its interval).
+    """Return (pi0, largest share of wrong texts at or above ``least``, its interval's low and high end).
 
-    ``own`` (n,) are similarities of the pictures' own texts, FEWEST of them at least ``least``; ``other`` (m,) those of
-    canaries.
+    ``own`` (n,) are similarities of the pictures' own texts, FEWEST of them kept; ``other`` (m,) those of canaries.
     """
     draw = np.random.default_rng(0)
     resampled = [_share(draw.choice(own, len(own)), least, draw.choice(other, len(other)))[1] for _ in range(RESAMPLED)]

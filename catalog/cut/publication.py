@@ -207,10 +207,9 @@ def _pairs(lake: Lake, plan: Plan) -> None:
 
 
 def content_digest(lake: Lake) -> str:
-    """Hash the content of the pairs, without dataset, version, run or time, to 32 hex digits.
+    """Hash the content of the pairs to 32 hex digits, without dataset, version, run, time, captioner or ids of images.
 
-    Ids of occurrences are excluded because they depend on the source's location on this machine. The captioner's name
-    is excluded because it follows from the recipe and the captions.
+    Ids depend on where the source lies; the captioner follows from the recipe and the captions.
     """
     digest = hashlib.sha256()
     pairs = "SELECT * EXCLUDE (image_id, document_id, captioner) FROM cut_pairs"
@@ -235,10 +234,10 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Return (rule, sentences in, sentences dropped) in order: merging of repeated texts, rules, then duplicates.
+    """Return (rule, sentences in, dropped) in order: merged repeats, rules, then duplicates if the recipe drops them.
 
-    Duplicates are counted if the recipe drops them, by the cut of this connection. If nothing about sentences changed,
-    the previous version's funnel is returned: at 40M sentences, counting takes as long as the rest of publishing.
+    If nothing about sentences changed, the previous version's funnel is returned: at 40M sentences, counting takes as
+    long as the rest of publishing.
     """
     known = _same_sentences(lake, plan)
     if known:

@@ -179,10 +179,9 @@ def _fill(
 
 
 def links(recipe: Recipe, groups: str, nodes: str, before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (kind of link, SQL for node and key); nodes with one key belong together.
+    """Yield (kind of link, SQL for node and key) for ``nodes(node, sha256, document_id, host)``; one key links nodes.
 
-    ``nodes`` has the columns node, sha256, document_id and host. ``groups`` is the digest of the scorer of duplicate
-    groups; ``before`` restricts their commits, as SQL that begins with AND.
+    ``groups`` is the digest of the scorer of duplicate groups; ``before`` is SQL, from AND on, on their commits.
     """
     for kind in recipe.split_links:
         if kind == "copies":

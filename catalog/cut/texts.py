@@ -110,10 +110,9 @@ def assigned_texts() -> str:
 
 
 def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
-    """Return for each sentence the one that is assigned in its place: itself, or the keeper of its duplicate group.
+    """Return by sentence number the one assigned in its place, itself or its group's keeper: (n,) uint32.
 
-    (n,) uint32, sentence numbers by sentence number; NOBODY if no member of the group passes the rules and occurs in a
-    current document.
+    NOBODY if no member of the group passes the rules and occurs in a current document.
     """
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
     for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)} WHERE duplicates IS NULL", rows=PAIRS_AT_ONCE):
@@ -131,8 +130,7 @@ def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
 def candidates(plan: Plan) -> str:
     """Return SQL for (picture, sentences, similarities, ranks): each picture's candidates that pass the rules on pairs.
 
-    They are ordered by the recipe's `rank_by` if it has one; a candidate without that score ranks last. Without
-    `rank_by` there is no column ``ranks``.
+    Ordered by the recipe's `rank_by`, a candidate without that score last; without it there is no column ``ranks``.
     """
     rank = plan.recipe.association.rank_by
     if not plan.candidate_checks and not rank:

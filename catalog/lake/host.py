@@ -16,11 +16,7 @@ def host() -> str:
 
 
 def host_since_boot() -> str:
-    """Return `host` with the id of the current boot.
-
-    Two machines may share a host name and the number of their first namespace. Processes with equal values see each
-    other's pids.
-    """
+    """Return `host` with the current boot's id: processes with equal values see each other's pids."""
     try:
         return f"{host()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
     except OSError:

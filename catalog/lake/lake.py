@@ -168,8 +168,7 @@ class Lake:
     def retrying(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` in a transaction and return its result; retry all of it after a lock or a conflicting commit.
 
-        On SQLite, a transaction that has read anything conflicts with every commit of another process since, whatever
-        tables that commit changed.
+        On SQLite, whoever has read anything conflicts with every commit since, whatever its tables.
         """
 
         def once() -> Result:

@@ -28,11 +28,9 @@ _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 @dataclass(frozen=True)
 class Holder:
-    """The lease row: which process holds the lease, and until when.
+    """The lease row: which process holds the lease, and until when; ``waiting`` names what the run waits for, or ''.
 
     ``started`` (seconds since 1970), ``heartbeat`` and ``expires`` (texts in UTC) are times of the holder's clock.
-    ``waiting`` names the resource that the run waits for, '' while it works; it is stored here because it must end with
-    the lease.
     """
 
     token: str
@@ -86,13 +84,10 @@ class LeaseObserver:
 def hold(
     metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float = 0.0
 ) -> Iterator[tuple[str, bool]]:
-    """Acquire the lease, renew it while the body runs, then release it.
+    """Acquire the lease, renew it in the body, release it; yield its token, and whether a dead holder was replaced.
 
-    Detecting that a holder on another machine is alive takes up to BEAT_SECONDS; a dead holder there is replaced after
-    EXPIRY_SECONDS.
-
-    Yields the lease's token, and whether a dead holder's lease was taken over. Raises LeaseHeld if another live process
-    still holds the lease after ``wait_seconds``.
+    A dead holder on another machine is replaced after EXPIRY_SECONDS, and known to live within BEAT_SECONDS. Raises
+    LeaseHeld if another process still holds the lease after ``wait_seconds``.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
     stop = threading.Event()

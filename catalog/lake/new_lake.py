@@ -21,10 +21,9 @@ SHIPPED = Path(__file__).with_name("empty_catalog.sqlite.gz")
 
 
 def copy_empty_catalog(location: Location) -> None:
-    """Copy the empty catalog to ``location`` if there is none.
+    """Copy the empty catalog to ``location`` if there is none; of two processes the first copy stays.
 
-    Does nothing if the catalog is on Postgres, the data is on S3, or there is data without a catalog; opening the lake
-    reports the last case. If two processes create the same lake, the first copy stays.
+    Does nothing if the catalog is on Postgres, the data on S3, or there is data without a catalog, as opening reports.
     """
     if location.on_postgres or location.on_s3 or os.path.exists(location.metadata) or not SHIPPED.is_file():
         return

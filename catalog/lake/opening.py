@@ -177,10 +177,9 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
 
 
 def bring_up_to_date(lake: Lake) -> None:
-    """Migrate an older schema, under the lease. A reader migrates nothing, but waits for a lake that is being created.
+    """Migrate an older schema, under the lease; a reader waits for a lake that is being created, and migrates nothing.
 
-    Raises NewerLake for a newer format or schema, LeaseHeld, and PairmillError for an older format, or if a reader's
-    lake still has no tables.
+    Raises NewerLake for a newer format or schema, LeaseHeld, and PairmillError for an older format or no tables.
     """
     found = _version_for_reader(lake) if lake.read_only else schema.version(lake)
     if found > (schema.FORMAT, schema.NEWEST):
@@ -274,11 +273,9 @@ def open_as_allowed(uri: str | os.PathLike[str]) -> Lake:
 def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int | None = None) -> Lake:
     """Open the lake at a folder or lake.yaml. A writer creates a missing lake and migrates an older one.
 
-    A reader needs an existing lake, is never blocked by a writer and changes nothing, but it rolls back what a power
-    cut left half written. It sees the tables as of snapshot ``at``; None is the newest at each statement.
-
-    Raises PairmillError with the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are
-    subclasses.
+    A reader is never blocked by a writer, and changes nothing but what a power cut left half written. It sees the
+    tables as of snapshot ``at``, None being the newest at each statement. Raises PairmillError with the remedy, of
+    which NewerLake and LeaseHeld (another process writes, and a migration is needed) are kinds.
     """
     location = locate(uri)
     with _translate_errors(location):

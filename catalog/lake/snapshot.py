@@ -81,10 +81,9 @@ def _is_valid(alias: str) -> str:
 
 
 def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
-    """Return whether the lake has at most ``most`` files; delete files and files of older snapshots count too.
+    """Return whether the lake has at most ``most`` files, those of deletes and older snapshots included.
 
-    If at most that many were ever added, or more than ten times as many, the answer needs no count. A count takes 1 ms
-    per 1,000 files.
+    It counts, 1 ms per 1,000 files, if more than that and fewer than ten times as many were ever added.
     """
     own = _own(catalog, "snapshot")
     ever = query(f"{_snapshot(catalog)} SELECT max(next_file_id) FROM {own} n, s WHERE n.snapshot_id = s.id")[0][0] or 0
@@ -97,8 +96,7 @@ def is_small(query: Query, most: int, catalog: str = "lake") -> bool:
 def largest(query: Query, table: str, catalog: str = "lake") -> dict[str, str]:
     """Return the largest value that each column of a table ever had, as text; {} if there is no such table.
 
-    Read from DuckLake's statistics in 2 ms. The first read of a table whose rows are in the metadata database takes 20:
-    DuckLake loads the whole catalog as it was when the table was created.
+    By DuckLake's statistics: 2 ms, 20 at the first read of a table whose rows are in the metadata database.
     """
     rows = query(
         f"SELECT column_name, max_value FROM {_own(catalog, 'table_column_stats')} "

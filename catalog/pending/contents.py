@@ -118,8 +118,7 @@ def retries(lake: Lake, run_id: str) -> int:
 def list_vanished(lake: Lake, source: str) -> list[str]:
     """Return the units of ``source`` that were read before and are not listed now, sorted; drop table ``listed``.
 
-    Rows of these units stay in the lake. Parts of a file that is now split differently are not included: ``index``,
-    which must follow on this connection, determines which of their documents still count.
+    Rows of these units stay in the lake; `index` must follow, for parts of a file that is split differently now.
     """
     file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
     sql = (
@@ -133,11 +132,10 @@ def list_vanished(lake: Lake, source: str) -> list[str]:
 
 
 def index(lake: Lake, begin: Callable[[], int]) -> None:
-    """Assign a home shard to each image and sentence content without one: the smallest shard id that contains it.
+    """Give each image and sentence content without one a home shard: the smallest shard id that contains it.
 
-    Takes one pass over ``images`` and ``sentences`` per run that read something new. A content that a later ingest
-    repeats keeps its home shard. A copy of its bytes in another shard's payloads is never read and only costs disk
-    space. Units that were read again are compared first (`supersede`).
+    One pass over ``images`` and ``sentences`` per run that read something new; units that were read again are compared
+    first (`supersede`). Copies of its bytes in other shards' payloads are never read.
     """
     superseded.supersede(lake, begin)
     if not any(lake.query(f"SELECT count(*) FROM ({_new(table)})")[0][0] for table in HOMES):

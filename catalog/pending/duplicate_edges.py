@@ -36,12 +36,10 @@ NearInOrder = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int, int], tupl
 
 
 def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the perceptual hashes of all images, by key: (keys, 64-bit hashes, commits, flat rows, their colours).
+    """Read the perceptual hashes of all images: (keys of 16 bytes, 64-bit hashes, commits, flat rows, their colours).
 
-    Keys are 16 bytes, for the 32 hex digits. ``flat`` is (m,) int64, the rows of flat images; their colours are uint8
-    (m, c). Rows written before the column ``flat_colours`` existed count as not flat. Rows are streamed into arrays
-    that grow by an eighth: 36 bytes an image, and 225 if it is flat (c is 192). Run no other statement on the lake
-    meanwhile.
+    ``flat`` is (m,) int64, the rows of flat images; their colours are uint8 (m, c). Rows are streamed into arrays: 36
+    bytes an image, and 225 if it is flat (c is 192). Run no other statement on the lake meanwhile.
     """
     sql = (
         'SELECT unhex(sha256) AS key, phash, "commit", unhex(flat_colours) AS colours FROM image_hash '
@@ -198,10 +196,10 @@ def leading_bytes(n: int) -> int:
 
 
 def furthest(jaccard: float) -> int:
-    """Return the largest number of differing bits (of 64) between the sketches of two sentences at ``jaccard``.
+    """Return the largest number of differing bits (of 64) of two sketches at ``jaccard``; misses one pair in 30,000.
 
-    Misses about one pair in 30,000: the limit is four standard deviations above the mean, which is half of 1 - jaccard,
-    because two differing minima have equal bits half the time.
+    Four standard deviations above the mean, which is half of 1 - jaccard: differing minima have equal bits half the
+    time.
     """
     differing = (1 - jaccard) / 2
     return ceil(64 * differing + 4 * sqrt(64 * differing * (1 - differing)))

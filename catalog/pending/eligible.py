@@ -127,9 +127,7 @@ def _joins(
 
 
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for a score table's valid rows, one per key.
-
-    A row is valid if the plan's scorer wrote it and no newer row of its key exists (a changed input is scored again).
+    """Return SQL for a score table's valid rows, one per key: by the plan's scorer, and the newest of their key.
 
     Captions and their similarities are those of the captioner that the recipe selects for the image. ``only`` is a
     condition on all rows, '' for none.

@@ -46,9 +46,8 @@ def with_first_text(plan: Plan) -> str:
 def states(plan: Plan, among: str) -> str:
     """Return SQL for (n, state, value): how the rules on generated texts decide each image of ``among``.
 
-    ``among(n, sha256, sentence, …)`` also has the other columns that rules read. ``state``: the first rule on generated
-    texts that the image fails, '' if it passes all and has all its texts, or NULL while unknown. ``value``: the values
-    that the rule read.
+    ``among(n, sha256, sentence, …)`` has the other columns that rules read too. ``state``: the first of these rules
+    that the image fails, '' if it passes all with all texts, NULL while unknown. ``value``: what that rule read.
     """
     made = dict(_generated_rows(plan))
     columns = [

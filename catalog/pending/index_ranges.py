@@ -51,8 +51,8 @@ def index_files(lake: Lake, scorer: str) -> IndexFiles:
 def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
     """Return, by shard, the files that may hold rows of ``scorer``, for a table whose files `pairmill maintain` merges.
 
-    A merged file may hold rows of any shard and scorer, so each shard has it. Rows that a removal deleted are still in
-    a file until the removal has rewritten it.
+    A merged file may hold rows of any shard and scorer; rows that a removal deleted stay until it has rewritten the
+    file.
     """
     lake.check_files(table)
     now = [file.data_file for file in snapshot.files(lake.query, (table,))]

@@ -28,8 +28,8 @@ class WorkItem:
     def digest(self) -> str:
         """Hash the request of this item (not the answer) to 32 hex digits.
 
-        If two recipes alternately replace each other's rows, the same texts are requested again. ``before`` makes these
-        items differ; otherwise the third one's result would be skipped as already committed.
+        ``before`` tells items apart where two recipes alternately replace each other's rows: the third would be
+        skipped.
         """
         replaced = (*self.inputs.get("input_digests", ()), *map(str, self.inputs.get("before", ())))
         text = "\x1f".join((self.shard, *self.tables, *self.keys, *replaced))

@@ -101,9 +101,9 @@ def units(lake: Lake, reason: str) -> list[Units]:
 def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     """Make the items pending again that stages after ingest quarantined for ``reason``; return their number.
 
-    Items are images and sentences. Their score rows (NULLs, or empty texts) are deleted, and `partitions` no longer
-    counts them. The ids of these partitions change too, including those of ``quarantine``, because the same work will
-    be committed again. Quarantine rows of stages that write no such score rows stay: their items are pending anyway.
+    Their score rows (NULLs, or empty texts) are deleted, and `partitions` no longer counts them, under new ids: the
+    same work will be committed again. Rows of stages that write no such score rows stay: their items are pending
+    anyway.
     """
     scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))

@@ -62,11 +62,8 @@ def note_lost_parts(lake: Lake, source: str, parts: Sequence[str]) -> None:
 def supersede(lake: Lake, begin: Callable[[], int]) -> int:
     """Mark documents that re-read or lost units no longer contain as gone; return how many documents are gone.
 
-    Quarantine rows of a unit that was read again stay only if the fault was found again.
-
-    Takes one pass over ``inputs``; if anything was read again, two over ``documents`` and one over each table with
-    second rows. All in one transaction, so a killed run leaves the work to the next run, which finds the same parts
-    lost.
+    Quarantine rows of a unit that was read again stay only if the fault was found again. One pass over ``inputs``; if
+    anything was read again, two over ``documents`` and one over each table with second rows, all in one transaction.
     """
     lake.execute(_LOST)
     if not lake.query(f"SELECT 1 FROM lost UNION ALL SELECT 1 FROM ({_REREAD}) LIMIT 1"):

@@ -1,8 +1,4 @@
-"""Sample the vectors that centroids are trained on, and find trained centroids.
-
-The batch of pairs for s-CLIPLoss is drawn and read here too. Its pairs are rows of the score's own table by a scorer of
-their own, without a value: so a removal finds them.
-"""
+"""Sample the vectors that centroids are trained on, and find trained centroids."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.eligible import current_scores, image_rows, matches, sentence_rows
+from pairmill.catalog.pending.eligible import image_rows, sentence_rows
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
-from pairmill.catalog.terms.scores import CLIPLOSS
 
 if TYPE_CHECKING:
     import pyarrow as pa  # imported for typing only: `why` needs just the names of this module
@@ -138,25 +133,3 @@ def _digest(lake: Lake, scorer: str, commit: int) -> str:
         for digits in batch["digits"]:
             digest.update(digits.as_buffer())
     return digest.hexdigest()[:32]
-
-
-LOSS_BATCH = "cliploss_batch"  # of the batch's scorer
-
-
-def draw_loss_batch(lake: Lake, plan: Plan, n: int) -> "pa.Table":
-    """Return (sha256, content): the ``n`` pictures first by sha256(sha256 || seed), each with its best candidate."""
-    best = f"SELECT sha256, arg_min(content, (-similarity, content)) AS content FROM {matches(plan)} GROUP BY sha256"
-    return lake.table(f"{best} ORDER BY sha256(sha256 || '{plan.recipe.seed}') LIMIT {n}")
-
-
-def loss_batch_vectors(lake: Lake, plan: Plan) -> "pa.Table":
-    """Return the frozen batch of s-CLIPLoss with its vectors, a row a pair, by sha256.
-
-    The columns are sha256, content (the sentence's), image_vector and sentence_vector (float16 blobs).
-    """
-    return lake.table(
-        f"SELECT sha256, content, image_vector, sentence_vector FROM (SELECT sha256, content FROM {CLIPLOSS.table} "
-        f"WHERE scorer = '{plan.scorer(LOSS_BATCH)}') "
-        f"JOIN {current_scores(plan, 'image_embedding', 'sha256')} USING (sha256) "
-        f"JOIN {current_scores(plan, 'sentence_embedding', 'content')} USING (content) ORDER BY sha256"
-    )

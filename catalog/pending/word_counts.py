@@ -46,8 +46,7 @@ def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
 def merge_counts(lake: Lake, scorer: str, rarest: float) -> pa.Table:
     """Sum the word counts of all shards into rows (word, p), sorted by word; ``p`` is the word's share of all words.
 
-    Words with a share below ``rarest`` are left out, so there are at most 1 / rarest rows, whatever the corpus size.
-    DuckDB spills the groups.
+    Words with a share below ``rarest`` are left out: at most 1 / rarest rows, whatever the corpus size.
     """
     counts = "SELECT word, sum(n) AS n FROM word_counts WHERE scorer = ? GROUP BY word"
     return lake.table(
@@ -73,10 +72,9 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tag words, in order, and the threshold of each word's cosine.
+    """Tag words, in order, and the threshold of each word's cosine, () if an image gets its nearest words in any case.
 
-    ``thresholds`` is () if an image gets its nearest words unconditionally. ``pictures``: images eligible when the
-    words were frozen. ``digest``: of words and thresholds, '' for a plain word list.
+    ``pictures``: images eligible when the words were frozen. ``digest``: of words and thresholds, '' for a plain list.
     """
 
     words: tuple[str, ...]

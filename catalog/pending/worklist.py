@@ -265,8 +265,7 @@ def pending_in_wave(
 ) -> Iterator[list[WorkItem]]:
     """Yield work items by home shard: images of the wave that lack a row of ``scorer`` (a digest) in ``table``.
 
-    The items read the files of image bytes, or with ``of_vectors`` of vectors. ``asked`` is SQL for the images, by
-    default the whole wave.
+    They read the files of image bytes, or with ``of_vectors`` of vectors. ``asked`` is SQL for other images.
     """
     sql = f"""SELECT c.shard, c.sha256 AS key FROM image_content c SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256"""
@@ -314,8 +313,8 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
 def stale_rows(plan: Plan, table: str, wanted: str, current: str = "", same: str = "") -> str:
     """Return SQL, for `items_by_shard`, of rows of ``wanted`` without a row of the same input digest in ``table``.
 
-    ``wanted`` is a query of shard, sha256, digest and inputs. ``current`` is SQL of the current rows of a table with
-    several rows an image, ``same`` the further condition by which one of them is the row of ``w``.
+    ``wanted`` is a query of shard, sha256, digest and inputs; ``current`` is SQL of the current rows of a table with
+    several rows an image, of which ``same`` is the condition on that of ``w``.
     """
     return f"""SELECT w.* EXCLUDE (digest, sha256), w.sha256 AS key, w.digest AS input_digests,
         coalesce(s."commit", -1) AS before FROM ({wanted}) w

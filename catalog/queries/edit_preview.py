@@ -25,8 +25,7 @@ class EditPreview:
 def preview_edit(lake: Lake, dataset: Dataset, field: str) -> EditPreview:
     """Apply the stored edits of a version's dataset, then the new one of ``new_acts``, to the version's pairs.
 
-    Creates the table ``edit_before(sha256, before)`` of the texts as they were made, before all edits, of the pictures
-    that the new edit names. 1M pairs take a second.
+    Creates ``edit_before(sha256, before)``: the named pictures' texts before all edits. 1M pairs take a second.
     """
     made = (
         f"(SELECT p.* REPLACE (CASE WHEN e.image_id IS NULL THEN p.{field} ELSE e.before END AS {field}) FROM "
@@ -57,8 +56,8 @@ def _text_of_each(lake: Lake, table: str, made: str, field: str) -> None:
 def edited_texts(lake: Lake, dataset: Dataset, image_id: str) -> list[dict[str, Any]]:
     """Return what edits changed in a version's pair: one dict a text with ``field``, ``before`` and ``acts``.
 
-    ``before`` is the text as it was made, None without one. ``acts`` are the rows of `acts` that changed it, oldest
-    first. An act that a takedown removed since is missing.
+    ``before`` is the text as it was made; ``acts`` are the rows of `acts` that changed it, oldest first, without those
+    that a takedown removed since.
     """
     found = lake.rows(
         f"SELECT field, before FROM edited_texts WHERE {dataset.where} AND image_id = ? ORDER BY field", (image_id,)

@@ -40,9 +40,7 @@ def parse_value(key: str, text: str) -> object:
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:
-    """Set a dotted key such as ``balance.cap`` in the content of a recipe before validation; ``text`` is YAML.
-
-    null takes a rule or captioner out.
+    """Set a dotted key such as ``balance.cap`` in the content of a recipe before validation; null takes a rule out.
 
     Raises BadRecipe if ``text`` is not YAML, or if the key does not exist or names a rule as a whole.
     """

@@ -334,12 +334,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def recipe_schema() -> dict[str, Any]:
-    """Return the JSON schema of recipe files.
+    """Return the JSON schema of recipe files, which need only a name if they extend another.
 
-    `association`, `duplicates` and `balance.cap` also take 'none'; a rule whose `keep` is null is taken out of the
-    extended recipe.
-
-    A file that extends a recipe needs only a name, and may set a part of each section.
+    `association`, `duplicates` and `balance.cap` also take 'none'; a rule whose `keep` is null is taken out.
     """
     schema = Recipe.model_json_schema()
     alone = schema["required"]

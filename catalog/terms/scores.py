@@ -26,7 +26,7 @@ IMAGE_SIMILARITY, CAPTION_SIMILARITY = _BY_NAME["image_similarity"], _BY_NAME["c
 SYNTHETIC_SIMILARITY, PERPLEXITY = _BY_NAME["synthetic_similarity"], _BY_NAME["perplexity"]
 SENTENCE_SIGNATURE, SENTENCE_STRUCTURE = _BY_NAME["sentence_signature"], _BY_NAME["sentence_structure"]
 SENTENCE_QUALITY, CORPUS_ENTROPY = _BY_NAME["sentence_quality"], _BY_NAME["corpus_entropy"]
-ITM, CLIPLOSS, JUDGE_TEXT = _BY_NAME["itm"], _BY_NAME["cliploss"], _BY_NAME["judge_text"]
+ITM, JUDGE_TEXT = _BY_NAME["itm"], _BY_NAME["judge_text"]
 OWN = (*_BY_NAME.values(), *of_generated_texts(ITM))
 
 IMPORTED = "imported_"

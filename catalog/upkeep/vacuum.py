@@ -82,10 +82,8 @@ class Vacuumed:
 def vacuum(writer: Writer, even_if_few: bool = False) -> Vacuumed:
     """Rewrite the catalog's database if FREE_SHARE of its pages are free, or in any case if ``even_if_few``.
 
-    Postgres reuses free pages itself, so it rewrites the tables only ``even_if_few``.
-
-    SQLite needs the catalog's size in free disk space, and refuses while another process reads; a kill leaves the
-    catalog as it was. Raises LeaseLost.
+    Postgres reuses free pages itself. SQLite needs the catalog's size in free disk space, and refuses while another
+    process reads; a kill leaves the catalog as it was. Raises LeaseLost.
     """
     location = locate(writer.lake.uri)
     if location.on_postgres:

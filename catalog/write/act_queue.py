@@ -83,12 +83,10 @@ def waiting_rows(lake: Lake) -> str:
 
 
 def take(lake: Lake, begin: Callable[[], int]) -> None:
-    """Move the queued acts into table `acts`, oldest first, each in its own transaction. Requires the lease.
+    """Move the queued acts into table `acts`, oldest first, each in a transaction with a number of ``begin``.
 
-    ``begin`` allocates the commit number of an act.
-
-    Rows of pictures that a takedown has banned since are left out, and so are texts as they were before it. Raises
-    LeaseLost.
+    Left out are rows of pictures that a takedown has banned since, and texts as they were before it. Requires the
+    lease; raises LeaseLost.
     """
     for path in waiting_files(lake):
         if not _is_readable(lake, path):

@@ -118,12 +118,10 @@ def _acts_in(lake: Lake, rows: str, dataset: str, upto: int) -> list[Act]:
 
 
 def prepare_verdicts(lake: Lake, dataset: str, act: str, word: str, fates: Mapping[str, str]) -> tuple[int, int]:
-    """Create the temporary tables of one verdict: ``new_acts``, a row a picture, and ``edit_before``, their fates.
+    """Create ``new_acts``, a row a picture, and ``edit_before``, their fates; return how many, and how many are kept.
 
-    Returns the number of its pictures, and of those that the version keeps.
-
-    ``fates``: sha256 -> what the version says of the picture, 'kept' or a rule's name. Pictures that have this verdict
-    already are left out. ``word`` is the tag, '' for other acts. Raises PairmillError for a word that is not fit.
+    ``fates``: sha256 -> 'kept' or a rule's name. Pictures that have this verdict already are left out. ``word`` is the
+    tag, '' for other acts. Raises PairmillError for a word that is not fit.
     """
     if act in ("tag", "untag"):
         _check_text(word, 100)

@@ -106,11 +106,8 @@ class Committed:
 def commit(lake: Lake, manifests: Sequence[Manifest], committed: Committed | None = None) -> int:
     """Register the files and insert their `partitions` rows, all or nothing. Return the number of new partitions.
 
-    A (table, partition_id) that is committed already is skipped: its file stays unregistered, and a sweep removes it.
-    DuckLake itself would register a file twice and double its rows.
-
-    ``committed`` is an index of committed partitions, which saves queries. Raises PairmillError for a file outside its
-    table's folder, and LeaseLost.
+    A (table, partition_id) that is committed already is skipped, as ``committed`` knows without a query: DuckLake would
+    register its file twice. Raises PairmillError for a file outside its table's folder, and LeaseLost.
     """
     if not manifests:
         return 0

@@ -43,10 +43,9 @@ class Finished:
 
 
 def save(writer: "Writer", *finished: Finished) -> None:
-    """Cache completed runs, one row per request, with the lake's current state; replace rows with the same request.
+    """Cache completed runs, one row per request, with the lake's current state; the newest KEPT requests stay.
 
-    Call this last, under the lease. The newest KEPT requests stay. Raises LeaseLost, and Damaged for a damaged file of
-    the lake, which a cached result would hide.
+    Call this last, under the lease. Raises LeaseLost, and Damaged for a file of the lake, which a cache would hide.
     """
     import pyarrow as pa
 

@@ -72,8 +72,7 @@ def moved_since(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
 def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:
     """Return name -> digest of the scorers with a model that the rule's scores depend on.
 
-    Scorers without a model, such as clusters, differ between lakes and say nothing of the scores' scale. A name that
-    several such scorers share is left out, as of several captioners.
+    Scorers without a model, such as clusters, say nothing of the scores' scale. A name that several share is left out.
     """
     plan = plan_of(lake, dataset)
     asked = {digest for table in check.tables for digest in plan.made_by(table) if digest}

@@ -35,9 +35,7 @@ _TEXTS = {
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
     """Return everything that the lake knows of an image occurrence, as a dictionary of its parts.
 
-    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, edits, verdicts, quarantine,
-    datasets``. A part
-    without rows is empty.
+    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, edits, verdicts, quarantine, datasets``.
     """
     return lake.retrying(lambda: _explain(lake, image_id, scope))
 

@@ -202,9 +202,8 @@ class Gallery:
     def cluster_names(self, clusters: Sequence[int]) -> dict[int, str]:
         """Return cluster -> name, such as 'lighthouse, sea': its TERMS most telling terms; '' without texts.
 
-        A term is a tag, or if a picture has no tags a word of four letters or more of its first text. It is weighted by
-        p * ln(p / q), where p is its share of the cluster's pictures and q of all pictures: the terms of Kullback and
-        Leibler's divergence.
+        A term is a tag, or without tags a word of four letters or more of the first text. It is weighted by p * ln(p /
+        q), a term of Kullback and Leibler's divergence, where p is its share of the cluster's pictures and q of all.
         """
         if not clusters:
             return {}

@@ -95,8 +95,7 @@ def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[
 def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) -> list[str]:
     """Return notes for users: losses of a small lake to balance, lost duplicate groups, sentences that all fail.
 
-    Reads the tables of the connection's last cut; ``steps`` is its funnel, ``n_pairs`` its number of pairs. [] without
-    a note.
+    Reads the tables of the last cut; ``steps`` is its funnel, ``n_pairs`` its number of pairs.
     """
     is_lost = not n_pairs and plan.recipe.association.at_least
     without_text = _no_sentence(lake, plan, steps) if is_lost else ""

@@ -26,10 +26,9 @@ class UnitOutcomes:
 
 
 def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) -> UnitOutcomes:
-    """Read which pictures of a version were kept and which rule dropped the others, with their source units.
+    """Read which pictures of a version were kept and which rule dropped the others, with their units (or documents).
 
-    ``groups`` is the digest of the scorer of its duplicate groups, '' for none. With ``by_document``, each document
-    counts as a unit.
+    ``groups`` is the digest of the scorer of its duplicate groups, '' for none.
     """
     found = lake.table(
         f"SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "

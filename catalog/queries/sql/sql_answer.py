@@ -66,9 +66,8 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 def relation(lake: Lake, sql: str) -> Relation:
     """Return the result of a SELECT as a DuckDB relation, which runs when its rows are fetched.
 
-    Unlike `answer_confined` it may read files beside the lake (``FROM 'mine.parquet'``): a Python user can read them
-    anyway. Raises BadQuery if the statement is not a SELECT, or DuckDB refuses it, and PairmillError if the lake cannot
-    be read.
+    It may read files beside the lake (``FROM 'mine.parquet'``), as a Python user can anyway. Raises BadQuery if it is
+    no SELECT or DuckDB refuses it, PairmillError if the lake cannot be read.
     """
     check_reads_only(lake, sql)
     provide(lake, sql)
@@ -128,9 +127,7 @@ def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
 
 
 def provide(lake: Lake, sql: str) -> None:
-    """Create the macros and the view that statement ``sql`` names, as temporary ones of this connection.
-
-    A macro that the lake stores is created too, because an older lake may store an older definition.
+    """Create the macros and the view that statement ``sql`` names, as temporary ones: an older lake may store others.
 
     Verifies the files of the tables that a macro reads, which the statement does not name.
     """
