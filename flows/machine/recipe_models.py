@@ -48,9 +48,8 @@ def _findings(spec: str) -> Iterator[Finding]:
 def _files(spec: str) -> Finding:
     """Return a finding on whether the model's files are on this machine, or a run could download them."""
     if place := on_s3(spec):
-        found = list_folder(spec, *place)
-        first = "on this machine" if found.copy.is_dir() else f"the first run copies {found.size / 1e9:.1f} GB"
-        return Finding("ok", f"{spec}: {first}")
+        copy, _ = list_folder(spec, *place)
+        return Finding("ok", f"{spec}: {'on this machine' if copy.is_dir() else 'the first run copies it'}")
     if _is_cached(spec):
         return Finding("ok", f"{spec}: on this machine")
     flags = [name for name in OFFLINE if os.environ.get(name, "").lower() in ("1", "true", "yes", "on")]
