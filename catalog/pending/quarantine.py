@@ -62,11 +62,6 @@ def quarantined_share(lake: Lake, run_id: str) -> float:
     return bad / (images + bad) if bad else 0.0
 
 
-def faults_of_run(lake: Lake, run_id: str) -> list[tuple[str, str, int]]:
-    """Count the quarantine rows of a run: (stage, reason, rows)."""
-    return lake.query("SELECT stage, reason, count(*) FROM quarantine WHERE run_id = ? GROUP BY ALL", (run_id,))
-
-
 def check_reason(reason: str) -> None:
     """Raise PairmillError if ``reason`` is not a quarantine reason."""
     if reason not in REASONS:

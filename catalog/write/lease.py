@@ -10,7 +10,7 @@ A writer also commits results as they come (`commit_stream`), and deletes the bo
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
@@ -52,7 +52,6 @@ class Writer:
         self._files = 0  # committed since their bounds were thinned
         self._thin_every = THIN_EVERY
         self._looked = 0.0
-        self.committed: Callable[[Sequence[Manifest], float], None] = lambda manifests, seconds: None
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
         """Allocate a commit number, which a step's workers write into their rows. Numbers strictly increase.
@@ -68,11 +67,7 @@ class Writer:
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
-        """Commit finished partitions in one transaction, and return the number of new ones; see `catalog.write.commit`.
-
-        The writer's callback ``committed(manifests, seconds)`` is called after each commit.
-        """
-        began = time.monotonic()
+        """Commit finished partitions in one transaction; return the number of new ones; see `catalog.write.commit`."""
         new = commit(self.lake, manifests, self._committed)
         self._files += new
         if self._files >= self._thin_every:
@@ -80,7 +75,6 @@ class Writer:
             self._thin_every += self._thin_every // 4
         if time.monotonic() - self._looked >= ACTS_SECONDS:
             self.take_acts()
-        self.committed(manifests, time.monotonic() - began)
         return new
 
     def thin(self) -> None:

@@ -165,7 +165,7 @@ def compute_of(args: Namespace) -> Compute:
     names = [name for name, _ in args.model]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PairmillError(f"--model {twice[0]} is given twice; give its sizes once: {AN_EXAMPLE}")
-    same = ("workers", "max_cost", "max_hours", "max_gpu_hours", "max_gigabytes", "stall_minutes", "metrics")
+    same = ("workers", "max_cost", "max_hours", "max_gpu_hours", "max_gigabytes", "stall_minutes")
     given = {name: getattr(args, name) for name in same}
     given |= {"ray_address": args.ray, "models": dict(args.model), "max_rows": int(args.max_rows)}
     given |= {"wait_minutes": args.wait, "allow_addresses": args.allow_address, "allow_empty": args.allow_empty}

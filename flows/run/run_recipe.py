@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # torch, 3 s: a run with nothing to do imports none of them
     from pairmill.flows.run.settings import Compute
     from pairmill.tasks.run.session import Session
 
-# Limits decide whether a run completes, and metrics serve its watchers; neither changes a completed run's result.
+# Limits decide whether a run completes; they do not change a completed run's result.
 LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
-          "quarantine_alert", "metrics", "allow_empty"}  # fmt: skip
+          "quarantine_alert", "allow_empty"}  # fmt: skip
 
 
 @dataclass(frozen=True)

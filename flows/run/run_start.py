@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 
 from pairmill.catalog.cut.edits import with_kept
 from pairmill.catalog.lake.lake import Lake
@@ -139,19 +139,10 @@ def session_on(
             session.note(notice, once=True)
         register_judgements(writer.lake)
         recorded = runs.record_run(lake, run_id, flow, plan.recipe, shown)
-        with recorded, _metrics(session, flow, compute.metrics), closing(session.fleets):
+        with recorded, closing(session.fleets):
             yield session
         if completed:
             completed(session)
-
-
-def _metrics(session: Session, flow: str, address: str) -> AbstractContextManager[None]:
-    """Serve metrics during a run if ``address`` asks for it; only then their library is imported."""
-    if not address:
-        return nullcontext()
-    from pairmill.flows.run.metrics import serve_metrics
-
-    return serve_metrics(session, flow, address)
 
 
 def current_run_id() -> str:

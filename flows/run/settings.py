@@ -33,17 +33,6 @@ Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 WeekOfMinutes = Annotated[float, Field(ge=0, le=7 * 24 * 60)]
 
 
-def _listen_address(text: str) -> str:
-    """Validate a port, HOST:PORT or ''."""
-    port = text.rpartition(":")[2]
-    if text and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
-        raise ValueError(f"metrics (--metrics) is a port from 1 to 65535, or HOST:PORT; '{text}' is neither")
-    return text
-
-
-ListenAddress = Annotated[str, AfterValidator(_listen_address)]
-
-
 class Compute(BaseModel):
     """Settings of where a run works and when it stops; none changes the dataset of a completed run."""
 
@@ -84,11 +73,6 @@ class Compute(BaseModel):
         60.0,
         description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
         "the third time it fails. 0 is never.",
-    )
-    metrics: ListenAddress = Field(
-        "",
-        description="Port, or HOST:PORT, at which the run serves metrics to Prometheus; a port alone is loopback's. "
-        "Empty serves none.",
     )
     wait_minutes: WeekOfMinutes = Field(
         0.0, description="Minutes to wait while another run writes to the lake; then this run is refused."

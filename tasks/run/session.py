@@ -118,7 +118,6 @@ class Session:
     def observe(self, observer: Observer) -> None:
         """Add an observer, whose methods are called from now on."""
         self._observers.append(observer)
-        self.writer.committed = self._committed
 
     def begin(self, step: str) -> Output:
         """Allocate a commit number for ``step`` and register the waiting scorers; call it only when there is work.
@@ -219,10 +218,6 @@ class Session:
         self.progress(progress)
         for observer in self._observers:
             observer.progressed(progress)
-
-    def _committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
-        for observer in self._observers:
-            observer.committed(manifests, seconds)
 
     def _stalled(self, step: str, report: str) -> None:
         for observer in self._observers:

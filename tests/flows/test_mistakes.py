@@ -60,7 +60,6 @@ MISTAKES = {
     f"{RUN} --wait -1": "argument --wait: '-1' is no number of minutes; give 0 or more",
     f"{RUN} --stall-minutes soon": "'soon' is no number of minutes; give 0 or more",
     f"{RUN} --max-hours -3": "argument --max-hours: '-3' is no number above 0; give one such as 8 or 0.5",
-    f"{RUN} --metrics abc": "metrics (--metrics) is a port from 1 to 65535, or HOST:PORT; 'abc' is neither",
     f"{RUN} --model clip:gpu=1": "'gpu=1' is no setting of a model; did you mean 'gpus'?",
     # one for each other command
     "preflight fodler --source pages": "there is no recipe 'fodler'; did you mean 'folder'?",

@@ -48,9 +48,6 @@ class Observer:
     def finished(self, step: str, manifests: Sequence[Manifest], gpus: float) -> None:
         """Handle a finished item: its priced manifests, not yet committed, by a worker with ``gpus`` GPUs."""
 
-    def committed(self, manifests: Sequence[Manifest], seconds: float) -> None:
-        """Handle a commit of partitions that took ``seconds``. Called in any thread."""
-
     def stalled(self, step: str, report: str) -> None:
         """Handle a stall: a step finished nothing for a long time, and the workers in ``report`` were ended."""
 

@@ -76,18 +76,18 @@ def test_a_replaced_model_is_copied_anew_by_the_next_process(model: Path, bucket
 def test_a_copy_that_breaks_off_or_sees_a_change_leaves_nothing(
     model: Path, bucket, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = type(filesystem()).get_file
+    copy = filesystem().get_file
 
-    def replaced(files, key: str, file: str) -> None:
-        copy(files, key, file)
+    def replaced(key: str, file: str) -> None:
+        copy(key, file)
         bucket.put_object(Bucket="corpus", Key="models/clip/tokenizer.json", Body=b"new")
 
-    def broken(files, key: str, file: str) -> None:
+    def broken(key: str, file: str) -> None:
         raise OSError("disk quota exceeded")
 
     for stand_in, message in ((replaced, "changed while it was copied"), (broken, "quota.*XDG_CACHE_HOME")):
         with monkeypatch.context() as patch, pytest.raises(ModelError, match=message):
-            patch.setattr(type(filesystem()), "get_file", stand_in)
+            patch.setattr(filesystem(), "get_file", stand_in)
             resolve(SPEC)
         assert {each.suffix for each in own_cache.iterdir()} == {".lock"}
     assert resolve(SPEC).is_dir()
