@@ -81,16 +81,6 @@ _SHOWN = (
 )
 
 
-def nearest(query: str) -> str:
-    """Return SQL for the ``n`` pictures nearest to the vector of ``query``, one row of (scorer, sha256, image_vector).
-
-    A scan of all vectors of the scorer: 0.2 CPU ms for each of 512 numbers, so a million take 200 CPU s. Python's
-    `ImageVectors` and `pairmill browse` search as many in 0.1 s.
-    """
-    q = "SELECT scorer, sha256, vector_values(image_vector) AS v FROM own"
-    return f"WITH own AS ({query}), q AS ({q}), found AS ({_FOUND}) {_SHOWN}"
-
-
 # Each macro by name, with the tables that it reads. A macro stands after those that it uses.
 MACROS: dict[str, tuple[str, ...]] = {
     "vector_values": (),
@@ -105,5 +95,7 @@ def definitions() -> dict[str, str]:
         "vector_values": "vector_values(vector) AS list_transform(list_transform("
         f"regexp_extract_all(hex(vector), '....'), lambda x: ('0x' || x)::INTEGER), lambda h: {_HALF})",
         "similarity": "similarity(a, b) AS list_cosine_similarity(vector_values(a), vector_values(b))",
-        "nearest_pictures": f"nearest_pictures(id, n := 10) AS TABLE {nearest(_OWN)}",
+        # A scan of all vectors of the scorer: 0.2 CPU ms for each of 512 numbers, so a million take 200 CPU s.
+        "nearest_pictures": f"nearest_pictures(id, n := 10) AS TABLE WITH own AS ({_OWN}), q AS (SELECT scorer, "
+        f"sha256, vector_values(image_vector) AS v FROM own), found AS ({_FOUND}) {_SHOWN}",
     }

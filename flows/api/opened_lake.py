@@ -60,9 +60,7 @@ class OpenLake:
         for one that DuckDB refuses.
         """
         from pairmill.catalog.queries.sql.sql_answer import relation
-        from pairmill.flows.api.picture_words import provide_words
 
-        provide_words(self.lake, query)
         return relation(self.lake, query)
 
     @question("sql", 'pairmill sql "SELECT count(*) FROM images"', not_for_agents=("allow_files",))
@@ -79,9 +77,7 @@ class OpenLake:
             BadQuery: DuckDB refuses the statement, or it reads another file.
         """
         from pairmill.catalog.queries.sql.sql_answer import answer, answer_confined
-        from pairmill.flows.api.picture_words import provide_words
 
-        provide_words(self.lake, query)
         return Rows(*(answer if allow_files else answer_confined)(self.lake, query))
 
     def datasets(self) -> "list[PairDataset]":
@@ -233,11 +229,10 @@ class OpenLake:
         if not names:
             with self.gallery(dataset) as gallery:
                 return gallery.named_clusters(most)
-        from pairmill.flows.api.picture_words import version_clip
-        from pairmill.tasks.release.gallery.concepts import concepts
+        from pairmill.tasks.release.gallery.concepts import clip_of, concepts
 
         version = self._version(dataset)
-        return concepts(self.lake, version, names, version_clip(self.lake, version)[0].embed_texts)
+        return concepts(self.lake, version, names, clip_of(self.lake, version))
 
     def rules(self, dataset: str) -> "list[answers.RuleView]":
         """Return each rule of a version with histograms of its scores, and the items nearest to its thresholds."""

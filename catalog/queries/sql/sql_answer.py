@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from pairmill.catalog.lake.busy_retry import one_line, retry_while_busy, translate_error
-from pairmill.catalog.lake.comments import MACROS, definitions, nearest
+from pairmill.catalog.lake.comments import MACROS, definitions
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries import datasets
@@ -142,17 +142,6 @@ def provide(lake: Lake, sql: str) -> None:
             lake.check_files(table)
 
 
-def provide_pictures_of_words(lake: Lake, scorer: str, embed: Callable[[str], bytes]) -> None:
-    """Create the macro ``pictures_of_words(words, n := 10)``: the pictures nearest to a text by vectors of ``scorer``.
-
-    ``embed`` returns the vector of a text as the bytes that the lake stores.
-    """
-    lake.connection.create_function("vector_of_words", embed, ["VARCHAR"], "BLOB")  # pyright: ignore[reportArgumentType]
-    provide(lake, "nearest_pictures vector_values")
-    query = f"SELECT {quoted(scorer)} AS scorer, '' AS sha256, vector_of_words(words) AS image_vector"
-    lake.execute(f"CREATE OR REPLACE TEMP MACRO pictures_of_words(words, n := 10) AS TABLE {nearest(query)}")
-
-
 def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
     """Return SQL for the decisions on sentences: the columns of ``decisions`` and the text, per version and sentence.
 
@@ -192,7 +181,7 @@ READING = frozenset([
     "read_ndjson", "pragma_version", "icu_calendar_names", "pg_timezone_names", "ducklake_snapshots",
     "ducklake_table_info", "ducklake_table_insertions", "ducklake_table_deletions", "ducklake_table_changes",
     "ducklake_list_files", "ducklake_current_snapshot", "ducklake_last_committed_snapshot", "ducklake_options",
-    *MACROS, "pictures_of_words",  # of pairmill.flows.api.picture_words
+    *MACROS,
     "duckdb_functions", "duckdb_types", "duckdb_keywords", "duckdb_settings", "duckdb_extensions", "duckdb_memory",
 ])  # fmt: skip
 # Functions that list the tables of all attached databases; temporary macros of the same names list the lake's.

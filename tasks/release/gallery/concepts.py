@@ -12,6 +12,8 @@ from pairmill.catalog.queries.gallery.gallery_query import Concept
 from pairmill.catalog.queries.gallery.image_vectors import decided_vectors, sample_vectors, texts_of_pairs
 from pairmill.catalog.recipe.plan import Check, quantities
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.scorer import model_of
+from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.pair.class_names import IMAGENET, class_names
 from pairmill.ops.pair.named_pictures import NamedPictures
 from pairmill.ops.pair.tags import EmbedTexts
@@ -99,3 +101,22 @@ def _concept(name: str, seen: _Seen, texts: int, columns: Mapping[str, str]) -> 
         return found
     looser = median_low(numbers)
     return replace(found, looser=looser, back=sum(each >= looser for each in numbers))
+
+
+def clip_of(lake: Lake, version: Dataset) -> EmbedTexts:
+    """Return the text tower of a version's CLIP, whose weights load at the first call.
+
+    Raises PairmillError if the version has no vectors of pictures, or the model's files did not make them.
+    """
+    from pairmill.ops.models.clip.clip import Clip  # 0.2 s
+
+    plan = plan_of(lake, version)
+    made_by = model_of(lake, plan.scorer("image_embedding"))
+    if made_by is None:
+        raise PairmillError(f"{version} has no vectors of pictures; a run with a CLIP model makes them.")
+    spec = plan.recipe.models["clip"]
+    if model_digest(spec) != made_by:
+        raise PairmillError(
+            f"model '{spec}' is not the one whose vectors {version} holds; put its files back, or run with the new one."
+        )
+    return Clip(spec, plan.recipe.clip.precision).embed_texts
