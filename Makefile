@@ -25,7 +25,7 @@ infra/demo/world/truth/sentences.parquet: | .venv/.installed
 	$(BIN)/python infra/demo/generate.py --seed $(DEMO_SEED) --documents $(DEMO_DOCUMENTS) --out infra/demo/world
 
 demo: setup infra/demo/world/truth/sentences.parquet
-	$(BIN)/pairmill up --once curate/demo
+	$(BIN)/pairmill run demo
 
 # The documentation site, below build/docs/site. A link that leads nowhere is an error.
 docs: setup

@@ -172,7 +172,7 @@ class OpenLake:
             raise PairmillError(f"n is {n}; ask for 1 to 50 pairs.")
         return sample_pairs(self.lake, self._version(dataset), n)
 
-    @question("diff", "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'")
+    @question("diff", "pairmill diff 30m@2 30m@3")
     def diff(self, before: str, after: str) -> "answers.VersionDiff":
         """Compare two dataset versions: pairs gained and lost by cause and group, drift of values.
 

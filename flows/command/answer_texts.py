@@ -1,61 +1,19 @@
-"""Print the answers of `pairmill status`, `diff` (which fails if a condition is met) and `calibrate`."""
+"""Print the answers of `pairmill status`, `diff` and `calibrate`."""
 
-import operator
-import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import MARK
-from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.command.ask import answer, ask, print_answer
 from pairmill.flows.command.terminal import console, shown, table
 
 if TYPE_CHECKING:
     from pairmill.flows.api.answer_types import JudgedThreshold, LakeStatus, Spread, VersionDiff
-
-_FORM = re.compile(r"(gained|lost|changed)\s*(>=|<=|>|<)\s*(\d+(?:\.\d+)?)\s*(%?)")
-_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-
-
-def diff(args: Namespace) -> int:
-    """Print the difference of two versions; return 1 if it meets a condition of ``--fail-if``."""
-    if args.format == "schema":
-        return ask(args)
-    conditions = {text.strip(): diff_condition(text) for text in args.fail_if}
-    with open_lake(args.lake) as lake:
-        found = answer(args, lake)
-    print_answer(args, found)
-    met = [text for text, holds in conditions.items() if holds(found)]
-    for text in met:
-        print(visible(f"pairmill: {found.before} → {found.after}: {text}"), file=sys.stderr)
-    return 1 if met else 0
-
-
-def diff_condition(text: str) -> "Callable[[VersionDiff], bool]":
-    """Parse a condition such as 'lost > 5%'; return a function that tests whether a difference meets it.
-
-    If the earlier version is empty, one pair exceeds every share. Raises PairmillError for a text of another form.
-    """
-    found = _FORM.fullmatch(text.strip())
-    if not found:
-        raise PairmillError(
-            f"--fail-if '{text[:80]}' is no condition; write gained, lost or changed, a comparison, and pairs or a "
-            'share of the earlier version\'s: "lost > 5%".'
-        )
-    kind, compare, number, percent = found.groups()
-
-    def holds(diff: "VersionDiff") -> bool:
-        n = getattr(diff, kind)
-        share = 100 * n / diff.pairs_before if diff.pairs_before else (float("inf") if n else 0.0)
-        return _COMPARE[compare](share if percent else n, float(number))
-
-    return holds
 
 
 def print_diff(found: "VersionDiff") -> None:

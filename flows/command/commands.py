@@ -179,10 +179,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--activation", "between layers whose numbers leave a gap", choices=("none", "relu")),
             Option("--output", "of the last layer", choices=("none", "sigmoid")),
         )),
-        Command("diff", "answer_texts:diff", options=(
-            Option("--fail-if", 'exit with status 1 if "lost > 5%%" or the like; gained, lost or changed', "CONDITION",
-                   repeats=True),
-        )),
+        Command("diff", "ask:ask"),
         Command("calibrate", "answer_texts:calibrate", options=(
             Option("--draw", "draw N pairs into a CSV, to be judged", "N", above_0, 0),
             Option("--to", "where --draw writes; default: labels.csv", "FILE"),
@@ -286,12 +283,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--scorer", "its digest in `scorers`, or how it begins", "DIGEST", is_required=True), *REMOVAL,
         ), interrupted="stopped. If the scores are gone, `pairmill maintain` finishes it."),
         Command("up", "pairmill_up:up", "Start Prefect's server, and serve the deployments there.",
-                "--once curate/demo", (
+                "--port 4201", (
             Option("--port", "of the server; default: PREFECT_SERVER_API_PORT, else 4200, or a free one", "N", above_0,
                    0),
             LAKE,
-            Option("--once", "run this deployment (curate/demo), show its outcome, and stop", "DEPLOYMENT"),
-            *_group_options("with --once, for that run", SOURCE, MODELS, WITH, SET),
         ), interrupted=GOES_ON),
     ),
     "set up": (

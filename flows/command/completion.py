@@ -1,4 +1,4 @@
-"""Complete a command line at Tab by argcomplete: commands, options, recipes, datasets, reasons, deployments, files."""
+"""Complete a command line at Tab by argcomplete: commands, options, recipes, datasets, reasons, files."""
 
 import argparse
 from argparse import Namespace
@@ -35,13 +35,6 @@ def recipes(prefix: str, **_: Any) -> Iterable[str]:
     return [*sorted(file.stem for file in RECIPES.glob("*.yaml")), *FilesCompleter(("yaml", "yml"))(prefix)]
 
 
-def deployments(**_: Any) -> Iterable[str]:
-    """List the names of the deployments in prefect.yaml."""
-    from pairmill.flows.with_prefect.served import deployments
-
-    return deployments()
-
-
 def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
     """List the datasets of the command line's lake by name and by NAME@VERSION; takes half a second."""
     from pairmill.flows.api.opened_lake import open_lake
@@ -58,4 +51,4 @@ def reasons(**_: Any) -> Iterable[str]:
     return REASONS
 
 
-COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "retry": reasons, "once": deployments}
+COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "retry": reasons}

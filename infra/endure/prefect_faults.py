@@ -48,16 +48,18 @@ def cancelled(victim: Victim) -> None:
 
 
 def _strike(victim: Victim, end: Callable[[Path, str], None]) -> None:
-    """Run the curation by `pairmill up --once`, and let ``end`` hit it at a random moment after it has the lease."""
+    """Run the curation at a `pairmill up`, and let ``end`` hit it at a random moment after it has the lease."""
     home, port = victim.folder / "prefect", free_port()
     options = [each for each in victim.command if each.startswith("--set=")]
     source, lake = (victim.command[victim.command.index(name) + 1] for name in ("--source", "--lake"))
-    asked = ("up", "--once", "curate/demo", "--port", str(port), "--source", source, "--lake", lake)
-    process = victim.start(TrialWorld.pairmill(*asked, *options), PREFECT_HOME=str(home), PREFECT_API_URL="")
+    asked, api = ("up", "--port", str(port), "--lake", lake), f"http://127.0.0.1:{port}/api"
+    process = victim.start(TrialWorld.pairmill(*asked), PREFECT_HOME=str(home), PREFECT_API_URL="")
     try:
+        overrides = {k: v for k, _, v in (each.removeprefix("--set=").partition("=") for each in options)}
+        _start_run(api, {"sources": [source], "lake": lake, "overrides": overrides})
         _wait_for_lease(lake)
         time.sleep(victim.seconds * victim.chance.uniform(0, 0.6))
-        end(home, f"http://127.0.0.1:{port}/api")
+        end(home, api)
         with suppress(Exception):
             process.wait(timeout=END_SECONDS)
     finally:
@@ -67,6 +69,19 @@ def _strike(victim: Victim, end: Callable[[Path, str], None]) -> None:
         for pid in prefect_up.of(home):
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()
+
+
+def _start_run(api: str, parameters: dict[str, object]) -> None:
+    """Start a run of curate/demo, once the server has the deployment."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(httpx.HTTPError):
+            found = httpx.get(f"{api}/deployments/name/curate/demo").raise_for_status().json()
+            body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+            httpx.post(f"{api}/deployments/{found['id']}/create_flow_run", json=body).raise_for_status()
+            return
+        time.sleep(0.5)
+    raise AssertionError("the deployment was not served")
 
 
 def _wait_for_lease(lake: str) -> None:

@@ -93,10 +93,6 @@ def test_status_of_a_dataset_loads_no_model(curated: Path):
     assert not imported("status", "--lake", str(curated)) & set(HEAVY)
 
 
-def test_sources_of_a_server_that_stays_are_refused_rather_than_forgotten(capsys, tmp_path: Path):
-    assert "add --once DEPLOYMENT" in said(capsys, "up", "--source", page(tmp_path / "pages"))
-
-
 @pytest.mark.parametrize(
     "overrides",
     [("models.clip=open_clip:local-dir:nowhere/here",), ("models.third=hf:nowhere/here", "fuse.model=third")],
@@ -126,11 +122,6 @@ def test_the_lake_is_the_option_then_the_environment_then_the_folder_lake(monkey
 def test_sources_and_overrides_may_repeat():
     args = parser().parse_args(["run", "demo", "--source", "a", "--source", "b", "--set", "x=1", "--set", "y=2"])
     assert (args.source, args.set) == (["a", "b"], ["x=1", "y=2"])
-
-
-def test_up_names_the_deployments_there_are(capsys, tmp_path: Path):
-    told = said(capsys, "up", "--once", "curate/dmo", "--lake", str(tmp_path / "lake"))
-    assert "no deployment 'curate/dmo'; did you mean 'curate/demo'?" in told
 
 
 def test_a_dry_run_counts_the_pending_work_and_makes_no_lake(capsys, tmp_path: Path, settings: dict[str, str]):

@@ -33,7 +33,6 @@ def completions(line: str, folder: Path) -> list[str]:
         ("pairmill run --dry", ["--dry-run"]),
         ("pairmill run ", ["100m", "15m", "30m", "captions", "demo", "folder", "mine.yaml"]),
         ("pairmill run 30m --retry out", ["out_of_memory"]),
-        ("pairmill up --once curate/cap", ["curate/captions"]),
         ("pairmill run 30m --models d", ["demo"]),
         ("pairmill completion z", ["zsh"]),
         ("pairmill run 30m --source mi", ["mine.yaml"]),

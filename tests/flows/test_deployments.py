@@ -10,8 +10,6 @@ from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
-from pairmill.flows.command.commands import parser
-from pairmill.flows.command.pairmill_up import _parameters
 from pairmill.flows.run.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
 from pairmill.flows.with_prefect.lake_deployments import check, export, maintain
@@ -144,14 +142,6 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
 def test_what_makes_sense_is_taken(parameters: dict[str, Any]):
     assert not refused(parameters)
     curate.validate_parameters({"recipe": "demo", **parameters})
-
-
-def test_up_passes_the_rules_of_a_pack_to_the_run_and_a_set_beats_them():
-    with_pack = ["--with", "web-clean", "--set", "images.min_side.keep=width >= 9"]
-    given = _parameters(parser().parse_args(["up", "--once", "curate/demo", *with_pack]))
-    assert not refused(given)
-    rules = {rule.name: rule.keep for rule in load_recipe("demo", given["overrides"]).images}
-    assert rules["min_side"] == "width >= 9" and "not_blank" in rules
 
 
 def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):

@@ -141,7 +141,6 @@ def test_no_command_prints_or_stores_a_planted_secret_however_it_fails(
         *((*command, "--lake", str(each)) for each in (postgres, with_password, on_s3)
           for command in ((*run_demo, "${LIST}"), ("status",))),
         (*run_demo, "${LIST}", *here, "--set", "models.captioner=hf:nobody/nothing"),
-        ("up", "--once", "curate/demo", "--source", variables["LIST"], *here),
     ]  # fmt: skip
     reading = [(*command, *here) for command in (("status",), ("doctor", "demo"), ("quarantine",),
                ("sql", "SELECT * FROM runs"), ("sql", "SELECT * FROM run_recipes"))]  # fmt: skip

@@ -17,7 +17,6 @@ from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
-from pairmill.flows.command.pairmill_up import check_unsigned
 from pairmill.flows.run.run_start import resolve_sources
 from pairmill.flows.run.settings import RECIPES
 from pairmill.ops.ban_list import BanList
@@ -200,14 +199,6 @@ def test_a_source_may_be_named_by_a_variable_of_the_environment(tmp_path: Path, 
     monkeypatch.delenv("LIST")
     with pytest.raises(SourceError, match="LIST; export it"):
         open_source("${LIST}")
-
-
-def test_prefect_is_given_no_address_that_may_hold_a_secret():
-    check_unsigned(["pages", "s3://bucket/a?b", "https://host/list.csv", "https://host/list.csv?${TOKEN}", "${LIST}"])
-    for uri in (SIGNED, f"{USER}/list.csv", json.dumps([SIGNED])):
-        with pytest.raises(Exception, match=r"\$\{NAME\}") as raised:
-            check_unsigned([uri])
-        assert HIDDEN not in str(raised.value)
 
 
 def test_why_finds_an_address_by_what_its_page_says(capsys, lake: Path):

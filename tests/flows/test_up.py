@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_PORT, temporary_settings
 
+import pairmill as pm
 from pairmill.flows.command.cli import main
 from pairmill.flows.run.settings import ROOT
 from pairmill.flows.with_prefect.local_prefect import free_port
@@ -40,40 +42,34 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prefect")
 
 
-def once(
-    home: Path, lake: Path, source: Path, settings: dict[str, str], api: str = ""
+def watched(
+    home: Path, api: str, lake: Path, source: str, settings: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "--once", "curate/demo", "--lake", str(lake), "--source", str(source)]
-    command += [f"--set={key}={value}" for key, value in settings.items()]
-    return subprocess.run(command, env=environment(home, api), capture_output=True, text=True, timeout=600)
+    """Run a deployment as a person would in another terminal, and wait for its end."""
+    given = {"sources": [source], "lake": str(lake), "overrides": settings}
+    command = ["prefect", "deployment", "run", "curate/demo", "--params", json.dumps(given), "--watch"]
+    return in_terminal(home, ROOT, f"PREFECT_API_URL={api} {shlex.join(command)}")
 
 
 @pytest.mark.slow
-def test_once_goes_through_the_server_tells_the_result_and_leaves_nothing_running(
+def test_a_deployment_runs_at_the_server_and_nothing_is_left_running(
     home: Path, tmp_path: Path, more_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PAGES", str(more_pages))
-    with a_taken_port(4200):  # Prefect's own
-        done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "http://127.0.0.1:4200" not in done.stdout
-    for part in ("serving curate/demo, curate/folder, curate/15m, curate/30m, curate/100m", "demo@1",
-                 "(published)", "short_side", "pairmill sql", "Prefect's interface  http://127.0.0.1:",
-                 "publish: "):  # fmt: skip
-        assert part in done.stdout
-    assert done.stdout.count("  text1 ") == 3
-    report = next(line for line in done.stdout.splitlines() if line.startswith("report")).split()[1]
-    assert Path(report).is_file()
+    lake = tmp_path / "lake"
+    with a_taken_port(4200), staying(home, lake) as (_, api):  # Prefect's own
+        assert api != "http://127.0.0.1:4200/api"
+        done = watched(home, api, lake, "${PAGES}", settings)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "publish: " in done.stdout
     assert of(home) == []
-    assert asked(home, "SELECT state_type FROM flow_run") == [("COMPLETED",)]
-    [(stored,)] = asked(home, "SELECT parameters FROM flow_run")
-    assert json.loads(stored)["sources"] == ["${PAGES}"]
+    assert [str(each) for each in pm.open(lake).versions()] == ["demo@1"]
+    assert asked(home, "SELECT state_type FROM flow_run WHERE parameters LIKE '%PAGES%'") == [("COMPLETED",)]
     kinds = dict(asked(home, "SELECT type, count(*) FROM artifact GROUP BY type"))
     assert kinds["progress"] >= 10 and kinds["table"] >= 2 and kinds["markdown"] == 1
     tasks = {name for (name,) in asked(home, "SELECT DISTINCT substr(name, 1, instr(name, '-') - 1) FROM task_run")}
     assert tasks >= {"ingest", "score_images", "cluster", "associate", "caption", "publish"}
     assert asked(home, "SELECT count(*) FROM automation WHERE enabled") == [(1,)]
-    assert asked(home, "SELECT active FROM deployment_schedule") == []
 
 
 @contextmanager
@@ -189,10 +185,10 @@ def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedPro
 def what_the_user_must_mend_fails_the_run_with_that_message(
     home: Path, tmp_path: Path, settings: dict[str, str], api: str
 ) -> None:
-    done = once(home, tmp_path / "lake", tmp_path / "nowhere", settings, api)
+    done = watched(home, api, tmp_path / "lake", str(tmp_path / "nowhere"), settings)
     assert done.returncode == 1
-    assert "curate/demo ended as Failed: source" in done.stderr and "there is no such file or folder" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "there is no such file or folder" in done.stdout
+    assert "Traceback" not in done.stdout
     assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
 
 
@@ -215,13 +211,3 @@ def test_a_chosen_port_that_is_taken_is_told_and_no_other_is_used(
         with temporary_settings(mine, restore_defaults={PREFECT_API_URL}):
             assert main(["up", "--lake", str(tmp_path), *(["--port", str(port)] if by_option else [])]) == 1
     assert capsys.readouterr().err == f"pairmill: port {port} of 127.0.0.1 is taken; give another by --port.\n"
-
-
-def test_options_of_one_run_stand_apart_and_need_the_option_that_starts_one(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        main(["up", "--help"])
-    always, once = capsys.readouterr().out.split("with --once, for that run:")
-    for option in ("--source", "--set", "--models"):
-        assert f"  {option} " in once and f"  {option} " not in always
-    assert main(["up", "--source", "pages"]) == 1
-    assert "add --once DEPLOYMENT" in capsys.readouterr().err
