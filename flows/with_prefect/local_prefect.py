@@ -7,7 +7,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
@@ -26,21 +25,6 @@ ENVIRONMENT = {
 }
 UNSET = "unset it (where a profile sets it: PREFECT_PROFILE=ephemeral)"
 ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # a server listens there, and a client connects here
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Host and port for a new server; ``is_chosen`` if the user named the port, so that no other may replace it."""
-
-    host: str
-    port: int
-    is_chosen: bool
-
-    @property
-    def api(self) -> str:
-        """URL of the server's API for clients on this machine."""
-        host = ANY_HOST.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
-        return f"http://{host}:{self.port}/api"
 
 
 @contextmanager
@@ -72,7 +56,7 @@ def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, lis
         say(f"using the Prefect server at {configured}")
         yield configured, []
         return
-    child, api = _start_server(_listener(port), say)
+    child, api = _start_server(port, say)
     _address_file().write_text(api, encoding="utf-8")
     try:
         with temporary_settings({PREFECT_API_URL: api}):
@@ -90,57 +74,36 @@ def known_server() -> str:
     return get_current_settings().api.url or _read_address()
 
 
-def _listener(port: int) -> Listener:
-    """Return the host and port of a new server. Raises PairmillError if the user chose a port that is taken."""
+def _start_server(port: int, say: Callable[[str], None]) -> tuple[Child, str]:
+    """Start a server, and return it with its API's URL.
+
+    If another program has the port, or takes it meanwhile, it is started on any free one, unless the user chose the
+    port: then PairmillError is raised.
+    """
     from prefect.settings import get_current_settings
 
     settings = get_current_settings().server.api
-    listener = Listener(settings.host, port or settings.port, bool(port) or "port" in settings.model_fields_set)
-    if (free := free_port(listener.port, listener.host)) == listener.port:
-        return listener
-    if listener.is_chosen:
-        raise _port_error(listener)
-    return Listener(listener.host, free, False)
-
-
-def _port_error(listener: Listener) -> PairmillError:
-    """Return the error for a chosen port that another program has."""
-    remedy = "give another by --port"
-    if answers(listener.api):
-        remedy = f"a Prefect server answers there: use it by `export PREFECT_API_URL={listener.api}`, or {remedy}"
-    return PairmillError(f"port {listener.port} of {listener.host} is taken; {remedy}.")
-
-
-def _start_server(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str]:
-    """Start a server, on any free port if another program takes one that nobody chose; return it and its API's URL."""
-    command = ["prefect", "server", "start", "--host", listener.host, "--port", str(listener.port)]
-    child = start("prefect server", command, {"PREFECT_API_URL": listener.api}, logs(), ROOT)
+    wanted, is_chosen = port or settings.port, bool(port) or "port" in settings.model_fields_set
+    host = ANY_HOST.get(settings.host, f"[{settings.host}]" if ":" in settings.host else settings.host)
+    free = free_port(wanted, settings.host)
+    api = f"http://{host}:{free}/api"
+    if is_chosen and free != wanted:
+        api = f"http://{host}:{wanted}/api"
+        use = f"use the Prefect server there by `export PREFECT_API_URL={api}`, or " if answers(api) else ""
+        raise PairmillError(f"port {wanted} of {settings.host} is taken; {use}give another by --port.")
+    command = ["prefect", "server", "start", "--host", settings.host, "--port", str(free)]
+    child = start("prefect server", command, {"PREFECT_API_URL": api}, logs(), ROOT)
     try:
-        say(f"starting Prefect's server at {listener.api}, with its log in {child.log}")
-        say(_database_step())
+        say(f"starting Prefect's server at {api}, with its log in {child.log}; at first it makes its database")
         began = time.monotonic()
-        wait_for(child, lambda: listens(child, listener.port) and answers(listener.api), UP_SECONDS)
+        wait_for(child, lambda: listens(child, free) and answers(api), UP_SECONDS)
         say(f"the server answers after {time.monotonic() - began:.0f} s")
-        return child, listener.api
+        return child, api
     except BaseException as error:
         stop(child)
-        free = free_port(listener.port, listener.host)
-        if not isinstance(error, PairmillError) or free == listener.port:
+        if not isinstance(error, PairmillError) or free_port(free, settings.host) == free:
             raise
-        if listener.is_chosen:
-            raise _port_error(listener) from None
-    return _start_server(Listener(listener.host, free, False), say)
-
-
-def _database_step() -> str:
-    """Return a line on the new server's first work: it creates or migrates its database."""
-    from prefect.settings import get_current_settings
-
-    url = get_current_settings().server.database.connection_url
-    kind, _, file = (url.get_secret_value() if url else "").partition(":///")
-    if not kind.startswith("sqlite"):
-        return "it migrates its configured database"
-    return f"it {'migrates' if Path(file).exists() else 'creates'} its database {file}"
+    return _start_server(port, say)
 
 
 def answers(api: str) -> bool:
