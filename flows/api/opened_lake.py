@@ -465,21 +465,6 @@ class OpenLake:
                 shuffle=shuffle, grow=grow, metadata=metadata, selected=selected, options=options, contact=contact,
             )  # fmt: skip
 
-    def act(
-        self, dataset: str, act: str, word: str = "", dry_run: bool = False, picture: str | None = None,
-        list: str | None = None, where: str | None = None,
-    ) -> "answers.StoredAct":  # fmt: skip
-        """Leave out, keep, tag or untag pictures as `pairmill edit` does, for the next cut.
-
-        ``act``: 'leave_out', 'keep', 'tag' or 'untag', the last two with a ``word``. One of ``picture``, ``list`` (a
-        file) and ``where`` names the pictures. ``dry_run`` stores nothing. Raises PairmillError.
-        """
-        from pairmill.catalog.lake.opening import create_or_open
-        from pairmill.flows.api.picture_acts import act_on, fates_named
-
-        with create_or_open(self.lake.uri, read_only=dry_run) as lake:
-            return act_on(lake, dataset, act, fates_named(lake, dataset, picture, list, where), word, dry_run)
-
     def edit(
         self,
         dataset: str,

@@ -46,9 +46,6 @@ class Compute(BaseModel):
         description="Empty works on this machine without Ray. 'local' starts Ray here; HOST:6379 or 'auto' is a "
         "cluster. All steps then run on Ray Data, small or not.",
     )
-    cpus_per_worker: float = Field(
-        1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."
-    )
     models: dict[str, ModelSize] = Field(
         {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
     )
@@ -113,7 +110,7 @@ class Compute(BaseModel):
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
-        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.stall_minutes)
+        return Placement(self.workers, self.ray_address, models, self.stall_minutes)
 
 
 def default_lake() -> str:

@@ -52,7 +52,7 @@ def cpu_workers(placement: Placement) -> int:
     """Return the maximum number of CPU workers at once: on this machine, or on the cluster's current machines."""
     if placement.workers or not placement.is_cluster:
         return placement.n_workers
-    return max(1, sum(int(node.cpus // placement.cpus_per_worker) for node in start_ray(placement)))
+    return max(1, sum(int(node.cpus) for node in start_ray(placement)))
 
 
 class JobStage:

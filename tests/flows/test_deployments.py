@@ -105,7 +105,6 @@ def test_a_mistake_is_told_in_words(parameters: dict[str, Any], said: str):
         {"compute": {"workers": -1}},
         {"compute": {"workers": "two"}},
         {"compute": {"wokers": 2}},
-        {"compute": {"cpus_per_worker": 0}},
         {"compute": {"gpus_per_worker": 1}},
         {"compute": {"models": ["clip"]}},
         {"compute": {"models": {"clip": {"gpu": 1}}}},

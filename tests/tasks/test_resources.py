@@ -132,10 +132,10 @@ def test_a_kind_that_no_machine_has_is_refused_with_the_kinds_that_there_are():
 
 
 def test_workers_count_those_on_cpus_alone():
-    where = Placement(workers=3, cpus_per_worker=2.0)
-    assert resources(where, "", BIG) == resources(where, "clip", CPUS) == Resources(2.0, 0.0, 1, 3)
+    where = Placement(workers=3)
+    assert resources(where, "", BIG) == resources(where, "clip", CPUS) == Resources(1.0, 0.0, 1, 3)
     assert resources(where, "clip", BIG).most == 8
-    assert resources(Placement(cpus_per_worker=3.0), "", MIXED).most == 21 + 5
+    assert resources(Placement(), "", MIXED).most == sum(int(node.cpus) for node in MIXED)
 
 
 NODES = st.lists(st.builds(Node, st.integers(1, 256), st.integers(0, 8)), min_size=1, max_size=5)

@@ -34,7 +34,6 @@ class Placement:
     workers: int = 0
     # '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address
     ray_address: str = ""
-    cpus_per_worker: float = 1.0  # CPUs of a worker without a GPU
     # pools by the recipe's name of a model (clip, captioner, …); others have the default pool
     models: Mapping[str, ModelPool] = field(default_factory=dict)
     # minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`

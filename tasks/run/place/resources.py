@@ -71,9 +71,9 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
         nodes = _of_kind(nodes, pool.accelerator)
     gpus = _gpus(pool, model, nodes)
     if not gpus and not pool.feeders:
-        fits = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
+        fits = sum(floor(node.cpus) for node in nodes)
         most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, fits))
-        return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
+        return Resources(1.0, 0.0, max(1, pool.replicas[0]), most)
     feeders, cpus = _feeders_and_cpus(pool, gpus, nodes)
     fits = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
     most = pool.replicas[1] or UNBOUNDED
