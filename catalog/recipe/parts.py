@@ -397,7 +397,11 @@ class Words(Settings):
 class Ingest(Settings):
     """Settings for reading sources into rows."""
 
-    documents_per_shard: Count = Field(1000, description="Documents per shard, the unit of work and of resuming.")
+    documents_per_shard: Count = Field(
+        1000,
+        description="Documents per shard, the unit of work and of resuming. By default a source of more than 100,000 "
+        "has a hundredth of them in a shard, at most 10,000.",
+    )
     language: Advanced[str] = Field(
         "en", min_length=2, max_length=8, description="For splitting texts into sentences; changed, all is read again."
     )

@@ -115,7 +115,10 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
     sizes, cumulative sums and a flag for new ones.
     """
     sizes, new = contents.listed_sizes(session.lake)
-    most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
+    most = min(
+        most_units(session.recipe.ingest.documents_per_shard, len(sizes)),
+        max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)),
+    )
     most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, int(sizes.sum()) // FEWEST_SHARDS))
     portions = new_portions(sizes, new, most, most_bytes)
     for some in _rounds(portions):
@@ -127,6 +130,12 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
             names = source.uri, *([str(before)] if before else [])
             items.append(shard_item([item_of(row) for row, _ in shard], *names))
         yield items
+
+
+def most_units(asked: int, listed: int) -> int:
+    """Return the most units of a shard: as ``asked``; by default more for a source that lists more, for fewer files."""
+    is_usual = asked == Ingest.model_fields["documents_per_shard"].default
+    return min(max(asked, listed // 100), 10_000) if is_usual else asked
 
 
 def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:

@@ -12,6 +12,7 @@ from pairmill.tasks.collect.ingest import (
     IngestUnits,
     copy_places_home,
     cut_portions,
+    most_units,
     settings_for,
     shard_item,
 )
@@ -44,7 +45,7 @@ def _read_again(session: Session, units: Units) -> int:
     if lost := len(units.uris) - len(found):
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
     sizes = np.array([row_of(each)[1] for each in found], np.int64)
-    portions = cut_portions(sizes, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
+    portions = cut_portions(sizes, most_units(session.recipe.ingest.documents_per_shard, len(sizes)), SHARD_BYTES)
     items = [shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
     session.work("ingest", items, IngestUnits(source, settings_for(session.lake, session.recipe)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.tasks.collect.ingest import SHARD_BYTES, new_portions
+from pairmill.catalog.recipe.parts import Ingest
+from pairmill.tasks.collect.ingest import SHARD_BYTES, most_units, new_portions
 
 SIZES = st.lists(st.sampled_from([0, 10, SHARD_BYTES // 3, SHARD_BYTES, 2 * SHARD_BYTES]), max_size=40)
 
@@ -40,6 +41,12 @@ def test_after_a_kill_the_shards_that_were_not_committed_come_back_as_they_were(
     left = [shard for shard in shards if data.draw(st.booleans())]
     rows = {row for shard in left for row in shard}
     assert portions(sizes, [row in rows for row in range(len(sizes))], most) == left
+
+
+def test_a_large_source_has_larger_shards_unless_the_recipe_names_their_size():
+    usual = Ingest().documents_per_shard
+    sizes = [most_units(usual, listed) for listed in (10, 100_000, 500_000, 1_000_000, 300_000_000)]
+    assert sizes == [1_000, 1_000, 5_000, 10_000, 10_000] and most_units(7, 1_000_000) == 7
 
 
 def test_new_units_scattered_among_old_ones_share_shards():
