@@ -99,9 +99,8 @@ def failed_rules(lake: Lake, where: str, rules: Sequence[str], pictures: np.ndar
     ``where`` is SQL for the version's rows. Occurrences of one picture count as dropped if all are. Of a rule on
     generated texts only those are known that it dropped: others may have fallen before.
     """
-    steps = [
-        row[0] for row in lake.query(f"SELECT rule FROM funnel WHERE kind = 'image' AND {where} ORDER BY position")
-    ]
+    sql = f"SELECT rule FROM funnel WHERE kind = 'image' AND {where} ORDER BY position"
+    steps = [row[0] for row in lake.query(sql)]
     bits = np.zeros(len(pictures), np.uint64)
     sql = f"""SELECT sha256, bit_and(coalesce(failed, 0)) AS failed FROM images JOIN (SELECT item_id AS image_id, failed
         FROM decisions WHERE kind = 'image' AND {where}) USING (image_id) GROUP BY sha256"""

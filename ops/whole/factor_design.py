@@ -10,11 +10,8 @@ def plackett_burman(factors: int) -> np.ndarray:
     1946; Paley 1933), and the same with on and off exchanged (Box and Wilson 1951): so no effect holds the interaction
     of two factors, as of two rules that drop the same pairs. 8 runs for up to 3 factors, 16 for 7, 24 for 11.
     """
-    p = next(
-        n
-        for n in range(max(3, factors), 4 * factors + 12)
-        if n % 4 == 3 and all(n % d for d in range(2, int(n**0.5) + 1))
-    )
+    primes = (n for n in range(3, 4 * factors + 12, 4) if all(n % d for d in range(2, int(n**0.5) + 1)))
+    p = next(n for n in primes if n >= factors)
     squares = {n * n % p for n in range(1, p)}
     row = np.array([n not in squares for n in range(p)])
     on = np.stack([np.roll(row, shift) for shift in range(p)])
