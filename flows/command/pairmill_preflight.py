@@ -11,9 +11,12 @@ from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.preflight.preflight import Preflight
 from pairmill.flows.preflight.preflight import preflight as forecast
+from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.settings import load_recipe
 from pairmill.ops.whole.cluster_sample import Range
 from pairmill.tasks.run.place.progress import Progress
+
+HOURS = "hours"  # a number's form that `duration` formats
 
 
 def preflight(args: Namespace) -> int:
@@ -53,15 +56,15 @@ def print_forecast(found: Preflight, screen: Console) -> None:
     rows: list[tuple[str, Range | None, str, str]] = [
         ("pictures", yields.pictures, ",.0f", ""),
         ("pairs", yields.pairs, ",.0f", ""),
-        ("hours", costs.hours, ",.3g", "by the clock, on this machine"),
-        ("worker-hours", costs.worker_hours, ",.3g", ""),
-        ("GPU-hours", costs.gpu_hours, ",.3g", ""),
+        ("time", costs.hours, HOURS, "by the clock, on this machine"),
+        ("time of workers", costs.worker_hours, HOURS, ""),
+        ("time of GPUs", costs.gpu_hours, HOURS, ""),
         ("disk", costs.gigabytes, ",.3g", "GB in the lake"),
         ("memory", costs.memory, ",.3g", "GB, all processes"),
         ("money", costs.money, ",.2f", "" if costs.money else "no price is set: --model NAME:prompt_price=…"),
     ]
     for name, value, form, unit in rows:
-        cells = (format(value.value, form), _ends(value, form)) if value else ("·", "")
+        cells = (_shown(value.value, form), _ends(value, form)) if value else ("·", "")
         whole.add_row(name, *cells, unit)
     screen.print(whole)
     dropped = [f"{shown(s.rule)} {s.n_dropped / s.n_in:.1%}" for s in found.sentences if s.n_in]
@@ -70,6 +73,11 @@ def print_forecast(found: Preflight, screen: Console) -> None:
     print_notes(screen, found.notes)
 
 
+def _shown(value: float, form: str) -> str:
+    """Format a number; hours as 5 s, 12 min or 3 h 20 min."""
+    return duration(3600 * value) if form == HOURS else format(value, form)
+
+
 def _ends(found: Range, form: str) -> str:
     """Format an interval as 'low … high'."""
-    return f"{format(found.low, form)} … {format(found.high, form)}"
+    return f"{_shown(found.low, form)} … {_shown(found.high, form)}"

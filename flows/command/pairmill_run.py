@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
     recipe = load_recipe(args.recipe, overrides(args.set, args.packs), args.models)
     if args.dry_run:
         return _dry_run(recipe, args, screen)
-    notes, compute = notes_on(recipe, args.recipe, overrides(args.set, args.packs), args.models), compute_of(args)
+    notes, compute = notes_on(args.recipe, overrides(args.set, args.packs), args.models), compute_of(args)
     request = request_run(recipe, args.source, compute, notes, args.retry)
     found = last_result(request, args.lake)
     if found is not None:

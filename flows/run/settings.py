@@ -9,10 +9,14 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from pairmill.catalog.recipe.parts_of_texts import check_vocabulary
+from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.recipe import Recipe, apply_overrides, load
+from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models
 from pairmill.flows.run.model_size import ModelSize
+from pairmill.ops.models.model_digest import resolve
+from pairmill.ops.models.model_error import ModelError
 from pairmill.ops.pair.class_names import class_names
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.place.run_limits import RunLimits
@@ -123,13 +127,41 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
     ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
     """
+    asked = overrides or {}
+    return with_resolved_paths(without_parser(_with_models(name_or_path, asked, demo_models), asked)[0])
+
+
+def _with_models(name_or_path: str, overrides: dict[str, str], demo_models: str) -> Recipe:
+    """Load a recipe with ``overrides``, and with the small shipped models for ``demo_models`` 'demo'."""
     if demo_models != "demo":
-        recipe = load(name_or_path, overrides, RECIPES)
-    else:
-        full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
-        recipe = apply_overrides(with_demo_models(full, demo), overrides or {})
-        recipe = with_demo_defaults(recipe)
-    return with_resolved_paths(recipe)
+        return load(name_or_path, overrides, RECIPES)
+    full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
+    return with_demo_defaults(apply_overrides(with_demo_models(full, demo), overrides))
+
+
+def without_parser(recipe: Recipe, overrides: dict[str, str]) -> tuple[Recipe, list[str]]:
+    """Return the recipe without what needs its parser if that is not installed, and a note with the remedy, else [].
+
+    Rules on sentences and a parser that are set by ``overrides`` stay: the run refuses them.
+    """
+    spec = recipe.models.get("parser", "")
+    if any(key in ("models", "models.parser") or key.partition(".")[0] == "sentences" for key in overrides) or not spec:
+        return recipe, []
+    try:
+        if spec.removeprefix("spacy:").isidentifier():
+            resolve(spec)
+        return recipe, []
+    except ModelError as error:
+        missing = str(error).partition(", or ")[0]
+    parsed = {name for score in declared() if score.model == "parser" for name in score.rule_columns}
+    kept = [rule for rule in recipe.sentences if parsed.isdisjoint(columns_of(rule.name, rule.predicate))]
+    left = [f"the rule '{rule.name}'" for rule in recipe.sentences if rule not in kept]
+    tags = recipe.tags
+    if tags and tags.mined:
+        left, tags = [*left, "mined tags"], tags.model_copy(update={"mined": 0})
+    if not left:
+        return recipe, []
+    return recipe.model_copy(update={"sentences": kept, "tags": tags}), [f"left out: {', '.join(left)}: {missing}."]
 
 
 def captions_recipe(recipe: Recipe, changed: Iterable[str] = ()) -> Recipe:
@@ -154,12 +186,14 @@ def captions_recipe(recipe: Recipe, changed: Iterable[str] = ()) -> Recipe:
     return captions.model_copy(update=taken)
 
 
-def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
-    """Return notes on the rules that `load_recipe` dropped because the small shipped models cannot judge them.
+def notes_on(name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
+    """Return notes on the rules that `load_recipe` drops: their parser is missing, or the small models are no judges.
 
-    ``recipe`` is its result, the other arguments are those of the call. Raises BadRecipe.
+    The arguments are those of `load_recipe`. Raises BadRecipe.
     """
-    return dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
+    recipe = _with_models(name_or_path, overrides, demo_models)
+    notes = dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
+    return without_parser(recipe, overrides)[1] + notes
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:

@@ -94,7 +94,7 @@ def curate(
         # The form gives values; an override of a recipe is YAML text.
         texts = {key: value if isinstance(value, str) else str(value).lower() for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
-        notes = notes_on(chosen, recipe, texts, models)
+        notes = notes_on(recipe, texts, models)
         place = lake or default_lake()
         answer = ""
         if approve_thresholds:

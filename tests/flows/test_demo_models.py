@@ -10,8 +10,6 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, load
 from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
-from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
-from pairmill.flows.command.pairmill_run import overrides
 from pairmill.flows.run.demo_models import (
     DEMO_MODELS,
     demo_note,
@@ -89,9 +87,9 @@ def test_what_is_set_by_hand_is_nobodys_swap():
     by_hand = {"sentences": "[{name: band, keep: perplexity >= 7}]"}
     recipe = load_recipe("30m", by_hand, "demo")
     assert recipe.sentences[0].keep == "perplexity >= 7"
-    (note,) = notes_on(recipe, "30m", by_hand, "demo")
+    (note,) = notes_on("30m", by_hand, "demo")
     assert "the rule 'pair_similarity' is left out" in note
-    assert notes_on(recipe, "30m", {}, "recipe") == []
+    assert notes_on("folder", {}, "recipe") == []
 
 
 def test_the_shipped_models_stand_in_for_the_parser_too_where_a_rule_asks_for_it():
@@ -139,7 +137,24 @@ def test_the_big_recipes_fuse_by_a_model_of_texts_alone_and_the_other_way_is_one
     assert shown.fuse is not None and shown.models[shown.fuse.model] == recipe.models[recipe.captioners[0].model]
 
 
-def test_the_demo_without_a_parser_asks_for_none():
-    recipe = load_recipe("demo", overrides(list(WITHOUT_PARSER)))
+@pytest.mark.parametrize(
+    ("hidden", "remedy"), [("spacy", "pairmill[parser]"), ("en_core_web_sm", "spacy download en_core_web_sm")]
+)
+def test_a_run_without_the_parser_leaves_out_what_needs_it_and_says_so(
+    hidden: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "pairmill.ops.models.model_digest.find_spec",
+        lambda name: None if name.startswith(hidden) else found(name) or found("json"),
+    )
+    recipe = load_recipe("30m")
+    assert recipe.tags is not None and recipe.tags.mined == 0
     assert SENTENCE_STRUCTURE not in compile_plan(recipe, {}).scores
-    assert SENTENCE_STRUCTURE in compile_plan(load_recipe("demo"), {}).scores
+    assert len(recipe.sentences) == len(load("30m", None, RECIPES).sentences) - 2
+    (note,) = notes_on("30m", {}, "recipe")
+    assert "'complexity', the rule 'action', mined tags" in note and remedy in note
+    for name in ("30m", "demo"):  # with the small models, whose parser lacks too
+        assert SENTENCE_STRUCTURE not in compile_plan(load_recipe(name, {}, "demo"), {}).scores
+    by_hand = load_recipe("30m", {"sentences.action.keep": "has_action"})
+    assert SENTENCE_STRUCTURE in compile_plan(by_hand, {}).scores, "what a user asks for is refused, not left out"
