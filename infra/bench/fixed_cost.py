@@ -2,9 +2,10 @@
 
 Run as ``python -m infra.bench.fixed_cost [--documents N] [--checkout FOLDER] [--scratch FOLDER]``. Statements and
 commits are counted in the command's own process; CPU seconds are those of its process tree. The bench generates a small
-world, curates it with two workers, curates it again (nothing to do), re-cuts it and queries it; then it curates and captions single pictures. Commands run
-on the first CPUs by their affinity. With more CPUs than the machine has, the process is made to see them: this measures the cost of DuckDB's threads there. ``--checkout`` also
-measures the code of another checkout, with that checkout's ``.venv``, in alternation with this one, and reports ratios.
+world, curates it with two workers, curates it again (nothing to do), re-cuts it and queries it; then it curates and
+captions single pictures. Commands run on the first CPUs, by affinity. With more CPUs than the machine has, the process
+is made to see them: this measures the cost of DuckDB's threads there. ``--checkout`` also measures the code of another
+checkout, with that checkout's ``.venv``, in alternation with this one, and reports ratios.
 """
 
 from __future__ import annotations
