@@ -20,7 +20,6 @@ from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
-from pairmill.ops.fetch.fetcher import FetchResult
 from pairmill.ops.image.header import Header, inspect, read_exif
 from pairmill.tasks.collect.opt_outs import heed, split_slow
 from pairmill.tasks.run.items.partition import Part
@@ -29,7 +28,7 @@ from pairmill.tasks.run.session import Session
 from pairmill.tasks.run.stage import cpu_workers
 
 if TYPE_CHECKING:
-    from pairmill.ops.fetch.fetcher import Fetcher
+    from pairmill.ops.fetch.fetcher import Fetcher, FetchResult
 
 
 def fetch(session: Session) -> None:
@@ -119,6 +118,8 @@ class FetchPictures:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Fetch the addresses of one item; return rows of ``fetches``, ``payloads`` and ``quarantine``."""
+        from pairmill.ops.fetch.fetcher import FetchResult
+
         said = dict(zip(item.keys, item.inputs.get("refused", ()), strict=False))
         refused = {url: Fault(url, "opt_out", why) for url, why in said.items() if why}
         refused |= {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
@@ -141,11 +142,13 @@ class FetchPictures:
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make ``fetches`` rows for addresses whose response kills their worker, so that they are not pending again."""
+        from pairmill.ops.fetch.fetcher import FetchResult
+
         fault = Fault("", "poison", "a worker process that fetched it alone died")
         rows = [_row(FetchResult(url, fault.about(url)), fault, "") for url in item.keys]
         return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
 
-    def _row(self, answer: FetchResult) -> dict[str, Any]:
+    def _row(self, answer: "FetchResult") -> dict[str, Any]:
         """Make the ``fetches`` row of an answer, after checking its image against limits and ban list."""
         if answer.fault is not None:
             return _row(answer, answer.fault, "")
@@ -160,7 +163,7 @@ def _schema() -> pa.Schema:
     return pa.schema([field for field in arrow_schema("fetches") if field.name not in ("shard", "commit")])
 
 
-def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, Any]:
+def _row(answer: "FetchResult", header: Header | Fault, digest: str) -> dict[str, Any]:
     """Make the ``fetches`` row of an answer with its image header or fault."""
     texts = {
         "final_url": answer.final_url,
