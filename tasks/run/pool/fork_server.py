@@ -25,7 +25,7 @@ WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""
 # their own. All cost 9 CPU seconds and 0.6 GB (two busy CPUs of an EPYC). None starts a thread or touches a GPU when it
 # is imported. DuckDB is left out: `import duckdb` opens a database with a thread for each CPU but one, and a fork has
 # none of these threads.
-EVERY_WORKER = ("numpy", "pandas", "pyarrow.parquet", "fsspec", "aiohttp", "pydantic", "simplejpeg", "PIL.Image")
+EVERY_WORKER = ("numpy", "pyarrow.parquet", "fsspec", "aiohttp", "pydantic", "simplejpeg", "PIL.Image")
 EVERY_MODEL = ("torch", "pairmill.ops.models.device.quick_imports")
 CLIP, PARSER = ("torchvision", "timm", "open_clip"), ("spacy",)
 # Imported first and last: no garbage is collected in between, and existing objects are then exempt from collection,
