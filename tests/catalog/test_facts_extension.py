@@ -152,8 +152,10 @@ class History:
 
     def gone(self) -> None:
         """Documents are gone, or back."""
-        some = self.random.sample(self.ids("documents", "document_id"), 2)
-        self.insert("superseded", [{"document_id": each, "gone": self.random.random() < 0.7} for each in some])
+        some = [self.random.choice(self.ids("documents", "document_id") or ["none"]) for _ in range(2)]
+        self.insert(
+            "superseded", [{"document_id": each, "gone": self.random.random() < 0.7} for each in sorted({*some})]
+        )
 
     def merge(self) -> None:
         self.lake.execute("CALL ducklake_merge_adjacent_files('lake')")
@@ -163,7 +165,7 @@ class History:
 
     def takedown(self) -> None:
         """A document's rows are removed, and the contents that no other has."""
-        gone = self.random.choice(self.ids("documents", "document_id"))
+        gone = self.random.choice(self.ids("documents", "document_id") or ["none"])
         for table in ("documents", "images", "sentences"):
             self.lake.execute(f"DELETE FROM {table} WHERE document_id = '{gone}'")
         for content, table, key in (
