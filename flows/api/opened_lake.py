@@ -443,12 +443,13 @@ class OpenLake:
         trigger: str = "",
         prefix: str = "",
         suffix: str = "",
+        bucket: int | None = None,
         contact: str = "",
     ) -> "Exported":
         """Write a version to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
         ``dataset``: ``NAME@V``. ``pairs``: how many pairs are drawn by ``seed``; None takes all. ``list``:
-        a file of the pictures to take. ``pictures`` to ``suffix`` are of the format 'folder'. Holds the lake's lease
+        a file of the pictures to take. ``pictures`` to ``bucket`` are of the format 'folder'. Holds the lake's lease
         meanwhile. Where this user may not write to the lake, the export is not recorded.
 
         Raises PairmillError as `tasks.release.export.export.export`.
@@ -459,7 +460,7 @@ class OpenLake:
 
         with open_as_allowed(self.lake.uri) as lake:
             selected = OpenLake(lake).selection(dataset, split, size, pairs, seed, list)
-            options = FolderOptions(pictures, trigger, prefix, suffix)
+            options = FolderOptions(pictures, trigger, prefix, suffix, bucket)
             return export(
                 lake, selected.dataset.name, selected.dataset.version, to, format, captions=captions, text=text,
                 shuffle=shuffle, grow=grow, metadata=metadata, selected=selected, options=options, contact=contact,

@@ -215,6 +215,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--trigger", "of a folder: a word before each caption that lacks it", "WORD"),
             Option("--prefix", "of a folder: text directly before each caption", "TEXT"),
             Option("--suffix", "of a folder: text directly behind each caption", "TEXT"),
+            Option("--bucket", "of a folder: resize to this side's area, sides in steps of 64; default: no change",
+                   "PIXELS", above_0, None),
             Option("--metadata", "of pictures: stripped of GPS, EXIF, XMP and the like, pixels untouched; or original, "
                    "the source's bytes; default: stripped", choices=("stripped", "original")),
             Option("--contact", "in the card: a mail or web address at which to ask for a removal", "ADDRESS"),

@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from PIL import Image
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
@@ -24,7 +26,7 @@ from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export.destination import Destination, HashingFile
 from pairmill.tasks.release.export.export import check_place, export
 from pairmill.tasks.release.export.export_forms import gather, text_choice
-from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, Placing
+from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, Placing, in_bucket
 from pairmill.tasks.release.export.pictures import exported
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds.published import picture, published
@@ -177,6 +179,8 @@ def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Pat
     ("format", "options", "why"),
     [
         ("webdataset", {"trigger": "sks"}, "--trigger is for --format folder"),
+        ("folder", {"pictures": "link", "bucket": 512}, "--bucket 512 writes resized copies"),
+        ("folder", {"bucket": 5}, "give 64 pixels or more"),
         ("folder", {"pictures": "hardlink"}, "--pictures hardlink: there are copy, link, stay"),
         ("webdataset", {"metadata": "exif"}, "--metadata exif: there are stripped, original"),
         ("folder", {"shuffle": 1}, "--shuffle has no order"),
@@ -187,6 +191,15 @@ def test_what_makes_no_folder_is_told_with_the_remedy(lake: Lake, tmp_path: Path
     with pytest.raises(PairmillError, match=why):
         OpenLake(lake).export("small", str(tmp_path / "out"), format, **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_bucket_has_sides_in_steps_and_is_not_enlarged():
+    for size in ((1000, 500), (70, 90), (3000, 100)):
+        out = BytesIO()
+        Image.new("RGB", size).save(out, "JPEG")
+        made = Image.open(BytesIO(in_bucket(out.getvalue(), 256)))
+        assert all(side % 64 == 0 for side in made.size) and made.format == "JPEG"
+        assert made.width * made.height <= max(256 * 256, 64 * 64) or 64 in made.size
 
 
 LIST = "small-v1-000000.jsonl"

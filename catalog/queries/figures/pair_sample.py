@@ -123,11 +123,16 @@ SAMPLE = 100_000  # pairs whose sentences are looked for in the picture's own do
 
 @dataclass(frozen=True)
 class Reuse:
-    """Reuse of sentences: ``given`` texts of pairs are ``distinct`` sentences; the HUBS most used are ``hub_share``."""
+    """Reuse of sentences: ``given`` texts of pairs are ``distinct`` sentences.
+
+    ``hubs``: (text, number of pairs) of the HUBS most used sentences, most used first; ``hub_share``: their share of
+    all texts.
+    """
 
     given: int
     distinct: int
     hub_share: float
+    hubs: tuple[tuple[str, int], ...]
 
 
 def reuse(lake: Lake, dataset: Dataset) -> Reuse:
@@ -137,11 +142,19 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     below 4 GB.
     """
     texts = f"SELECT unnest([{_texts(dataset)}]) AS text FROM pairs WHERE {dataset.where}"
-    counted = f"SELECT count(*) AS n FROM ({texts}) WHERE text IS NOT NULL GROUP BY md5_number(text)"
-    most = f"SELECT sum(n) FROM (SELECT n FROM counted ORDER BY n DESC LIMIT {HUBS})"
-    found = f"WITH counted AS MATERIALIZED ({counted}) SELECT sum(n)::BIGINT, count(*), ({most})::BIGINT FROM counted"
-    given, distinct, of_hubs = lake.query(found)[0]
-    return Reuse(given or 0, distinct, of_hubs / given if given else 0.0)
+    counted = f"SELECT md5_number(text) AS id, count(*) AS n FROM ({texts}) WHERE text IS NOT NULL GROUP BY id"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE given_texts AS {counted}")
+    try:
+        given, distinct = lake.query("SELECT coalesce(sum(n), 0)::BIGINT, count(*) FROM temp.given_texts")[0]
+        top = f"SELECT id, n FROM temp.given_texts ORDER BY n DESC, id LIMIT {HUBS}"
+        named = (
+            f"SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n FROM ({texts}) JOIN ({top}) ON "
+            "id = md5_number(text) GROUP BY id ORDER BY n DESC, text"
+        )
+        hubs = lake.query(named) if given else []
+    finally:
+        lake.execute("DROP TABLE temp.given_texts")
+    return Reuse(given, distinct, sum(n for _, n in hubs) / given if given else 0.0, tuple(hubs))
 
 
 def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any]]]:

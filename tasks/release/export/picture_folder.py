@@ -7,6 +7,7 @@ own files from those that a user added or edited, which it never overwrites or r
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -19,14 +20,20 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from PIL import Image, ImageOps
+
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.pixels import pixels_of
 from pairmill.tasks.release.export.destination import CHECKSUMS, Destination, HashingFile, Written
 from pairmill.tasks.release.export.pictures import EXPORTED, Pictured, Row
 
 RECORD = ".pairmill-folder"
 METADATA = "metadata.jsonl"
 EARLIER, PLANNED, SIZES = ".earlier.jsonl", ".planned.jsonl", ".sizes.json"
+JPEG = b"\xff\xd8"
+STEP = 64  # pixels: sides of buckets are multiples, as kohya's sd-scripts and OneTrainer use
 Placing = Literal["copy", "link", "stay"]
 Put = tuple[str, Callable[[str], None]]  # a file's sha256, and a function that writes it under a name
 _NOTES = {
@@ -47,6 +54,14 @@ class FolderOptions:
     trigger: str = ""  # word to put before each caption that lacks it, with a comma
     prefix: str = ""  # text directly before each caption
     suffix: str = ""  # text directly behind each caption
+    # resize pictures to this side: its square is the largest area, each side a multiple of 64, the rest is cropped.
+    # None leaves every byte as it is.
+    bucket: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.bucket is not None and (self.bucket < STEP or self.pictures != "copy"):
+            remedy = "leave one of the two out" if self.pictures != "copy" else f"give {STEP} pixels or more"
+            raise PairmillError(f"--bucket {self.bucket} writes resized copies of pictures; {remedy}.")
 
     @staticmethod
     def names() -> tuple[str, ...]:
@@ -65,6 +80,24 @@ class FolderOptions:
             has_trigger = not self.trigger or re.search(rf"(?<!\w){re.escape(self.trigger)}(?!\w)", line)
             lines.append(line if has_trigger else f"{self.trigger}, {line}".removesuffix(", "))
         return "\n".join(filter(None, lines or [self.trigger]))
+
+
+def in_bucket(data: bytes, side: int) -> bytes:
+    """Return the picture of ``data`` resized to a bucket: sides multiples of STEP, their product at most ``side``².
+
+    The picture is upright, covers the bucket and is cropped at the centre; it is not enlarged beyond one STEP. A JPEG
+    stays one, of quality 95; others become PNG. Raises PairmillError if it does not decode.
+    """
+    pixels = pixels_of(data)
+    if isinstance(pixels, Fault):
+        raise PairmillError(f"a picture cannot be resized: {pixels.detail}. Leave --bucket out, or drop the picture.")
+    image = Image.fromarray(pixels)
+    scale = min(1.0, side / (image.width * image.height) ** 0.5)
+    width, height = (max(STEP, int(each * scale) // STEP * STEP) for each in image.size)
+    out = io.BytesIO()
+    fitted = ImageOps.fit(image, (width, height), Image.Resampling.LANCZOS)
+    fitted.save(out, "JPEG" if data.startswith(JPEG) else "PNG", quality=95)
+    return out.getvalue()
 
 
 class PictureFolder:
@@ -150,7 +183,9 @@ class PictureFolder:
         with self.record.file(PLANNED) as out:
             for row in rows:
                 name, states = self._inside(row) if self.options.pictures == "stay" else row["file_name"], {}
-                if self.options.pictures != "stay":
+                if self.options.bucket:
+                    states = {f"{PurePosixPath(name).with_suffix(suffix)}": "" for suffix in (".jpg", ".png")}
+                elif self.options.pictures != "stay":
                     states = {name: ""}  # its bytes are known once its metadata is removed
                 caption = self.options.captioned([*texts_of(row).values()]).encode()
                 states |= {_caption_file(name): hashlib.sha256(caption).hexdigest()} if name else {}
@@ -177,8 +212,12 @@ class PictureFolder:
             else:
                 left.append(row)
         for row, data in pictured(left) if left else ():
-            note = "" if self.options.pictures == "copy" else "copied"
-            yield row, row["file_name"], (hashlib.sha256(data).hexdigest(), partial(self._save, data)), note
+            name, note = row["file_name"], "" if self.options.pictures == "copy" else "copied"
+            if self.options.bucket:
+                data = in_bucket(data, self.options.bucket)
+                row |= {"exported_sha256": content_id(data), "picture_metadata": "stripped"}
+                name = str(PurePosixPath(name).with_suffix(".jpg" if data.startswith(JPEG) else ".png"))
+            yield row, name, (hashlib.sha256(data).hexdigest(), partial(self._save, data)), note
 
     def _inside(self, row: Row) -> str:
         """Return the path below the folder of a row's own file, '' if it is elsewhere."""

@@ -149,12 +149,14 @@ def test_the_audit_counts_reuse_and_own_sentences(page: html.HtmlElement, query:
     own = defaultdict(set)
     for document, said in query("SELECT document_id, c.text FROM sentences JOIN sentence_content c USING (content)"):
         own[document].add(said)
-    figures = cards(page, "association")[0]
+    figures, hubs = cards(page, "association")[:2]
     said = dict(
         zip((text(each) for each in figures.iter("dt")), (text(each) for each in figures.iter("dd")), strict=True)
     )
     assert numbers(said["sentences given"]) == [len(given), len(used)]
     most = used.most_common(10)
+    assert [int(row[0]) for row in table(hubs)] == [n for _, n in most]
+    assert all(used[row[1]] == int(row[0]) for row in table(hubs))
     assert numbers(said["hubs"]) == [10, pytest.approx(100 * sum(n for _, n in most) / len(given), 0.005)]
     assert numbers(said["own document"])[:2] == [sum(t in own[d] for d, t in given), len(given)]
     recall = query("SELECT recall FROM datasets")[0][0]
