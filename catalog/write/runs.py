@@ -1,7 +1,7 @@
 """Record runs in table ``runs`` (flow, recipe, times, and how each ended), and finished exports in ``exports``."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -175,15 +175,27 @@ def record_probe(
     )
 
 
-def record_export(lake: Lake, check: Callable[[], None], row: tuple[str, int, str, str, int, int, int]) -> None:
-    """Insert a row into ``exports``, given without its time; replace earlier rows of its uri.
+def record_export(
+    lake: Lake,
+    check: Callable[[], None],
+    rows: Mapping[tuple[str, int], int],
+    format: str,
+    uri: str,
+    files: int,
+    n_bytes: int,
+) -> None:
+    """Insert a row into ``exports`` for each version of an export; replace earlier rows of ``uri``.
+
+    ``rows`` has the number of rows by (dataset, version); several are a mixture, whose files hold rows of all.
 
     ``check`` runs in the same transaction, which it aborts by raising. The caller holds the lease.
     """
 
     def body() -> None:
         check()
-        lake.execute("DELETE FROM exports WHERE uri = ?", (row[3],))
-        lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, now())", row)
+        lake.execute("DELETE FROM exports WHERE uri = ?", (uri,))
+        for version, n in rows.items():
+            row = (*version, format, uri, files, n, n_bytes, datetime.now(UTC))
+            lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     lake.retrying(body)

@@ -413,19 +413,19 @@ class OpenLake:
         return exports.of_version(self.lake, self._version(dataset))
 
     def selection(
-        self, dataset: str, split: str = "", size: str = "", pairs: int | None = None, seed: int = 0,
+        self, specs: Sequence[str], split: str = "", size: str = "", pairs: int | None = None, seed: int = 0,
         list: str | None = None,
     ) -> "answers.Selection":  # fmt: skip
-        """Return the pairs of a version ``NAME[@V]`` that an export takes. Raises PairmillError as `select`."""
+        """Return the pairs of versions ``NAME[@V][:WEIGHT]`` that an export takes. Raises PairmillError as `select`."""
         from pairmill.catalog.queries.export.selected_pairs import select
         from pairmill.catalog.write.acts import pictures_in
 
         pictures = None if list is None else pictures_in(self.lake, Path(list))
-        return select(self.lake, dataset, split, size, pairs, seed, pictures)
+        return select(self.lake, specs, split, size, pairs, seed, pictures)
 
     def export(
         self,
-        dataset: str,
+        dataset: str | Sequence[str],
         to: str,
         format: "Format" = "webdataset",
         *,
@@ -446,11 +446,12 @@ class OpenLake:
         bucket: int | None = None,
         contact: str = "",
     ) -> "Exported":
-        """Write a version to the folder or s3:// prefix ``to``, as `pairmill export` does.
+        """Write a version, or a mixture of versions, to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
-        ``dataset``: ``NAME@V``. ``pairs``: how many pairs are drawn by ``seed``; None takes all. ``list``:
-        a file of the pictures to take. ``pictures`` to ``bucket`` are of the format 'folder'. Holds the lake's lease
-        meanwhile. Where this user may not write to the lake, the export is not recorded.
+        ``dataset``: ``NAME@V``, or for a mixture a list of ``NAME@V:WEIGHT``. ``pairs``: how many pairs are drawn by
+        ``seed``; None takes all, or the largest mixture. ``list``: a file of the pictures to take. ``pictures`` to
+        ``bucket`` are of the format 'folder'. Holds the lake's lease meanwhile. Where this user may not write to the
+        lake, the export is not recorded.
 
         Raises PairmillError as `tasks.release.export.export.export`.
         """
@@ -459,11 +460,12 @@ class OpenLake:
         from pairmill.tasks.release.export.picture_folder import FolderOptions
 
         with open_as_allowed(self.lake.uri) as lake:
-            selected = OpenLake(lake).selection(dataset, split, size, pairs, seed, list)
-            options = FolderOptions(pictures, trigger, prefix, suffix, bucket)
+            specs = [dataset] if isinstance(dataset, str) else dataset
+            selected = OpenLake(lake).selection(specs, split, size, pairs, seed, list)
+            first, options = selected.versions[0], FolderOptions(pictures, trigger, prefix, suffix, bucket)
             return export(
-                lake, selected.dataset.name, selected.dataset.version, to, format, captions=captions, text=text,
-                shuffle=shuffle, grow=grow, metadata=metadata, selected=selected, options=options, contact=contact,
+                lake, first.name, first.version, to, format, captions=captions, text=text, shuffle=shuffle, grow=grow,
+                metadata=metadata, selected=selected, options=options, contact=contact,
             )  # fmt: skip
 
     def edit(

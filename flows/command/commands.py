@@ -200,7 +200,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ), interrupted="stopped. The features are kept; the same command again goes on from there."),
         Command("export", "version_commands:write_export", "Export a dataset as tars, Parquet or a folder of pictures.",
                 "30m --to out/tars", (
-            DATASET,
+            replace(DATASET, metavar="NAME[@V][:WEIGHT]", more={"nargs": "+"},
+                    about="a dataset version, or several: a mixture by their weights, the shares of its pairs"),
             Option("--to", "a new folder or s3://bucket/prefix", "URI", is_required=True),
             Option("--format", f"{ABOUT_FILES}; realsyn: its five columns, by address; llava: JSON of conversations; "
                    "obelics: interleaved documents; folder: pictures with a .txt beside each; card: its card alone; "
@@ -222,10 +223,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--contact", "in the card: a mail or web address at which to ask for a removal", "ADDRESS"),
             Option("--split", "take this split alone", "SPLIT"),
             Option("--size", "take this nested size, with the smaller ones in it", "SIZE"),
-            Option("--pairs", "draw so many pairs; default: all", "N", pair_count, None),
+            Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N", pair_count, None),
             Option("--list", "take only the pictures of this .parquet, .csv or .jsonl, by sha256, image_id or url",
                    "FILE", default=None),
-            Option("--seed", "of the draw of --pairs; equal seeds draw equal pairs", "SEED", from_0, 0),
+            Option("--seed", "of the draw of --pairs or a mixture; equal seeds draw equal pairs", "SEED", from_0, 0),
             Option("--grow", "one folder for all versions of the recipe: new rows go into further files"),
             Option("--concepts", "class names, one a line, whose losses the Croissant description lists", "NAMES.txt"),
             LAKE,

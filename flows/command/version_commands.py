@@ -37,7 +37,7 @@ def write_export(args: Namespace) -> int:
 
     with open_as_allowed(args.lake) as lake:
         selected = OpenLake(lake).selection(args.dataset, args.split, args.size, args.pairs, args.seed, args.list)
-        dataset, screen = selected.dataset, console()
+        dataset, screen = selected.versions[0], console()
         if args.concepts and selected.given():
             raise PairmillError("--concepts counts the pictures of one whole version. Leave it out.")
         with screen.status("counting the concepts by the version's CLIP"):

@@ -303,7 +303,7 @@ def test_names_fit_every_file_system(lake: Lake):
     images = [image for (image,) in lake.query("SELECT image_id FROM pairs ORDER BY image_id")]
     for image, address in zip(images, long, strict=True):
         lake.execute("UPDATE pairs SET raw_image_url = ? WHERE image_id = ?", (address, image))
-    gather(lake, Selection(datasets.find(lake, "small")), "folder", text_choice("text1"), None, False, "")
+    gather(lake, Selection((datasets.find(lake, "small"),)), "folder", text_choice("text1"), None, False, "")
     names = dict(lake.query("SELECT raw_image_url, file_name FROM export_rows"))
     assert names == long | {"deep/" * 200 + "h.jpg": f"{images[-1]}.jpg"}
 

@@ -45,11 +45,11 @@ class CardTable:
 def card_tables(lake: Lake, selected: Selection) -> list[CardTable]:
     """Build the card's tables for the selected pairs, by data_card.yaml and of safety scores; leave out empty ones."""
     declared = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    found = []
+    versions, found = " OR ".join(f"({each.where})" for each in selected.versions), []
     for title, of in declared.items():
         known = {*re.findall(r"FROM ([a-z_]+)", of["sql"])} <= lake.tables  # a reader's lake of an older Pairmill
-        if known and of.get("column", "sha256") in ("sha256", *selected.dataset.divisions):
-            rows = lake.rows(of["sql"].replace("{pairs}", selected.where).replace("{versions}", selected.dataset.where))
+        if known and of.get("column", "sha256") in ("sha256", *selected.divisions):
+            rows = lake.rows(of["sql"].replace("{pairs}", selected.where).replace("{versions}", versions))
             found.append(CardTable(title, of["about"], of.get("rai", ""), rows))
     safety = (each for each in OWN if each.name in _SAFETY and each.table in lake.tables)
     columns = [(column.name, each.table) for each in (*safety, *named_in(lake.tables)) for column in each.columns]

@@ -14,6 +14,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
 from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.queries.figures.report import plan_of
@@ -44,7 +45,7 @@ class RowOrder:
 
 def pair_columns(selected: Selection) -> dict[str, str]:
     """Return column -> DuckDB type of the selected pairs, in the order of ``pairs``."""
-    beyond = text_columns.beyond(selected.dataset.n_texts, selected.dataset.divisions)
+    beyond = text_columns.beyond(selected.n_texts, selected.divisions)
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
@@ -60,10 +61,12 @@ def gather(lake: Lake, selected: Selection, order: RowOrder, with_captions: str 
     copy spills to disk, about 1.5 KB per pair. Pairs of one split stand together. Column ``sample_bytes`` is an upper
     bound of the size of a pair's tar sample: bytes, texts, three headers with padding.
 
-    ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none.
+    ``with_captions`` is SQL of `captions_of`, (sha256, captions), to add a column; '' for none. A mixture has the
+    column ``origin``, the version of the pair.
     """
-    shown = text_columns.of_version(selected.dataset.n_texts, selected.dataset.divisions)
-    pairs = f"(SELECT {shown} FROM pairs WHERE {selected.where})"
+    origin = ", dataset || '@' || version AS origin" if selected.is_mixture else ""
+    shown = text_columns.of_version(selected.n_texts, selected.divisions)
+    pairs = f"(SELECT {shown}{origin} FROM pairs WHERE {selected.where})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
@@ -74,7 +77,7 @@ def gather(lake: Lake, selected: Selection, order: RowOrder, with_captions: str 
         pairs, key = f"(SELECT *, image_id || '-' || text_column AS sample FROM ({each}))", "sample"
     by, oldest = f"p.{key}", pairs
     if order.grows:
-        dataset = selected.dataset
+        dataset = selected.versions[0]
         since = f"dataset = {quoted(dataset.name)} AND version <= {dataset.version}"
         first = f"(SELECT sha256, min(version) AS first FROM pairs WHERE {since} GROUP BY sha256)"
         pairs = f"(SELECT p.* REPLACE (f.first AS version) FROM {pairs} p JOIN {first} f USING (sha256))"
@@ -124,9 +127,16 @@ def _typical_pairs(lake: Lake, pairs: str, selected: Selection, with_captions: b
     return found
 
 
+def captions_by_version(lake: Lake, selected: Selection) -> str:
+    """Return SQL for (sha256, captions) of the selected pictures: of each, those of its version's captioners."""
+    own = (f"SELECT sha256 FROM pairs WHERE {each.where} AND {selected.where}" for each in selected.versions)
+    both = zip((captions_of(lake, each) for each in selected.versions), own, strict=True)
+    return f"({' UNION ALL '.join(f'SELECT * FROM {held} SEMI JOIN ({pairs}) USING (sha256)' for held, pairs in both)})"
+
+
 def splits_of(lake: Lake, selected: Selection) -> list[str]:
     """Return the names of the selected pairs' splits in the order of their export; [] without splits."""
-    if "split" not in selected.dataset.divisions:
+    if "split" not in selected.divisions:
         return []
     return [name for (name,) in lake.query(f"SELECT DISTINCT split FROM pairs WHERE {selected.where} ORDER BY split")]
 
@@ -184,13 +194,14 @@ def with_pairs_of(lake: Lake, versions: Sequence[Dataset]) -> list[dict[str, str
 
 
 def check_unamended(lake: Lake, selected: Selection) -> None:
-    """Raise PairmillError if rows were removed from the version since it was read: an export may hold them."""
-    dataset, now = selected.dataset, find(lake, str(selected))
-    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
-        raise PairmillError(
-            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
-            "Run the same export again; it writes them anew."
-        )
+    """Raise PairmillError if rows were removed from the versions since these were read: an export may hold them."""
+    for dataset in selected.versions:
+        now = find(lake, str(dataset))
+        if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+            raise PairmillError(
+                f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. "
+                "Run the same export again; it writes them anew."
+            )
 
 
 def web_hosts(lake: Lake, selected: Selection) -> list[str]:
@@ -203,7 +214,7 @@ def web_hosts(lake: Lake, selected: Selection) -> list[str]:
 def licences(lake: Lake, selected: Selection) -> list[str]:
     """Return the MOST most frequent licences of the selected pairs: their column's, else those of their documents."""
     most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
-    if text_columns.RIGHTS[0] in selected.dataset.divisions:
+    if text_columns.RIGHTS[0] in selected.divisions:
         rows = f"SELECT licence FROM pairs WHERE {selected.where} AND licence <> '' {most}"
         return [licence for (licence,) in lake.query(rows)]
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]
@@ -266,7 +277,7 @@ def gather_documents(lake: Lake, selected: Selection) -> None:
     near copy of another sentence stays, because the text around it needs it. Rows are numbered from 0, in the order of
     the shards of their pictures. ``sample_bytes`` is an upper bound of a row's size.
     """
-    dataset, ordered = selected.dataset, kept_pictures(selected.where)
+    dataset, ordered = selected.versions[0], kept_pictures(selected.where)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE kept_pictures AS {ordered}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id, max(reading_order) AS reading_order, "

@@ -20,7 +20,6 @@ import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.edit_preview import describe_edits
 from pairmill.catalog.queries.export import exports
@@ -125,8 +124,8 @@ def export(
     ``metadata``: 'stripped' removes private metadata from pictures by `exported`, without touching pixels; with
     'original' the bytes are the source's, as are always those of files that a folder links to.
 
-    ``selected``: write these pairs instead of all of the version, such as one split; its `given` are part of
-    the export's identity.
+    ``selected``: write these pairs instead of all of the version, such as one split or a mixture of versions, of which
+    this version is the first; its `given` are part of the export's identity.
 
     card: the dataset card and its Croissant JSON-LD alone, written anew each time. ``contact``, a mail or web address,
     is named in cards as the place to ask for a removal, and is part of the export's identity.
@@ -140,7 +139,7 @@ def export(
     """
     options = options or FolderOptions()
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    selected = selected or Selection(dataset)
+    selected = selected or Selection((dataset,))
     export_forms.check_choices(format, text, captions, shuffle, grow, options.given(), metadata)
     export_forms.check_selection(format, grow, selected)
     if contact and not CONTACT.fullmatch(contact):
@@ -149,10 +148,10 @@ def export(
     given |= {"metadata": (metadata, "stripped"), "contact": (contact, "")}
     more = {name: value for name, (value, default) in given.items() if value != default}
     more |= options.given() | selected.given()
-    chosen = text_choice(text, dataset.n_texts, ("tags",) if format == "folder" else ())
+    chosen = text_choice(text, selected.n_texts, ("tags",) if format == "folder" else ())
     if needs := export_forms.required(format, chosen, selected):
-        selected = replace(selected, condition=f"{selected.condition} AND ({needs})")
-    with_captions = captions_of(lake, dataset) if captions == "all" else ""
+        selected = replace(selected, conditions=tuple(f"{each} AND ({needs})" for each in selected.conditions))
+    with_captions = exports.captions_by_version(lake, selected) if captions == "all" else ""
     place, whose = Destination(to), mark_of(lake, plan_of(lake, dataset).recipe if grow else dataset, format, more)
     shown = place
     if format == "folder":
@@ -161,15 +160,16 @@ def export(
     selected = taken(lake, selected)
     head = head_of(dataset, format, more)
     if selected.given():
-        head |= {"content_digest": dataset.content_digest, "rows": selected.n}
-    check_place(place, lake, whose, head, grow or dataset.amended)
+        digests = "+".join(each.content_digest for each in selected.versions)
+        head |= {"content_digest": digests, "rows": sum(selected.counts)}
+    check_place(place, lake, whose, head, grow or any(each.amended for each in selected.versions))
     if format == "card":
         place.prepare()
         place.remove(CARD)
         place.write_json(MARK, whose)
         _describe(lake, selected, place, head, gaps)
         exports.check_unamended(lake, selected)
-        return Exported(shown.uri, 2, selected.n, place.size_of(CARD) + place.size_of(CROISSANT))
+        return Exported(shown.uri, 2, sum(selected.counts), place.size_of(CARD) + place.size_of(CROISSANT))
     folder = open_folder(shown, place, options) if format == "folder" else None
     notes = [unfinished_notice(lake), UNRECORDED if lake.read_only else ""]
     notes.append(LINKED if options.pictures == "link" else "")
@@ -191,8 +191,9 @@ def export(
         if lake.read_only:
             unamended()
         else:
-            row = (dataset.name, dataset.version, format, found.uri, found.files, found.rows, found.bytes)
-            record_export(lake, unamended, row)
+            rows = selected.counts if selected.is_mixture else [found.rows]
+            of = {(each.name, each.version): n for each, n in zip(selected.versions, rows, strict=True)}
+            record_export(lake, unamended, of, format, found.uri, found.files, found.bytes)
     place.write_list(MANIFEST, head, files)
     if not grow:
         place.remove(PROGRESS)
@@ -203,12 +204,13 @@ def _describe(
     lake: Lake, selected: Selection, place: Destination, head: dict[str, Any], gaps: Sequence[Concept]
 ) -> None:
     """Write the export's dataset card, its Croissant JSON-LD, and the CREDITS of a version that has them."""
-    dataset, format = selected.dataset, head["format"]
+    dataset, format = selected.versions[0], head["format"]
     title = dataset.name if "recipe" in head else str(selected)
     about = f"Image-text pairs, curated by Pairmill: {'the dataset' if 'recipe' in head else 'version'} {title}."
+    of = [f"{n:,} pairs of {version}" for version, n in zip(selected.versions, selected.counts, strict=True)]
     told = " ".join(f"{name} {value}" for name, value in selected.given().items())
-    about += f" Selected by {told}: {selected.n:,} pairs of {dataset}." if told and "recipe" not in head else ""
-    if describe_edits(lake, dataset):
+    about += f" Selected by {told}: {', '.join(of)}." if told and "recipe" not in head else ""
+    if any(describe_edits(lake, each) for each in selected.versions):
         about += f" People edited some of its texts; {CROISSANT} lists the edits."
     wrong = "" if "recipe" in head or told else wrong_pairs_line(lake, dataset)
     about += f" {wrong[0].upper()}{wrong[1:]}." if wrong else ""
@@ -226,7 +228,7 @@ def _describe(
         if table.rai:
             rai[table.rai] += table.lines()
     place.write_card("\n".join([*card, *([f"## Contact\n\n{contact}\n"] if contact else [])]))
-    if RIGHTS[0] in dataset.divisions and format != "card":
+    if RIGHTS[0] in selected.divisions and format != "card":
         with place.file(CREDITS) as out:
             for lines in exports.credits(lake, selected):
                 out.write(lines)
@@ -236,6 +238,8 @@ def _describe(
 
 def _stem_of(dataset: Dataset, head: dict[str, Any]) -> str:
     """Return the prefix of the names of the export's data files."""
+    if "mixture" in head:
+        return "mixture-"
     return f"{dataset.name}-" if "recipe" in head else f"{dataset.name}-v{dataset.version}-"
 
 
@@ -252,7 +256,7 @@ def _write_all(
 ) -> list[Written]:
     """Write the files that `.progress.json` does not list yet, or whose rows have changed; return all files."""
     format, shuffle, grows = head["format"], head.get("shuffle"), "recipe" in head
-    dataset = selected.dataset
+    dataset = selected.versions[0]
     export_forms.gather(lake, selected, format, text, shuffle, grows, with_captions)
     try:
         sizes = exports.sizes(lake)

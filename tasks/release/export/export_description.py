@@ -47,7 +47,7 @@ def croissant(
 
     Args:
         lake: The lake.
-        selected: The version and which of its pairs.
+        selected: The versions and which of their pairs; the first names the export.
         about: A sentence that describes the export.
         files: The glob of the data files, which form one FileSet; '' for a card alone.
         names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
@@ -55,10 +55,14 @@ def croissant(
         rai: Lines by further fields of Croissant RAI.
         gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
     """
-    came_along, dataset = licences(lake, selected), selected.dataset
-    recipe = re.sub(r'(?<=[":])(?:/[^"/]+)+(?=/[^"/])', "…", dataset.recipe)  # no folders of this machine
-    dropped = [f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, dataset)]
-    steps = [f"Recipe of Pairmill: {recipe}", *dropped, *describe_edits(lake, dataset)]
+    came_along, dataset, steps = licences(lake, selected), selected.versions[0], list[str]()
+    for version in selected.versions:
+        recipe = re.sub(r'(?<=[":])(?:/[^"/]+)+(?=/[^"/])', "…", version.recipe)  # no folders of this machine
+        steps.append(f"Recipe of Pairmill: {recipe}")
+        steps += [
+            f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, version)
+        ]
+        steps += describe_edits(lake, version)
     biases = []
     for each in sorted(gaps, key=lambda each: (-each.dropped / max(1, each.pictures + each.dropped), each.name)):
         line = f"{each.name}: {each.pictures} pictures kept, {each.dropped} dropped, {each.texts} texts"
@@ -67,10 +71,10 @@ def croissant(
         "@context": json.loads((HERE / "croissant_context.json").read_bytes()),  # as the specification prescribes
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": dataset.name,
+        "name": str(selected) if selected.is_mixture else dataset.name,
         "version": f"{dataset.version}.0.0",
         "description": about,
-        "datePublished": f"{dataset.created_at:%Y-%m-%d}",
+        "datePublished": f"{max(each.created_at for each in selected.versions):%Y-%m-%d}",
         "isBasedOn": web_hosts(lake, selected),
         **({"license": came_along} if came_along else {}),
         "rai:dataPreprocessingProtocol": steps,

@@ -126,7 +126,7 @@ def required(format: str, text: TextChoice, selected: Selection) -> str:
     """Return the SQL condition for pairs of which a format makes a row, so that shares are of what comes out."""
     if format == "realsyn":
         return "regexp_matches(raw_image_url, '^https?://')"
-    if format == "llava" and selected.pairs is not None:  # its files leave out rows without a text
+    if format == "llava" and selected.is_drawn:  # its files leave out rows without a text
         return " OR ".join(f"length({name}) > 0" for name, weight in text.weights if weight)
     return ""
 
@@ -166,11 +166,11 @@ def check_choices(
 
 def check_selection(format: str, grows: bool, selected: Selection) -> None:
     """Raise PairmillError if an export of whole documents, or one that grows, does not support the selection."""
-    if (selected.pairs is not None or selected.listed) and (grows or format in OF_DOCUMENTS):
-        option = "--list" if selected.listed else "--pairs"
+    if (selected.is_drawn or selected.listed) and (grows or format in OF_DOCUMENTS):
+        option = "a mixture" if selected.is_mixture else "--list" if selected.listed else "--pairs"
         other = "--grow writes all pairs of each version" if grows else f"{format} has whole documents"
         raise PairmillError(f"{option} chooses pairs, and {other}. Leave one of the two out.")
-    if "split" in selected.dataset.divisions and not selected.split and (grows or format in OF_DOCUMENTS):
+    if "split" in selected.divisions and not selected.split and (grows or format in OF_DOCUMENTS):
         choice = "--grow" if grows else f"--format {format}"
         raise PairmillError(f"{selected} has splits, and {choice} has no files by split. Choose one by --split.")
 
@@ -248,12 +248,12 @@ def shown_columns(format: str, with_captions: bool, selected: Selection) -> list
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "folder":
-        return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.dataset.divisions else [])]
+        return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.divisions else [])]
     if format == "obelics":
         return [*OBELICS_COLUMNS]
     if format == "realsyn":
         return _realsyn_columns(pair_columns(selected))
-    added = ["captions"] if with_captions else []
+    added = [*(["origin"] if selected.is_mixture else []), *(["captions"] if with_captions else [])]
     return [*_table_columns(pair_columns(selected)), *added, *(EXPORTED if format in WITH_PICTURES else ())]
 
 

@@ -54,7 +54,7 @@ def reading_pairs(uri: str, dataset: Dataset) -> Iterator[PairReader]:
     opening, in every process that opens a reader. Beyond a few million pairs, or on many machines, export tars instead.
     """
     with create_or_open(uri, read_only=True) as lake:
-        exports.gather(lake, Selection(dataset), exports.RowOrder(by_shard=True))
+        exports.gather(lake, Selection((dataset,)), exports.RowOrder(by_shard=True))
         yield PairReader(lake, len(exports.sizes(lake)), exports.picture_paths(lake))
 
 
