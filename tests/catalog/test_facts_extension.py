@@ -201,7 +201,8 @@ def differ(lake: Lake, made: Plan, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @given(seed=st.integers(0, 2**32), acts=st.lists(st.sampled_from(ACTS), min_size=2, max_size=5))
-@examples(200)
+@pytest.mark.slow
+@examples(100)
 @pytest.mark.timeout(3600)  # each history takes 2 CPU s
 def test_extended_facts_decide_as_facts_made_from_nothing(lake: Lake, seed: int, acts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
