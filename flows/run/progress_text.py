@@ -21,7 +21,7 @@ def progress_text(progress: "Progress", seconds: float) -> str:
         return f"{counted(progress.total, progress.unit)}{lost}"
     text = f"{progress.done:,} of {counted(progress.total, progress.unit)}{lost}"
     if not progress.done:
-        return f"{text}, starting, {duration(seconds)} so far" if seconds >= 1 else text
+        return f"{text}, starting workers, {duration(seconds)} so far" if seconds >= 1 else text
     if not seconds:
         return text
     each = seconds / progress.done

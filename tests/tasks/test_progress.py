@@ -69,7 +69,7 @@ def test_what_went_to_the_quarantine_stands_beside_the_rows():
     ("done", "seconds", "text"),
     [
         (0, 0.0, "0 of 1,200 pictures"),
-        (0, 300.0, "0 of 1,200 pictures, starting, 5 min so far"),
+        (0, 300.0, "0 of 1,200 pictures, starting workers, 5 min so far"),
         (600, 0.0, "600 of 1,200 pictures"),
         (600, 30.0, "600 of 1,200 pictures, 20/s, 30 s left"),
         (3, 30.0, "3 of 1,200 pictures, 10 s each, 3 h 20 min left"),
