@@ -18,7 +18,7 @@ from pairmill.flows.run.model_size import ModelSize
 from pairmill.ops.models.model_digest import resolve
 from pairmill.ops.models.model_error import ModelError
 from pairmill.ops.pair.class_names import class_names
-from pairmill.tasks.run.place.placement import Placement
+from pairmill.tasks.run.place.placement import Placement, SmallRounds
 from pairmill.tasks.run.place.run_limits import RunLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +49,11 @@ class Compute(BaseModel):
         "",
         description="Empty works on this machine without Ray. 'local' starts Ray here; HOST:6379 or 'auto' is a "
         "cluster. All steps then run on Ray Data, small or not.",
+    )
+    small_rounds: SmallRounds = Field(
+        "ray",
+        description="Where rounds of little work run when there is Ray: 'pool' is processes of this machine, which "
+        "start in seconds; beside a cluster it must reach all sources and models.",
     )
     models: dict[str, ModelSize] = Field(
         {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
@@ -114,7 +119,7 @@ class Compute(BaseModel):
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
-        return Placement(self.workers, self.ray_address, models, self.stall_minutes)
+        return Placement(self.workers, self.ray_address, models, self.small_rounds, self.stall_minutes)
 
 
 def default_lake() -> str:

@@ -10,7 +10,8 @@ keep every worker busy. A CPU worker has one shard in memory, a worker with a mo
 therefore bounded by the shards and the model, whatever the length of the work list.
 
 A stage on Ray takes some 20 s on two cores, however small: each actor starts a worker that imports torch. The pool
-takes 0.3 to 5 s.
+takes 0.3 to 5 s. A run that says 'pool' has its small rounds there. On a cluster this machine must then have memory and
+access to the workers' storage: an image that is not found would be quarantined. A model on a cluster's GPU stays there.
 """
 
 import pickle
@@ -44,6 +45,10 @@ from pairmill.tasks.run.pool.worker import JobWorker
 
 # Seconds to wait for a cluster machine with the resources of one worker. A wait is visible to others within 4 s.
 PATIENCE_SECONDS = 20.0
+# On this machine: at 0.7 ms a row (the cheapest sentence scores) this many rows take as long as Ray takes to start.
+SMALL_ROWS = 50_000
+# On a cluster's driver, for jobs without a model: at 10 ms a row (decoding an image) a CPU does as many in that time.
+CLUSTER_ROWS = 3_000
 # Rows below which full batches are worth more than an item for every replica.
 LEAST_ROWS = 64
 
@@ -109,7 +114,7 @@ class JobStage:
         """
         if not items:
             return iter(())
-        if not self._placement.ray_address:
+        if self._stays_here(items):
             return self._in_pool(items, output, show_ahead)
         return self._on_ray(self._take_fleet(len(items)), items, output)
 
@@ -120,11 +125,21 @@ class JobStage:
         """
         if not items or not isinstance(self._job, ModelJob):
             return items
-        nodes = start_ray(self._placement) if self._placement.ray_address else [this_machine()]
+        nodes = [this_machine()] if self._stays_here(items) else start_ray(self._placement)
         asked = self._compute_resources(nodes)
         if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
         return join_small(items, self._job.item_rows, count_in_flight(asked, nodes))
+
+    def _stays_here(self, items: Sequence[WorkItem]) -> bool:
+        """Return whether the items run on this machine's pool. False once Ray workers run the stage."""
+        placement = self._placement
+        if not placement.ray_address:
+            return True
+        is_asked = placement.small_rounds == "pool" and self._fleet is None
+        if not is_asked or not is_small(items, placement, bool(self.model)):
+            return False
+        return not (placement.is_cluster and self.model and self._compute_resources(start_ray(placement)).gpus)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output, show_ahead: Report) -> Iterator[list[Manifest]]:
         """Run the items on this machine's process pool."""
@@ -133,8 +148,9 @@ class JobStage:
         self.gpus = asked.gpus
         if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
             raise PairmillError(refusal(asked, [here]))
+        most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
-        shape = pool.PoolShape(asked.most, devices_by_worker(asked.gpus), asked.lanes, least)
+        shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least)
         return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, self._watchdog())
 
     def _watchdog(self) -> Watchdog:
@@ -177,6 +193,17 @@ class JobStage:
     def _worker(self, asked: Resources) -> JobWorker:
         """Return the job as a worker with these resources runs it."""
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)
+
+
+def is_small(items: Sequence[WorkItem], placement: Placement, has_model: bool) -> bool:
+    """Return whether this machine runs a round of ``items`` in no more time than Ray takes to start.
+
+    An item is never split, so a round with at most one item per local worker takes as long on a cluster.
+    """
+    rows = sum(len(item.keys) for item in items)
+    if not placement.is_cluster:
+        return rows <= SMALL_ROWS
+    return len(items) <= placement.n_workers or (not has_model and rows <= CLUSTER_ROWS)
 
 
 def join_small(items: Sequence[WorkItem], most_rows: int, workers: int) -> list[WorkItem]:

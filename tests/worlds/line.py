@@ -25,6 +25,7 @@ from pairmill.flows.curate import curate_steps, text_steps
 from pairmill.flows.run.outcome import outcome
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.tasks.run.place.placement import SmallRounds
 from pairmill.tasks.run.place.progress import Progress, ShowProgress, not_shown
 from pairmill.tasks.run.session import Session
 from tests.worlds.generated import pages, small_settings
@@ -56,6 +57,7 @@ def curate(
     progress: ShowProgress = not_shown,
     workers: int = 2,
     ray_address: str = "",
+    small_rounds: SmallRounds = "ray",
     commit_files: int = 200,
 ) -> tuple[Published, dict[str, int]]:
     """Run once; return the published version and the number of work items by step.
@@ -64,7 +66,7 @@ def curate(
     two items; it takes twice as long.
     """
     read = load_recipe(recipe, settings)
-    asked = {"workers": workers, "ray_address": ray_address, "allow_empty": True}
+    asked = {"workers": workers, "ray_address": ray_address, "small_rounds": small_rounds, "allow_empty": True}
     compute = Compute.model_validate(asked)
     with session(
         read,

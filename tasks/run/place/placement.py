@@ -3,6 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+# Where small rounds run when the run uses Ray: on Ray too, or on this machine's process pool.
+SmallRounds = Literal["ray", "pool"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Placement:
     ray_address: str = ""
     # pools by the recipe's name of a model (clip, captioner, …); others have the default pool
     models: Mapping[str, ModelPool] = field(default_factory=dict)
+    small_rounds: SmallRounds = "ray"  # where small rounds run, see `tasks.run.stage`
     # minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`
     stall_minutes: float = 60.0
 
