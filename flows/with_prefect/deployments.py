@@ -3,6 +3,7 @@
 import logging
 import re
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pairmill.catalog.terms.error import did_you_mean
 from pairmill.catalog.terms.reasons import REASONS
 from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 _FILE = r"^.+\.ya?ml$"
@@ -91,6 +93,7 @@ def curate(
         compute: Advanced; as it is, the run takes all CPUs and GPUs of its worker's machine, without Ray or limits.
     """
     try:
+        name_run(about := Path(recipe).stem)
         # The form gives values; an override of a recipe is YAML text.
         texts = {key: value if isinstance(value, str) else str(value).lower() for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
@@ -102,7 +105,7 @@ def curate(
 
             chosen, given = through_gate(chosen, sources, place, compute, approve_hours, retry)
             answer, retry = str(given), ""  # the gate's pass has retried
-        return _run_curate(chosen, notes, sources, place, compute, retry, answer)
+        return _run_curate(about, chosen, notes, sources, place, compute, retry, answer)
     except Exception as error:
         return ended_early(error)
 
@@ -134,9 +137,9 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _run_curate(
-    recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
+    about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
 ) -> State:
-    """Run curate, and create its artifacts; record a person's ``answer`` at the gate, '' without one."""
+    """Run curate, named ``about`` at first, and create its artifacts; record a person's ``answer`` at the gate."""
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.api.opened_lake import OpenLake
@@ -178,5 +181,6 @@ def _run_curate(
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
+    name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from pairmill.flows.run.settings import default_lake
 from pairmill.flows.with_prefect.deployments import ended_early
+from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 DatasetName = Annotated[str, Field(pattern=r"^[^@\s]+(@\S+)?$", examples=["demo", "demo@3", "demo@release-1"])]
 Place = Annotated[str, Field(pattern=r"^(s3://.+|[^:]+)$", examples=["s3://bucket/prefix", "/data/out"])]
@@ -46,6 +47,7 @@ def export(
     from pairmill.tasks.run.place.progress import Progress
 
     try:
+        name_run(f"export {dataset}")
         with open_as_allowed(lake or default_lake()) as opened:
             found, bars = OpenLake(opened).dataset(dataset).version, ProgressArtifacts()
 
@@ -54,6 +56,7 @@ def export(
 
             waits = 60.0 * wait_minutes
             made = write(opened, found.name, found.version, to, format, waits, show, captions, text, grow=grow)
+        name_by_result(f"export {dataset}", f"export {found}")
         for note in made.notes:
             get_run_logger().warning(visible(note))
         size = f"{made.rows:,} pairs in {made.files:,} files, {made.bytes / 1e6:,.1f} MB"
@@ -83,6 +86,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
 
     try:
         place = lake or default_lake()
+        name_run(f"check {Path(place).name}")
         found = check_steps(place, deep, repair, say, get_run_logger().debug)
     except Exception as error:
         return ended_early(error)
@@ -114,6 +118,7 @@ def maintain(
     said: list[str] = []
     try:
         place = lake or default_lake()
+        name_run(f"maintain {Path(place).name}")
         if not Path(place).expanduser().exists():  # `pairmill up` schedules the maintenance before the first run
             return Completed(name="Skipped", message=f"there is no lake at '{place}' yet")
         check_is_lake(place)

@@ -35,7 +35,7 @@ OTHERS = {
     ),
     "a place that the user names, which the report of a removal says": (
         "catalog.queries.judge.judging", "flows.command.removals", "flows.command.version_commands",
-        "tasks.release.export.destination", "tasks.release.export.parquet_tables",
+        "flows.command.pairmill_prove", "tasks.release.export.destination", "tasks.release.export.parquet_tables",
         "tasks.release.export.picture_folder",
     ),
     "files without a name, which end with their process": (
