@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
+from infra.bench.measure import Row, cpu, finish, interleaved, parser
 from infra.demo import prose
-from pairmill.ops.models.language.dependency_parser import DependencyParser, Word, load
 from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
 from pairmill.ops.text.sentence_quality import SentenceQuality
 from pairmill.ops.text.sentence_structure import SentenceStructure
@@ -28,7 +27,7 @@ def main() -> None:
     options = options.parse_args()
     texts = _texts(options.sentences)
     splitter, quality = SentenceSplitter("en"), SentenceQuality()
-    structure, words = SentenceStructure(PARSER), DependencyParser(PARSER)
+    structure = SentenceStructure(PARSER)
     sentences = [sentence for text in texts for sentence in splitter(text)]
     parsed = sentences[:PARSED]
     counts = count_words(sentences)
@@ -41,33 +40,19 @@ def main() -> None:
             "count": lambda: count_words(sentences),
             "entropy": lambda: entropy({"text": sentences}),
             "structure": lambda: structure({"text": parsed}),
-            "parse": lambda: list(words.parse(parsed)),
-            "ruler": lambda: _by_ruler(parsed),
         },
         options.rounds,
     )
     n = len(sentences)
-    parses = ("sentences/CPU s", len(parsed) / cpu(done["parse"]), len(parsed) / cpu(done["ruler"]))
     rows = [
         Row("texts to sentences", "sentences/CPU s", n / cpu(done["split"])),
         Row("sentences to flags, entropy and language", "sentences/CPU s", n / cpu(done["score"])),
         Row("sentences to counts of words", "sentences/CPU s", n / cpu(done["count"])),
         Row("sentences to entropy by the corpus's words", "sentences/CPU s", n / cpu(done["entropy"])),
         Row("sentences to complexity and action", "sentences/CPU s", len(parsed) / cpu(done["structure"])),
-        Row("sentences to parses", *parses, "with spaCy's attribute ruler", ratio(done["ruler"], done["parse"])),
     ]
     letters = sum(map(len, sentences)) / n
     finish("sentences", rows, options, letters=round(letters))
-
-
-def _by_ruler(texts: list[str]) -> list[list[Word]]:
-    """Parse with the whole spaCy pipeline, whose attribute ruler runs over every word."""
-    pipeline = load(PARSER)
-    with pipeline.memory_zone():
-        return [
-            [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
-            for document in pipeline.pipe(texts, batch_size=128)
-        ]
 
 
 def _texts(n: int) -> list[str]:
