@@ -113,6 +113,8 @@ def _webp(data: bytes) -> bytes:
     while at + 8 <= end:
         name, length = struct.unpack_from("<4sI", data, at)
         chunk = data[at : at + 8 + length]
+        if at + 8 + length > end and name not in (b"EXIF", b"XMP "):
+            raise TruncatedHeader  # a damaged length: decoders show a frame before it only while the rest is there
         if name == b"VP8X":
             flags = chunk[8] & ~(_WEBP_EXIF | _WEBP_XMP) | (_WEBP_EXIF if orientation > 1 else 0)
             chunk = chunk[:8] + bytes([flags]) + chunk[9:]

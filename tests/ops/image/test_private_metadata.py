@@ -119,6 +119,12 @@ def tiff_in_pixels(data: bytes) -> bytes:
     return data[:at] + struct.pack("<I", strip + 4) + data[at + 4 :]
 
 
+def long_frame(data: bytes) -> bytes:
+    """An animated WebP whose last frame says that it is 51 bytes longer."""
+    at = data.rindex(b"ANMF") + 4
+    return data[:at] + struct.pack("<I", int.from_bytes(data[at : at + 4], "little") + 51) + data[at + 4 :]
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -128,6 +134,7 @@ def tiff_in_pixels(data: bytes) -> bytes:
         picture("gif", 1)[:-40],
         tiff_in_pixels(picture("tiff", 0)),
         picture("avif", 1).replace(b"iinf", b"xinf"),
+        long_frame(picture("webp", 3)),
     ],
 )
 def test_a_file_that_cannot_be_cleaned_is_left(broken: bytes):
