@@ -42,6 +42,7 @@ def dropped(lake: Lake) -> dict[str, int]:
     return dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY ALL"))
 
 
+@pytest.mark.slow
 def test_each_rule_of_30m_drops_some_and_waves_end_when_every_text_that_matters_is_there(finished: tuple[Lake, int]):
     lake, took = finished
     plan = plan_30m()

@@ -88,6 +88,7 @@ def test_every_status_is_a_column_of_rules():
 EARLY = [score for score in OWN if score.rule_columns and score.stage < Stage.CAPTION]
 
 
+@pytest.mark.slow
 def test_a_new_row_of_any_declared_score_makes_the_facts_anew(tmp_path: Path):
     with lake_of(tmp_path) as lake:
         facts.attach(lake, plan())

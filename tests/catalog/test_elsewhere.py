@@ -304,6 +304,7 @@ def _mounted(mount: str, command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_a_lake_on_a_read_only_disk_is_exported_and_a_line_says_that_no_takedown_will_name_the_export(tmp_path: Path):
     lake, to = tmp_path / "lake", tmp_path / "out"
     published(lake)

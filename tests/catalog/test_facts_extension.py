@@ -230,6 +230,7 @@ def test_rows_that_are_added_extend_them_and_rows_that_are_taken_make_them_anew(
     assert found[-11:] == [True] * 8 + [False] * 3
 
 
+@pytest.mark.slow
 def test_former_facts_that_are_damaged_or_gone_meanwhile_are_made_from_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def failures(image: slow.Image, dropped_by: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32))
 @examples(3)
 def test_the_counts_are_those_of_the_images_one_by_one(several: Lake, seed: int):

@@ -22,6 +22,7 @@ NAMES = ["deep list", "deep map", "deep block", "digits", "date", "int", "float"
          "merge", "map as key", "NUL", "key twice", "inner key twice"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", NO_YAML, ids=NAMES)
 def test_a_hostile_text_is_refused_as_recipe_as_value_and_as_lake(tmp_path: Path, text: str):
     (tmp_path / "recipe.yaml").write_text(text)

@@ -259,6 +259,7 @@ def test_a_catalog_that_is_being_opened_or_changed_is_not_taken_for_damaged(clos
         seal.check(closed)
 
 
+@pytest.mark.slow
 def test_readers_beside_a_writer_see_no_damage(tmp_path: Path) -> None:
     place = new_lake(tmp_path / "lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:

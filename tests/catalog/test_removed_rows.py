@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.schema import columns
@@ -30,6 +31,7 @@ def test_every_table_says_by_which_columns_its_rows_are_removed_or_why_none_are(
         }
 
 
+@pytest.mark.slow
 def test_a_row_goes_by_each_column_that_names_a_taken_item_and_all_others_stay(tmp_path: Path) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         declared = removed_by() | {

@@ -44,6 +44,7 @@ def verdicts(file: Path, n: int | None = None) -> None:
         writer.writerows(lines)
 
 
+@pytest.mark.slow
 def test_a_drawn_file_with_verdicts_becomes_a_threshold(wide: Path, tmp_path: Path, tell: Tell, capsys):
     lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
     place = ("calibrate", "small", "wide", "--lake", str(lake))
@@ -75,6 +76,7 @@ def test_a_score_that_no_rule_reads_is_judged_from_its_lowest_value(wide: Path, 
     assert found["judged"] == 80 and found["quantity"] == "sharpness"
 
 
+@pytest.mark.slow
 def test_what_stands_beyond_a_gap_or_at_another_place_is_no_label(wide: Path, tmp_path: Path, tell: Tell, capsys):
     lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
     place = ("calibrate", "small", "wide", "--lake", str(lake))

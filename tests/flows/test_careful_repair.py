@@ -42,6 +42,7 @@ def test_a_file_that_is_registered_twice_is_still_there_after_the_repair_and_a_s
     assert file.exists() and rows(lake, "SELECT * FROM payloads ORDER BY ALL") == before
 
 
+@pytest.mark.slow
 def test_a_file_without_a_record_stays_if_no_other_has_its_rows(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, file = rows(lake, "SELECT * FROM payloads ORDER BY ALL"), first_file(lake, "payloads")
     with create_or_open(lake) as opened:
@@ -77,6 +78,7 @@ def read_again(lake: Path) -> None:
         opened.execute("INSERT INTO rereads (unit, commit) VALUES ('page', ?)", (output.commit,))
 
 
+@pytest.mark.slow
 def test_a_lost_reading_of_pages_that_were_read_again_is_repaired_though_the_repair_is_killed(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_lost_reading_of_pages_that_were_read_again_is_repaired_though_the_rep
     assert rows(lake, "SELECT * FROM documents ORDER BY ALL") == before and not rows(lake, "FROM inputs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_damaged_file_whose_rows_a_killed_repair_has_committed_anew_is_taken_out(lake: Path, is_gone: bool) -> None:
     before, file = rows(lake, "SELECT * FROM payloads ORDER BY ALL"), first_file(lake, "payloads")

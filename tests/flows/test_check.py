@@ -89,6 +89,7 @@ def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repa
     assert main(["check", "--lake", str(curated_copy), "--deep"]) == 0
 
 
+@pytest.mark.slow
 def test_a_pipe_in_place_of_a_file_is_damage_and_holds_nobody_up(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
@@ -126,6 +127,7 @@ def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy
                    for line in gaps)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_decisions_before_and_after_the_cap(curated_copy: Path, tell: Tell):
     with pm.open(curated_copy) as lake:
         lake.recut("demo@1", {"balance.cap": 2})

@@ -58,6 +58,7 @@ def compared(opened: Session) -> None:
     texts(opened)
 
 
+@pytest.mark.slow
 def test_near_copies_of_a_benchmark_are_dropped_and_named(curated_copy: Path, tmp_path: Path, tell: Tell):
     shas = [sha256 for (sha256,) in rows(curated_copy, KEPT)]
     benchmark_of(curated_copy, tmp_path / "test-set", shas[:3])

@@ -82,6 +82,7 @@ def test_a_wave_asks_for_what_the_one_before_left_open_and_the_lake_says_so(by_w
     assert sum(asked for _, asked, *_ in waves) < reached
 
 
+@pytest.mark.slow
 def test_a_wave_whose_asking_failed_is_asked_for_again_as_the_same_wave(by_waves: Path):
     ((waves, last, asked),) = rows(by_waves, "SELECT count(*), max(wave), sum(asked) FROM waves")
     assert waves == last >= 2 and asked == rows(by_waves, "SELECT count(*) FROM synthetic")[0][0]
@@ -100,6 +101,7 @@ def test_the_dataset_is_the_one_of_all_texts(by_waves: Path, measured: Path, ask
     assert rows(by_waves, "SELECT count(*) FROM synthetic")[0][0] < everything
 
 
+@pytest.mark.slow
 def test_texts_are_fused_though_a_rule_on_captions_waits_for_its_number(
     measured: Path, asked: dict[str, str], tmp_path: Path
 ):

@@ -46,6 +46,7 @@ def drops(lake: Path, dataset: str) -> set[str]:
     return {sha256 for (sha256,) in rows(lake, sql)}
 
 
+@pytest.mark.slow
 def test_a_rule_reads_the_numbers_and_drops_pictures_without_one(curated_copy: Path, tmp_path: Path):
     kept = [sha256 for (sha256,) in rows(curated_copy, KEPT)]
     values = pa.array([4.4 + n / 10 for n in range(len(kept) - 1)], pa.float32())  # of the last picture there is none

@@ -83,6 +83,7 @@ def test_five_texts_are_in_the_pairs_the_figures_and_the_pages_of_a_version(plac
     assert SIX[4] in report.read_text() and "similarity5" in report.read_text()
 
 
+@pytest.mark.slow
 def test_exports_have_five_texts_or_the_released_three(place: Path, lake: Lake, tmp_path: Path):
     for version, columns in ((1, ["raw_image_url", *FIVE, "syn_text"]), (2, [*REALSYN])):
         out = tmp_path / f"realsyn{version}"

@@ -36,6 +36,7 @@ def said(lake: Path) -> dict[str, tuple[str, str]]:
     return {url: (caption, by) for url, caption, by in rows(lake, SAID)}
 
 
+@pytest.mark.slow
 def test_own_captions_are_kept_follow_their_files_and_are_filled_up(photos: Path, tmp_path: Path):
     lake = tmp_path / "lake"
     curate(lake, photos, recipe="captions", settings=KEEP)
@@ -62,6 +63,7 @@ def test_own_captions_are_kept_follow_their_files_and_are_filled_up(photos: Path
     assert not any(work.values())
 
 
+@pytest.mark.slow
 def test_an_exported_folder_is_a_source_whose_captions_are_captions(photos: Path, tmp_path: Path):
     curate(tmp_path / "first", photos, recipe="captions", settings=KEEP)
     with create_or_open(tmp_path / "first") as lake:

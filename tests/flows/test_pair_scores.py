@@ -18,6 +18,7 @@ def matcher(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_blip(tmp_path_factory.mktemp("matcher"))
 
 
+@pytest.mark.slow
 def test_candidates_are_scored_once_and_rules_and_ranks_read_them(
     curated: Path, tmp_path: Path, pages: Path, settings: dict[str, str], matcher: str, tell: Tell
 ):

@@ -55,6 +55,7 @@ def act(lake: Lake, what: str, *shas: str, word: str = "") -> str:
     return act_on(lake, "small", what, dict.fromkeys(shas, "kept"), word).act_id
 
 
+@pytest.mark.slow
 def test_the_next_version_lacks_what_was_left_out_and_has_what_was_kept_until_undone(lake: Lake):
     before, kept = find(lake, "small@1"), of_fate(lake, "")
     narrow, capped = of_fate(lake, "wide")[0], of_fate(lake, "balance")[0]
@@ -82,6 +83,7 @@ def test_the_next_version_lacks_what_was_left_out_and_has_what_was_kept_until_un
     assert publish_again(lake).content_digest == before.content_digest
 
 
+@pytest.mark.slow
 def test_the_command_names_pictures_and_why_tells_who_decided(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

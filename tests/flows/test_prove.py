@@ -46,6 +46,7 @@ def made(tmp_path: Path, judge: str, n: int = 400) -> tuple[Path, Path]:
     return tmp_path / "lake", tmp_path / "right.parquet"
 
 
+@pytest.mark.slow
 def test_a_proof_shows_its_controls_is_stored_and_stands_in_report_and_card(
     tmp_path: Path, judge: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ):

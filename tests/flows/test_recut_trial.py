@@ -43,6 +43,7 @@ def test_the_nearest_images_on_each_side_are_those_of_a_sort_in_python(small: Pa
         assert item.url.startswith("https://example.org/")
 
 
+@pytest.mark.slow
 def test_a_trial_counts_what_the_recut_then_publishes_under_another_name(curated_copy: Path):
     changes = {"images.short_side.keep": f"{SIDES} >= 150", "balance.cap": 2}
     with pm.open(curated_copy) as opened:
@@ -105,6 +106,7 @@ def test_a_recut_that_keeps_no_pair_publishes_nothing_and_has_a_status_of_its_ow
     assert rows(curated_copy, "SELECT max(version) FROM datasets") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_tried_rule_shows_its_rate_ten_pictures_a_side_and_the_line_that_publishes_it(curated_copy: Path, tell: Tell):
     lake = str(curated_copy)
     told = tell("recut", "demo", "--try", "width >= 300", "--lake", lake)

@@ -74,6 +74,7 @@ def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alon
     assert set(work_done(counts)) == {"caption main", "score captions", "fuse", "score fused texts"}
 
 
+@pytest.mark.slow
 def test_a_loosened_rule_scores_only_what_became_eligible(pages: Path, settings: dict[str, str], tmp_path: Path):
     loose = settings | PICTURES_ALONE | {"captioners": "[]"}
     strict = loose | {"images": loose["images"].replace("64", "200")}

@@ -111,6 +111,7 @@ def test_an_empty_lake_has_everything_before_it(tmp_path: Path, pages: Path, set
         assert after[work].due == "all rows that reach it"
 
 
+@pytest.mark.slow
 def test_a_changed_prompt_is_foretold_as_it_is_then_run(curated_copy: Path, pages: Path, settings: dict[str, str]):
     changed = settings | {"captioners.0.prompt": "tell me more of the picture"}
     foretold = {each.work: each.items for each in surveyed(str(curated_copy), changed, pages).found if each.items}

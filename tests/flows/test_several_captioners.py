@@ -48,6 +48,7 @@ def pairs(lake: Path) -> dict[str, tuple]:
     return {row[0]: row[1:] for row in rows(lake, f"SELECT {columns} FROM pairs WHERE {newest}")}
 
 
+@pytest.mark.slow
 def test_the_best_caption_is_the_one_that_fits_the_picture_best(best: Path):
     found, kept = rows(best, SAID), pairs(best)
     assert {row[1] for row in found} == {"near", "far"} == {by for by, *_ in kept.values()}

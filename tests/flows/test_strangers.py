@@ -180,6 +180,7 @@ def test_a_signed_address_of_a_recipe_stands_in_no_row(tmp_path: Path):
     assert "list.parquet" in found["run_recipes"] and HIDDEN not in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "uri", [f"nosuch:{SIGNED}", f"ftp://me:{HIDDEN}@host.invalid/x", SIGNED.replace(".parquet", ".x"), SIGNED + " x"]
 )

@@ -275,6 +275,7 @@ def test_a_takedown_beside_a_reader_is_finished_when_the_reader_has_gone(curated
     assert now == done | {"erased": done["erased"] | now["erased"]}
 
 
+@pytest.mark.slow
 def test_pictures_that_look_like_one_are_listed_and_go_only_by_their_number(
     curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +340,7 @@ def _holds(data: bytes, text: bytes, picture_bytes: bytes) -> bool:
     return any(text in each or picture_bytes in each for each in (data, *values))
 
 
+@pytest.mark.slow
 def test_a_run_at_work_is_waited_for_and_a_preview_changes_nothing(
     curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

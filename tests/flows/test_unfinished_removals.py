@@ -142,6 +142,7 @@ def test_a_repair_finishes_a_killed_removal_that_a_damaged_file_hinders(
     assert pictures_in(lake) == set(range(N)) - {TAKEN}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_temporary_files")
 def test_a_killed_forget_is_finished_by_the_same_command_and_until_then_each_command_says_what_finishes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

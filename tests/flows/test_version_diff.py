@@ -61,6 +61,7 @@ def test_the_counts_are_those_of_a_comparison_of_dictionaries(lake: Path, after:
     assert found.lost > 0
 
 
+@pytest.mark.slow
 def test_groups_add_up_to_what_was_gained_and_lost(lake: Path):
     found, was, now = compared(lake, "demo@2")
     lost = [was[each] for each in was.keys() - now.keys()]

@@ -76,6 +76,7 @@ def test_a_name_means_its_version_wherever_a_number_does(lake: Path, tell: Tell,
     assert "in small@1" in tell("why", text_id("image", "1"), "--dataset", "small@stable", *at)
 
 
+@pytest.mark.slow
 def test_a_name_of_another_version_or_of_another_form_is_refused_with_the_remedy(lake: Path, tell: Tell, capsys):
     at = ("--lake", str(lake))
     tell("tag", "small@1", "release-1", *at)
@@ -152,6 +153,7 @@ def test_only_the_very_version_is_dropped_and_only_when_it_is_confirmed(
     assert [version for version, _ in versions(lake)] == [1]
 
 
+@pytest.mark.slow
 def test_recut_publishes_by_other_rules_and_says_what_only_a_run_can_do(curated_copy: Path, tell: Tell, capsys):
     place = ("--lake", str(curated_copy))
     said = [tell("recut", "demo", "--set", "balance.cap=2", *place).split() for _ in range(2)]

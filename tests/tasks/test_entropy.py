@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.flows.run.survey import survey
@@ -51,6 +53,7 @@ def sentences(texts: list[str]) -> list[str]:
     return [part.strip().rstrip(".") + "." for text in texts for part in text.split(". ")]
 
 
+@pytest.mark.slow
 def test_probabilities_count_every_occurrence_are_frozen_and_made_anew_when_outgrown(tmp_path: Path):
     source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
     corpus = sentences(TEXTS)

@@ -405,6 +405,7 @@ def test_a_lake_and_its_export_inside_a_source_are_no_part_of_it(tmp_path: Path)
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_version_with_splits_has_files_by_split_which_card_and_croissant_name(tmp_path: Path):
     published(tmp_path / "lake", pictures=12, cap=12)
     with create_or_open(tmp_path / "lake") as lake:

@@ -123,6 +123,7 @@ def test_each_picture_of_a_mixture_has_the_captions_of_its_own_version(lake: Pat
     assert all((row["caption"] == "by other") == (row["origin"] == "other@1") for row in rows)
 
 
+@pytest.mark.slow
 def test_a_split_and_a_nested_size_are_taken_alone(lake: Path, tmp_path: Path):
     with pm.open(lake) as opened:
         rows = opened.dataset("divided").arrow().to_pylist()

@@ -71,6 +71,7 @@ def local(hand_out: HandOut, lake: Lake, folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hand_out", [dataset, growing])
 def test_requests_that_fail_now_and_then_are_made_again(
     hand_out: HandOut, lake: Lake, bucket, ill: Unwell, tmp_path: Path
@@ -82,6 +83,7 @@ def test_requests_that_fail_now_and_then_are_made_again(
     assert held(bucket, tmp_path.name) == whole and ill.n_failed > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "cut"])
 @pytest.mark.parametrize("hand_out", [dataset, growing])

@@ -114,6 +114,7 @@ def test_every_address_ends_in_a_row_and_every_occurrence_in_a_picture(server: W
         assert json.loads(about[0])["Make"] == "A camera"
 
 
+@pytest.mark.slow
 def test_a_second_run_asks_for_nothing_again_and_for_what_is_new_only(server: Web, tmp_path: Path):
     for n in range(6):
         server.manners[f"/{n}.jpg"] = picture(photograph(n))

@@ -109,6 +109,7 @@ def servers() -> Iterator[dict[int, Web]]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_run_heeds_what_each_host_says_records_it_and_tries_again(servers: dict[int, Web], tmp_path: Path):
     times: list[float] = []
 

@@ -114,6 +114,7 @@ def test_a_moved_picture_is_found_where_it_was_seen_again_and_every_other_place_
         assert held.lake.query("SELECT count(brightness) FROM image_quality") == [(12,)]
 
 
+@pytest.mark.slow
 def test_what_another_run_copied_heals_what_was_missing_by_a_retry(photos: Path, tmp_path: Path):
     lake, other = tmp_path / "lake", tmp_path / "other"
     with opened(lake, photos, "reference") as held:

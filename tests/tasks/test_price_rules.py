@@ -35,6 +35,7 @@ def covers_0(lines: list[ProofLine]) -> bool:
     return abs(neutral.difference) <= neutral.half
 
 
+@pytest.mark.slow
 def test_harmful_rules_rank_last_in_the_order_of_their_harm_and_a_rule_by_chance_is_not_blamed():
     lines = prices(100)
     assert [line.arm for line in lines] == ORDER

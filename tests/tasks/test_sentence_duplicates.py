@@ -150,6 +150,7 @@ def test_edges_and_groups_are_those_of_the_slow_twins(first: tuple[Path, Found])
     assert found.groups == joined(found.perceptual | found.semantic)
 
 
+@pytest.mark.slow
 def test_sorted_in_parts_and_blocks_they_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     texts = varied(random.Random(5), 80)
     monkeypatch.setattr(duplicate_edges, "AT_ONCE", 7)

@@ -120,6 +120,7 @@ def test_the_loss_of_the_process_that_hands_items_out_loses_no_item(tmp_path: Pa
             assert {each.shard for each in flat([first, *made])} == {item.shard for item in work}
 
 
+@pytest.mark.slow
 def test_a_stage_fails_instead_of_waiting_when_ray_ends_it_with_items_left(items: list[WorkItem], tmp_path: Path):
     with JobStage(Slow(""), ON_RAY) as stage:
         made = stage.run(items, output(tmp_path))

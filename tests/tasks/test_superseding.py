@@ -314,6 +314,7 @@ def test_a_mended_reader_reads_again_what_it_read_and_is_foretold(
         assert (held.counts.get("ingest", 0), held.notes) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_mended_splitter_or_another_language_leaves_no_sentence_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -16,6 +16,7 @@ ITEMS = [WorkItem("good", ("a", "b")), WorkItem("hung", ("c", "d"))]
 HERE = Placement(workers=2, stall_minutes=0.1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_named_and_ended_and_its_item_is_done_again(tmp_path: Path):
     shown: list[str] = []
     with JobStage(HangsFor(str(tmp_path), 1), HERE, shown.append) as stage:

@@ -200,6 +200,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, place: Path, column: str, victim: dic
     monkeypatch.setattr(score_contents, "bound", bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "table", "key", "step"),
     [
@@ -240,6 +241,7 @@ def test_the_run_goes_on_tries_it_no_more_and_a_retry_scores_it(
         assert not held.lake.query("SELECT * FROM quarantine") and retry_quarantined(held, "out_of_memory") == 0
 
 
+@pytest.mark.slow
 def test_a_whole_line_publishes_what_had_room(place: Path, models: dict[str, str], monkeypatch: pytest.MonkeyPatch):
     with started(place, models) as held:
         victim, text = held.lake.query("SELECT content, text FROM sentence_content ORDER BY content LIMIT 1")[0]

@@ -56,6 +56,7 @@ def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
         assert judged_samples(lake)[0].verdicts == {"match": 2}
 
 
+@pytest.mark.slow
 def test_a_lake_with_metadata_in_postgres_is_browsed_and_judged(postgres: str, tmp_path: Path):
     folder = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
     published(folder, pictures=12)

@@ -95,6 +95,7 @@ def test_the_pictures_beside_a_threshold_are_the_nearest_ones(page: html.HtmlEle
         assert [int(text(line)) for line in side.find_class("value")] == expected[:8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["similarity1", "caption_similarity", "synthetic_similarity"])
 def test_the_best_and_worst_pairs_are_the_extremes_of_all(page: html.HtmlElement, query: Query, column: str):
     card = next(each for each in cards(page, "extremes") if each.findtext("h3/code") == column)
@@ -216,6 +217,7 @@ def test_the_difference_to_the_version_before_is_told_by_cause(tmp_path: Path):
     assert "changes" not in {each.get("id") for each in written(lake, "small", 1).iter("section")}
 
 
+@pytest.mark.slow
 def test_images_that_fail_several_rules_are_counted_alone_and_together(tmp_path: Path):
     published(tmp_path / "lake", pictures=12)
     with create_or_open(tmp_path / "lake") as opened:

@@ -30,6 +30,7 @@ def tree_of(n_keys: int) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_keys", "share"), [(150, 0.3), pytest.param(2100, 0.06, marks=pytest.mark.full)])
 def test_of_a_large_bucket_nothing_is_lost_when_requests_fail_and_retries_are_counted(
     tmp_path, server, bucket, quick, monkeypatch, n_keys, share

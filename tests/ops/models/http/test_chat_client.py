@@ -77,6 +77,7 @@ def test_what_fails_once_is_asked_again(how: str, port: int, tmp_path: Path, cli
     assert found[5].discarded_tokens == (110 if how == "no_choices" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "text", "finish", "error"),
     [
@@ -112,6 +113,7 @@ def test_what_a_server_always_says_of_one_picture_is_that_rows_alone(
         assert told.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -231,6 +233,7 @@ def test_an_endpoint_whose_connections_break_is_asked_the_fixed_pictures_once_an
     assert probed % len(questions()) == 0 and probed <= len(questions()) * 9, "8 breaks, and the first known answers"
 
 
+@pytest.mark.slow
 def test_a_proxys_password_goes_to_the_proxy_and_into_no_message(
     port: int, tmp_path: Path, clients: list, monkeypatch: pytest.MonkeyPatch
 ):
@@ -295,6 +298,7 @@ def test_a_killed_endpoint_loses_no_picture_and_works_again_when_it_is_back(port
     assert [each.text for each in found] == names
 
 
+@pytest.mark.slow
 def test_without_any_endpoint_the_run_ends_with_the_remedy(port: int, clients: list):
     clients.append(client := client_of(port))
     with pytest.raises(ModelError, match=f"no answer from http://127.0.0.1:{port}/v1 .*start it"):
@@ -328,6 +332,7 @@ def test_an_endpoint_that_has_become_another_model_ends_the_run(port: int, tmp_p
     assert "is not the model that it was" in str(told.value) and "another name" in str(told.value)
 
 
+@pytest.mark.slow
 def test_more_requests_at_once_while_the_throughput_grows_and_no_more(port: int, tmp_path: Path, clients: list):
     with chat_server(port, tmp_path, slots=20, seconds=0.05):
         clients.append(client := client_of(port, connections=256))
