@@ -54,6 +54,7 @@ def test_each_rule_of_30m_drops_some_and_waves_end_when_every_text_that_matters_
     assert rules <= found.keys() and found[""] > 100
 
 
+@pytest.mark.slow
 def test_new_pages_are_pending_until_they_are_scored(finished: tuple[Lake, int]):
     lake, _ = finished
     seen: dict[str, object] = {}

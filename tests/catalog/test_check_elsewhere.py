@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import s3fs
 
 from pairmill.catalog.lake.opening import create_or_open
@@ -13,6 +14,7 @@ from tests.worlds.elsewhere import remote_partition, write_yaml
 from tests.worlds.elsewhere import s3 as s3
 
 
+@pytest.mark.slow
 def test_a_lost_object_is_named_and_its_rows_are_pending_again(
     tmp_path: Path,
     s3: s3fs.S3FileSystem,

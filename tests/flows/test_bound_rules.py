@@ -28,6 +28,7 @@ def test_a_rule_is_bound_to_all_models_behind_its_score(curated: Path):
     assert behind(curated, "short_side") == {}
 
 
+@pytest.mark.slow
 def test_a_run_by_another_model_is_refused_with_the_remedy(
     curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -64,6 +64,7 @@ def test_a_drawn_file_with_verdicts_becomes_a_threshold(wide: Path, tmp_path: Pa
     assert json.loads(tell(*place, *asked)) == found, "verdicts are in the log, and one of each pair counts"
 
 
+@pytest.mark.slow
 def test_a_score_that_no_rule_reads_is_judged_from_its_lowest_value(wide: Path, tmp_path: Path, tell: Tell):
     lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
     place = ("calibrate", "small", "sharpness", "--lake", str(lake))

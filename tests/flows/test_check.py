@@ -140,6 +140,7 @@ def test_a_lost_file_that_was_merged_of_many_is_made_again(
     assert main(["check", "--lake", str(curated_copy)]) == 0
 
 
+@pytest.mark.slow
 def test_what_only_a_copy_has_is_named_and_left_alone(curated_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file,) = files_of(curated_copy, "pairs")
     data = file.read_bytes()

@@ -46,6 +46,7 @@ def embed(texts: list[str]) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 def test_counts_and_the_guilty_rule_are_those_of_the_decisions(curated_copy: Path):
     middle = rows(curated_copy, "SELECT median(best_similarity) FROM pairs WHERE version = 1")[0][0]
     with pm.open(curated_copy) as lake:

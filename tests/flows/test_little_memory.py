@@ -66,6 +66,7 @@ def test_under_a_limit_python_takes_the_allocator_of_the_commands():
     assert done.stdout.split() == ["system"], done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("megabytes", "status"), [(700, 1), (1500, 0)])
 def test_a_command_under_a_small_limit_ends_or_says_so_in_one_line(tmp_path: Path, megabytes: int, status: int):
     """The command takes some 900 MB of address space; below 500 MB libraries may crash."""

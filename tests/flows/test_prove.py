@@ -67,6 +67,7 @@ def test_a_proof_shows_its_controls_is_stored_and_stands_in_report_and_card(
     assert rows(lake, "SELECT count(*) FROM judge_text") == [(400,)]  # what stood there was not embedded again
 
 
+@pytest.mark.slow
 def test_rules_are_priced_by_the_pictures_that_they_drop(tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cut_trials, "SAMPLES", (0, 3_000, 3_000))
     folder, _ = made(tmp_path, judge)

@@ -144,6 +144,7 @@ def test_settings_of_the_recipe_count_and_those_that_cannot_are_refused():
         captions_recipe(load_recipe("30m"), ["captioners.main.prompt", "balance.cap"])
 
 
+@pytest.mark.slow
 def test_the_recipe_makes_the_same_captions_by_its_own_name(captioned: Path, photos: Path, tmp_path: Path, tell: Tell):
     said = tell("run", "captions", "--models", "demo", "--source", str(photos), "--lake", str(tmp_path / "other"))
     assert "captions@1" in said and "caption main" in said
@@ -248,6 +249,7 @@ def test_what_a_later_run_adds_goes_into_further_files_and_what_has_gone_leaves_
     assert sorted(samples(out)) == ok[1:]
 
 
+@pytest.mark.slow
 def test_a_file_of_which_a_row_has_changed_is_made_anew_and_no_other(
     captioned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):

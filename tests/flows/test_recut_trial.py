@@ -138,6 +138,7 @@ def test_a_rule_that_cannot_be_tried_is_told_in_one_line(
     assert said in told and told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_recut_takes_the_rules_of_a_recipe_file_and_says_what_it_leaves(
     curated_copy: Path, tmp_path: Path, tell: Tell
 ):

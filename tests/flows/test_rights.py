@@ -152,6 +152,7 @@ def test_a_card_alone_has_the_tables_in_croissant_too_and_where_to_ask_for_a_rem
     assert "Licences: licence: CC-BY-4.0, pairs: 1, with credit: 1" in told["rai:dataCollection"]
 
 
+@pytest.mark.slow
 def test_a_run_again_does_nothing_until_a_document_says_something_else(world: Path):
     recipe = str(world / "licensed.yaml")
     _, counts = curate(world / "lake", world / "pages", recipe=recipe)

@@ -59,6 +59,7 @@ def test_the_best_caption_is_the_one_that_fits_the_picture_best(best: Path):
         assert captioner == "far" or max((row[4] for row in ok if row[1] == "far"), default=-2) < similarity
 
 
+@pytest.mark.slow
 def test_a_gallery_shows_the_texts_of_both_beside_each_other(best: Path, tmp_path: Path):
     with browsed(copied(best, tmp_path / "lake")) as shown:
         card = shown.gallery("/gallery?dataset=demo&fate=kept").find_class("cell")[0]
@@ -145,6 +146,7 @@ def test_the_report_counts_captions_by_their_captioner(best: Path):
     assert counted == Counter(f"captions by {captioner}" for captioner, *_ in pairs(best).values())
 
 
+@pytest.mark.slow
 def test_an_export_has_every_captioners_text_where_it_is_asked_for(
     best: Path, tell: Tell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -78,6 +78,7 @@ def test_groups_add_up_to_what_was_gained_and_lost(lake: Path):
     assert sum(each.lost for each in found.groups if each.group == "language") == len(lost)
 
 
+@pytest.mark.slow
 def test_drift_is_that_of_the_values_in_python(lake: Path):
     found, was, now = compared(lake, "demo@2")
     by_measure = {each.measure: each for each in found.drift}

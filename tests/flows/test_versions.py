@@ -93,6 +93,7 @@ def test_a_name_of_another_version_or_of_another_form_is_refused_with_the_remedy
     tell("tag", "small@2", "release-1", *at)
 
 
+@pytest.mark.slow
 def test_a_version_is_named_while_a_run_holds_the_lease(lake: Path, tell: Tell):
     with create_or_open(lake) as opened, lease.writing(opened, "run-3", "curate"):
         tell("tag", "small@1", "release-1", "--lake", str(lake))

@@ -117,6 +117,7 @@ def test_a_model_is_loaded_once_a_replica_and_death_over_three_rounds(tmp_path: 
     assert len(noted(tmp_path, "loads")) == 1 + 3  # the batch, the row in it, the row alone
 
 
+@pytest.mark.slow
 def test_a_kill_from_outside_repeats_about_one_item(tmp_path: Path):
     """Of 12 items of 40 rows, killed in the middle of one: what is on the device, and what is not yet written."""
     job, work = Sleeps(str(tmp_path), infers=0.02), items(12, rows=40)

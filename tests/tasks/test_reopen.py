@@ -88,6 +88,7 @@ def test_retried_pictures_join_their_documents_and_nothing_else_changes(place: P
         assert retry_quarantined(held, "bomb") == 0
 
 
+@pytest.mark.slow
 def test_what_fails_again_stays_in_quarantine_once(place: Path):
     for _ in range(3):
         with run(place) as held:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute
@@ -27,6 +29,7 @@ def texts(held: Session, table: str, where: str = "true") -> set[str]:
     return {text for (text,) in held.lake.query(asked)}
 
 
+@pytest.mark.slow
 def test_the_parser_sees_what_the_flags_leave_and_clip_what_the_parser_leaves(tmp_path: Path):
     (tmp_path / "pages").mkdir()
     blocks = "".join(f"<p>{text}</p>" for text in (SHOWN, STILL, ADDRESS, GERMAN))

@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.tasks.run.session import Session
@@ -35,6 +37,7 @@ def decided(held: Session, version: int) -> list[str]:
     return sorted(row[0].rpartition("/")[2] for row in held.lake.query(sql, (version,)))
 
 
+@pytest.mark.slow
 def test_a_version_holds_the_last_reading_of_each_unit_and_keeps_what_is_no_longer_listed(tmp_path: Path):
     pages, more = tmp_path / "pages", tmp_path / "more"
     page(pages, "changed", "The old words of the page.", 1, 2)

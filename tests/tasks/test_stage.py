@@ -203,6 +203,7 @@ def _kill_first_actor() -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_ends")  # the last one here that has Ray in this process
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
     asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64)})

@@ -66,6 +66,7 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
         assert {each["origin"]["occurrences"] for each in stories if each["origin"]["url"].endswith("2.jpg")} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "back", [pytest.param(1, id="with the etag of then"), pytest.param(3, id="with another", marks=pytest.mark.full)]
 )
@@ -192,6 +193,7 @@ def test_a_lake_in_which_a_source_stands_as_it_was_typed_loses_and_doubles_nothi
             assert alive(held, before) == was
 
 
+@pytest.mark.slow
 def test_what_one_source_passes_over_is_not_gone_from_another(tmp_path: Path):
     """Two sources of one folder: one takes its pages, the other its pictures, and each passes over the rest."""
     page(tmp_path, "a", "The words of the page.", 1, at=1)

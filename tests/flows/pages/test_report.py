@@ -54,6 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, html.HtmlElem
     return folder, page(folder, pictures=30, cap=3, clusters=3)
 
 
+@pytest.mark.slow
 def test_pictures_of_an_earlier_report_are_taken_from_the_cache(
     small: tuple[Path, html.HtmlElement], monkeypatch: pytest.MonkeyPatch
 ):
@@ -126,6 +127,7 @@ def test_the_work_of_a_step_is_told_once_though_its_jobs_fill_several_tables(sma
     assert "images\xa030" in small[1].get_element_by_id("steps").text_content()
 
 
+@pytest.mark.slow
 def test_notes_of_workers_stand_beside_the_work(tmp_path: Path):
     published(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as lake:
@@ -174,6 +176,7 @@ def test_a_thumbnail_of_noise_is_made_worse_so_that_the_page_stays_small():
     assert len(base64.b64decode(thumbnail(out.getvalue()).partition(",")[2])) <= MOST_BYTES
 
 
+@pytest.mark.slow
 def test_what_the_shipped_small_models_made_is_marked_as_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     published(tmp_path / "lake")
     listed = ["datasets", "--lake", str(tmp_path / "lake"), "--format", "csv"]
@@ -249,6 +252,7 @@ def test_it_stays_small_with_texts_of_a_megabyte(tmp_path: Path):
     assert (tmp_path / "deep" / "report.html").stat().st_size < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_report_that_is_damaged_or_of_another_lake_is_not_shown_as_this_lakes(tmp_path: Path):
     published(tmp_path / "one", pictures=2, image_rules=())
     with create_or_open(tmp_path / "one", read_only=True) as lake:

@@ -80,6 +80,7 @@ def test_the_scores_are_those_of_the_definition_read_noun_by_noun(sentences: lis
     assert len({complexity for complexity, _ in found}) >= 5 and {True, False} == {action for _, action in found}
 
 
+@pytest.mark.slow
 def test_a_sentence_scores_the_same_whatever_stands_beside_it(sentences: list[str]):
     alone = [score([text])[0] for text in sentences]
     order = random.Random(0).sample(range(len(sentences)), len(sentences))

@@ -65,6 +65,7 @@ def test_of_a_server_that_fails_a_tenth_in_every_way_each_picture_has_its_own_an
     assert 8 <= seen["peak"] <= 64  # how far it grows between answers of "too many" is a matter of their order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", FAILURES)
 def test_what_fails_once_is_asked_again(how: str, port: int, tmp_path: Path, clients: list):
     shown = pictures(12)
@@ -305,6 +306,7 @@ def test_without_any_endpoint_the_run_ends_with_the_remedy(port: int, clients: l
         ask(client, pictures(3))
 
 
+@pytest.mark.slow
 def test_an_engine_that_one_picture_kills_costs_that_picture_alone(port: int, tmp_path: Path, clients: list):
     shown = pictures(60)
     names = [picture_hash(picture) for picture in shown]
