@@ -5,6 +5,7 @@ model is copied again, beside the former one. Copies stay until a user deletes t
 """
 
 import hashlib
+import os
 import shutil
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -38,6 +39,7 @@ def s3_folder(spec: str, uri: str, patterns: tuple[str, ...]) -> Path:
                 again(partial(filesystem().get_file, key, str(unfinished / name)))
             if list_folder(spec, uri, patterns)[0] != copy:
                 raise ModelError(f"model '{spec}': it changed while it was copied; run again")
+            os.sync()  # or a power cut after the rename would leave empty files that count as a copy
             unfinished.rename(copy)
         except UNREACHABLE as error:  # and errors of the disk
             why = f"{error}; XDG_CACHE_HOME names another folder"
