@@ -57,7 +57,7 @@ def extend(lake: Lake, plan: Plan) -> bool:
 
 
 def _counted(lake: Lake, where: str) -> str:
-    """Return SQL for (name, n, newest) of each table that facts read."""
+    """Return SQL for a row a table that facts read: its name, number of rows that pass ``where``, highest commit."""
     return " UNION ALL ".join(
         f"SELECT '{table}' AS name, count(*) AS n, max(\"commit\") AS newest FROM {table} {where}"
         for table in facts_tables.tables_read(lake)

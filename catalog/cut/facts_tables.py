@@ -192,7 +192,10 @@ def write_sentences(lake: Lake, plan: Plan, of: str, among: str = "") -> None:
 
 
 def sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
-    """Create ``facts_duplicates(sentence, duplicates, member)`` from the newest grouping, a complete snapshot."""
+    """Create ``facts_duplicates(sentence, duplicates, member)``: the groups of duplicate sentences.
+
+    Each grouping is a complete snapshot, so only the newest is read. ``of`` is SQL that maps content to its key.
+    """
     scorer = plan.scorer("sentence_groups")
     lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates (sentence UINTEGER, duplicates UINTEGER, "
                  "member VARCHAR)")  # fmt: skip
@@ -257,7 +260,11 @@ def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, amo
 
 
 def _write_matches(lake: Lake, rows: str, most: int, scores: Sequence[str], tie: str) -> bool:
-    """Add (picture, sentence, similarity, *scores) to ``making.matches``; empty it, return False for repeated pairs."""
+    """Write the best candidates of each picture into ``making.matches``, a row a picture.
+
+    ``rows`` is a table (picture, sentence, similarity, *scores). Returns False, and leaves ``making.matches`` empty, if
+    it has a pair twice: the caller then passes distinct pairs, which take a sort.
+    """
     ordered = lake.blocks(f"FROM {rows} ORDER BY picture, similarity DESC, {tie}", rows=SORTED_AT_ONCE)
     with lake.connection.cursor() as writer:  # the lake's own connection is streaming the rows
         for found in _of_whole_pictures(ordered):

@@ -110,7 +110,7 @@ def assigned_texts() -> str:
 
 
 def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
-    """Return by sentence number the one assigned in its place, itself or its group's keeper: (n,) uint32.
+    """Map each sentence number to that of the sentence shown for it, uint32 (n,): itself, or its group's keeper.
 
     NOBODY if no member of the group passes the rules and occurs in a current document.
     """

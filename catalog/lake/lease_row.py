@@ -136,7 +136,10 @@ def show_waiting(metadata: Metadata, token: str, text: str) -> None:
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
-    """Take the lease; return its token, and whether a dead holder was replaced. LeaseHeld after ``wait_seconds``."""
+    """Take the lease; return (its token, whether the holder before had died).
+
+    Raises LeaseHeld if another live process still holds it after ``wait_seconds``.
+    """
     deadline = time.monotonic() + wait_seconds
     watch = LeaseObserver()
     while True:

@@ -82,13 +82,13 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     taken = {name for score in declared() for name in score.rule_columns}
     found = []
     for table, columns in sorted(_existing_columns(lake).items()):
-        of = "image" if "sha256" in columns else "sentence"
-        key = "sha256" if of == "image" else "content"
+        of = "sentence" if "sha256" not in columns else "pair" if "content" in columns else "image"
+        key = "content" if of == "sentence" else "sha256"
         if table in known or table.startswith((IMPORTED, HEAD)) or table in schema.released():
             continue
         if not {key, "shard", "scorer", "commit"} <= columns.keys():
             continue
-        keys = {key, "shard", "scorer", "commit", "input_digest"}
+        keys = {"sha256", "content", "shard", "scorer", "commit", "input_digest"}
         measured = {name: kind for name, kind in columns.items() if name not in keys and name not in taken}
         found.append(Score(table, of, tuple(Column(name, kind, "") for name, kind in measured.items()), package="?"))
     return tuple(found)

@@ -132,7 +132,7 @@ def list_vanished(lake: Lake, source: str) -> list[str]:
 
 
 def index(lake: Lake, begin: Callable[[], int]) -> None:
-    """Give each image and sentence content without one a home shard: the smallest shard id that contains it.
+    """Assign a home shard to each new image and sentence content: the smallest shard id that contains it.
 
     One pass over ``images`` and ``sentences`` per run that read something new; units that were read again are compared
     first (`supersede`). Copies of its bytes in other shards' payloads are never read.

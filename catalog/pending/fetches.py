@@ -52,7 +52,11 @@ def count_unfetched(lake: Lake) -> int:
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
-    """Split all addresses into portions, so that a killed round gets the same again; return those in ``which``."""
+    """Return the work items of the addresses that ``which`` selects, SQL over ``portions``.
+
+    Portions are cut of all addresses, fetched ones too: a killed round gets the same items again. 30M addresses take 30
+    rounds, each with one window over all links.
+    """
     found = lake.query(
         f"WITH portions AS ({_PORTIONS.format(gone=gone_documents())}) "
         f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "

@@ -34,7 +34,7 @@ LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minut
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run's request, to compare with completed runs."""
+    """What a run was asked for; an equal request of a completed run means that there is nothing to do."""
 
     recipe: Recipe
     sources: tuple[str, ...]  # the sources of the command line

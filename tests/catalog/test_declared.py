@@ -194,6 +194,18 @@ def test_a_score_whose_package_is_gone_is_told_in_rules_and_still_explains_what_
         assert lake.query("SELECT count(*) FROM vivid") == [(0,)]
 
 
+def test_a_score_of_pairs_that_nobody_declares_goes_with_its_picture_and_with_its_sentence(tmp_path: Path):
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute(
+            'CREATE TABLE former (sha256 VARCHAR, content VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, '
+            "fitness DOUBLE)"
+        )
+    with create_or_open(tmp_path / "lake") as lake:
+        (score,) = undeclared(lake)
+        assert (score.of, score.rule_columns) == ("pair", {"fitness": "DOUBLE"})
+        assert score.removed_by == {"sha256": "picture", "content": "sentence"}
+
+
 def _dataset(published: Recipe) -> Dataset:
     return Dataset("r", 1, published.model_dump_json(), 1, "", False, 0, None, "run", datetime.now(UTC), [])
 

@@ -32,7 +32,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 class History:
-    """A lake of few pictures and sentences, so that new pages often show old ones; each act has a commit of its own."""
+    """Acts on a lake, drawn by a seed; each writes under a commit number of its own.
+
+    There are few different pictures and sentences, so that new pages often show known ones.
+    """
 
     def __init__(self, lake: Lake, seed: int) -> None:
         self.lake, self.random, self.commit, self.documents = lake, random.Random(seed), 0, 0
@@ -108,7 +111,7 @@ class History:
         ])  # fmt: skip
 
     def newer_scorer(self) -> None:
-        """Another version of a scorer scores all; the recipe reads its scores."""
+        """Score all pictures by a newer scorer, which the recipe reads from now on."""
         self.plan = self.plan.with_scorer("image_quality", f"q{self.commit}")
         self.quality(self.ids("image_content", "sha256"))
 
@@ -142,7 +145,7 @@ class History:
             self.insert(table, [{key: each, "group_id": join[group], "scorer": "g"} for each, group in found.items()])
 
     def split(self) -> None:
-        """A new grouping in which a content leaves its group, as with another rule of grouping."""
+        """Write a new grouping in which one sentence has left its group for one of its own."""
         found = dict(self.lake.query("SELECT content, arg_max(group_id, commit) FROM sentence_groups GROUP BY 1"))
         if found:
             found[self.random.choice(sorted(found))] = "alone"

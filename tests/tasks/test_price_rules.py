@@ -18,7 +18,10 @@ def short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prices(seed: int) -> list[ProofLine]:
-    """Price five rules of 800 pairs, of which 30 % are wrong: one drops wrong pairs, three right ones, one any."""
+    """Return the prices of five planted rules on 800 pairs, 30 % of them wrong.
+
+    One rule drops wrong pairs, three drop right ones, in three sizes, and one drops any.
+    """
     pictures, texts, is_right = planted(800, seed, wrong=0.3)
     vectors, raw, rng = centred(pictures), np.stack([np.arange(800)] * 2, 1), np.random.default_rng(seed)
     pool = Pool((vectors, centred(texts)), kinds_of(vectors), raw, raw[is_right])
