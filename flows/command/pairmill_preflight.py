@@ -12,7 +12,7 @@ from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.preflight.preflight import Preflight
 from pairmill.flows.preflight.preflight import preflight as forecast
 from pairmill.flows.run.progress_text import duration
-from pairmill.flows.run.settings import load_recipe
+from pairmill.flows.run.settings import load_runnable
 from pairmill.ops.whole.cluster_sample import Range
 from pairmill.tasks.run.place.progress import Progress
 
@@ -22,7 +22,7 @@ HOURS = "hours"  # a number's form that `duration` formats
 def preflight(args: Namespace) -> int:
     """Run the sample, showing its steps in the terminal, and print the forecast."""
     screen = console()
-    recipe = load_recipe(args.recipe, overrides(args.set, args.packs), args.models)
+    recipe, left_out = load_runnable(args.recipe, overrides(args.set, args.packs), args.models)
     with screen.status("drawing a sample") as status:
 
         def show(progress: Progress) -> None:
@@ -33,6 +33,7 @@ def preflight(args: Namespace) -> int:
         print(json.dumps(json_value(found), ensure_ascii=False))
     else:
         print_forecast(found, screen)
+        print_notes(screen, left_out)
     return 0
 
 

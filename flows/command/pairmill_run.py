@@ -28,7 +28,7 @@ from pairmill.flows.run.run_recipe import (
     notes_if_nothing_is_pending,
     request_run,
 )
-from pairmill.flows.run.settings import Compute, load_recipe, notes_on
+from pairmill.flows.run.settings import Compute, load_runnable
 
 if TYPE_CHECKING:
     from pairmill.catalog.lake.lake import Lake
@@ -46,10 +46,10 @@ def run(args: Namespace) -> int:
     If nothing has changed since the last run, print that run's outcome.
     """
     screen = console()
-    recipe = load_recipe(args.recipe, overrides(args.set, args.packs), args.models)
+    recipe, notes = load_runnable(args.recipe, overrides(args.set, args.packs), args.models)
     if args.dry_run:
         return _dry_run(recipe, args, screen)
-    notes, compute = notes_on(args.recipe, overrides(args.set, args.packs), args.models), compute_of(args)
+    compute = compute_of(args)
     request = request_run(recipe, args.source, compute, notes, args.retry)
     found = last_result(request, args.lake)
     if found is not None:

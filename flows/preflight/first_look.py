@@ -14,7 +14,7 @@ from pairmill.flows.preflight.draw import draw
 from pairmill.flows.preflight.preflight import FEW_PICTURES
 from pairmill.flows.run.demo_models import PHOTO_PACKAGES
 from pairmill.flows.run.run_start import check_run
-from pairmill.flows.run.settings import Compute, load_recipe
+from pairmill.flows.run.settings import Compute, load_recipe, load_runnable
 from pairmill.ops.text.sentence_quality import language_of
 from pairmill.tasks.collect.ingest import CAPTIONED
 from pairmill.tasks.run.place.resources import this_machine
@@ -93,7 +93,7 @@ def propose_models(recipe: str, lake: str, folder: Path) -> Proposal:
     ``folder`` is where the models of the extra [demo] are made.
     """
     small = SMALL if recipe == "captions" and not this_machine().gpus else {}
-    findings = recipe_models(Patient(lake, load_recipe(recipe, small)))
+    findings = recipe_models(Patient(lake, load_runnable(recipe, small, "recipe")[0]))
     lacking = next((each.text for each in findings if each.state == "fail"), "")
     if not lacking:
         return Proposal("recipe", "no GPU: a smaller captioner" if small else "the recipe's own", small)

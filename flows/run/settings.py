@@ -132,8 +132,18 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
     ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
     """
-    asked = overrides or {}
-    return with_resolved_paths(without_parser(_with_models(name_or_path, asked, demo_models), asked)[0])
+    return with_resolved_paths(_with_models(name_or_path, overrides or {}, demo_models))
+
+
+def load_runnable(name_or_path: str, overrides: dict[str, str], demo_models: str) -> tuple[Recipe, list[str]]:
+    """Load a recipe as `load_recipe`, without the rules that a run here cannot apply; return it with notes on them.
+
+    A re-cut needs no parser, and `doctor` names a missing one: both load the whole recipe. Raises BadRecipe.
+    """
+    full = load_recipe(name_or_path, overrides, demo_models)
+    notes = dropped_rule_notes(load(name_or_path, overrides, RECIPES), full) if demo_models == "demo" else []
+    recipe, left_out = without_parser(full, overrides)
+    return recipe, left_out + notes
 
 
 def _with_models(name_or_path: str, overrides: dict[str, str], demo_models: str) -> Recipe:
@@ -147,10 +157,10 @@ def _with_models(name_or_path: str, overrides: dict[str, str], demo_models: str)
 def without_parser(recipe: Recipe, overrides: dict[str, str]) -> tuple[Recipe, list[str]]:
     """Return the recipe without what needs its parser if that is not installed, and a note with the remedy, else [].
 
-    Rules on sentences and a parser that are set by ``overrides`` stay: the run refuses them.
+    A parser and rules that are set by ``overrides`` stay: the run refuses them.
     """
     spec = recipe.models.get("parser", "")
-    if any(key in ("models", "models.parser") or key.partition(".")[0] == "sentences" for key in overrides) or not spec:
+    if not spec or not overrides.keys().isdisjoint(("models", "models.parser", "sentences")):
         return recipe, []
     try:
         if spec.removeprefix("spacy:").isidentifier():
@@ -159,7 +169,12 @@ def without_parser(recipe: Recipe, overrides: dict[str, str]) -> tuple[Recipe, l
     except ModelError as error:
         missing = str(error).partition(", or ")[0]
     parsed = {name for score in declared() if score.model == "parser" for name in score.rule_columns}
-    kept = [rule for rule in recipe.sentences if parsed.isdisjoint(columns_of(rule.name, rule.predicate))]
+    by_hand = {key.split(".")[1] for key in overrides if key.startswith("sentences.")}
+    kept = [
+        rule
+        for rule in recipe.sentences
+        if rule.name in by_hand or parsed.isdisjoint(columns_of(rule.name, rule.predicate))
+    ]
     left = [f"the rule '{rule.name}'" for rule in recipe.sentences if rule not in kept]
     tags = recipe.tags
     if tags and tags.mined:
@@ -189,16 +204,6 @@ def captions_recipe(recipe: Recipe, changed: Iterable[str] = ()) -> Recipe:
     taken = {name: getattr(recipe, name) for name in TAKEN}
     taken |= {"models": {first.model: recipe.models[first.model]}, "captioners": [first]}
     return captions.model_copy(update=taken)
-
-
-def notes_on(name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
-    """Return notes on the rules that `load_recipe` drops: their parser is missing, or the small models are no judges.
-
-    The arguments are those of `load_recipe`. Raises BadRecipe.
-    """
-    recipe = _with_models(name_or_path, overrides, demo_models)
-    notes = dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
-    return without_parser(recipe, overrides)[1] + notes
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from pairmill.catalog.terms.error import did_you_mean
 from pairmill.catalog.terms.reasons import REASONS
-from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_runnable
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
@@ -96,8 +96,7 @@ def curate(
         name_run(about := Path(recipe).stem)
         # The form gives values; an override of a recipe is YAML text.
         texts = {key: value if isinstance(value, str) else str(value).lower() for key, value in overrides.items()}
-        chosen = load_recipe(recipe, texts, models)
-        notes = notes_on(recipe, texts, models)
+        chosen, notes = load_runnable(recipe, texts, models)
         place = lake or default_lake()
         answer = ""
         if approve_thresholds:

@@ -17,7 +17,7 @@ from pairmill.flows.run.demo_models import (
     with_demo_defaults,
     with_demo_models,
 )
-from pairmill.flows.run.settings import RECIPES, load_recipe, notes_on
+from pairmill.flows.run.settings import RECIPES, load_recipe, load_runnable
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run.place import identity
@@ -87,9 +87,9 @@ def test_what_is_set_by_hand_is_nobodys_swap():
     by_hand = {"sentences": "[{name: band, keep: perplexity >= 7}]"}
     recipe = load_recipe("30m", by_hand, "demo")
     assert recipe.sentences[0].keep == "perplexity >= 7"
-    (note,) = notes_on("30m", by_hand, "demo")
+    (note,) = load_runnable("30m", by_hand, "demo")[1]
     assert "the rule 'pair_similarity' is left out" in note
-    assert notes_on("folder", {}, "recipe") == []
+    assert load_runnable("folder", {}, "recipe")[1] == []
 
 
 def test_the_shipped_models_stand_in_for_the_parser_too_where_a_rule_asks_for_it():
@@ -148,13 +148,15 @@ def test_a_run_without_the_parser_leaves_out_what_needs_it_and_says_so(
         "pairmill.ops.models.model_digest.find_spec",
         lambda name: None if name.startswith(hidden) else found(name) or found("json"),
     )
-    recipe = load_recipe("30m")
+    whole = load_recipe("30m")  # what a re-cut takes, whose scores are there, and what `doctor` looks at
+    assert SENTENCE_STRUCTURE in compile_plan(whole, {}).scores
+    recipe, (note,) = load_runnable("30m", {}, "recipe")
     assert recipe.tags is not None and recipe.tags.mined == 0
     assert SENTENCE_STRUCTURE not in compile_plan(recipe, {}).scores
-    assert len(recipe.sentences) == len(load("30m", None, RECIPES).sentences) - 2
-    (note,) = notes_on("30m", {}, "recipe")
+    assert len(recipe.sentences) == len(whole.sentences) - 2
     assert "'complexity', the rule 'action', mined tags" in note and remedy in note
     for name in ("30m", "demo"):  # with the small models, whose parser lacks too
-        assert SENTENCE_STRUCTURE not in compile_plan(load_recipe(name, {}, "demo"), {}).scores
-    by_hand = load_recipe("30m", {"sentences.action.keep": "has_action"})
+        assert SENTENCE_STRUCTURE not in compile_plan(load_runnable(name, {}, "demo")[0], {}).scores
+    by_hand, (note,) = load_runnable("30m", {"sentences.action.keep": "has_action"}, "recipe")
     assert SENTENCE_STRUCTURE in compile_plan(by_hand, {}).scores, "what a user asks for is refused, not left out"
+    assert "'complexity'" in note and "'action'" not in note
