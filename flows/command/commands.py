@@ -39,6 +39,7 @@ MODELS = Option("--models", "'demo' swaps in the small models that ship", choice
 SET = Option("--set", "override a setting of the recipe: --set balance.cap=20", "KEY=VALUE", repeats=True)
 WITH = Option("--with", "add a pack of rules: web-clean, or a YAML file of images, sentences, candidates", "PACK",
               repeats=True, more={"dest": "packs"})  # fmt: skip
+YES = Option("--yes", "download models without asking; so does an output that is no terminal")
 TEXT_OR_JSON = Option("--format", "json: one object, for scripts", choices=("table", "json"))
 ROWS = ("table", "csv", "spreadsheet", "json")
 NO_FORMULA = "spreadsheet: CSV in which no text can be a formula"
@@ -96,19 +97,19 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                 "30m --source pages --sample 2000", (
             RECIPE,
             Option("--sample", "pictures to run, 50 to 5000", "N", sample_size, 5000),
-            SOURCE, LAKE, MODELS, WITH, SET, *COMPUTE, TEXT_OR_JSON,
+            SOURCE, LAKE, MODELS, YES, WITH, SET, *COMPUTE, TEXT_OR_JSON,
         )),
         Command("run", "pairmill_run:run", "Curate a dataset in this process.", "30m --source pages --lake lake", (
             Option("--dry-run", "count what is pending, by step, and do no work", group=EITHER),
             Option("--retry", "first retry what is quarantined for this reason; then only --source is read", "REASON",
                    group=EITHER),
-            RECIPE, SOURCE, LAKE, MODELS, WITH, SET, *COMPUTE,
+            RECIPE, SOURCE, LAKE, MODELS, YES, WITH, SET, *COMPUTE,
         ), interrupted=GOES_ON),
         Command("recaption", "pairmill_recaption:recaption",
                 "Caption every picture of a folder or lake, by the recipe captions.", "--source photos --to captions", (
             Option("recipe", "use this recipe's first captioner, without its rules", "RECIPE", default="captions",
                    more={"nargs": "?"}),
-            SOURCE, LAKE, MODELS, SET,
+            SOURCE, LAKE, MODELS, YES, SET,
             Option("--to", "also export the captions, to a folder or s3://bucket/prefix", "URI"),
             Option("--format", f"{ABOUT_FILES}; default: webdataset", choices=FILES),
             Option("--retry", "retry the pictures quarantined for this reason", "REASON"),

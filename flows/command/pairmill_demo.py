@@ -49,7 +49,7 @@ def demo(args: Namespace) -> int:
         args.recipe = "demo"
     else:
         args.recipe = _make_photographs(folder, world, models, screen)
-    args.dry_run, args.retry, args.models, args.packs = False, "", "recipe", []
+    args.dry_run, args.yes, args.retry, args.models, args.packs = False, True, "", "recipe", []
     args.source, args.lake = [str(world / "pages")], str(lake)
     status = run(args)
     if not is_drawn and not status:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.option_types import overrides
-from pairmill.flows.command.pairmill_run import compute_of
+from pairmill.flows.command.pairmill_run import ask_downloads, compute_of
 from pairmill.flows.command.terminal import console, print_notes, shown, table
 from pairmill.flows.preflight.preflight import Preflight
 from pairmill.flows.preflight.preflight import preflight as forecast
@@ -23,6 +23,8 @@ def preflight(args: Namespace) -> int:
     """Run the sample, showing its steps in the terminal, and print the forecast."""
     screen = console()
     recipe, left_out = load_runnable(args.recipe, overrides(args.set, args.packs), args.models)
+    if args.format != "json":
+        ask_downloads(recipe, args.yes, screen)
     with screen.status("drawing a sample") as status:
 
         def show(progress: Progress) -> None:

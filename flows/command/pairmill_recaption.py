@@ -12,7 +12,7 @@ from pairmill.catalog.terms.counted import counted
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.api.opened_lake import OpenLake
-from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
+from pairmill.flows.command.pairmill_run import ask_downloads, compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, print_notes, shown
 from pairmill.flows.command.version_commands import export_visibly
 from pairmill.flows.run.settings import captions_recipe, load_recipe
@@ -28,6 +28,7 @@ def recaption(args: Namespace) -> int:
     screen = console()
     settings = overrides(args.set)
     recipe = captions_recipe(load_recipe(args.recipe, settings, args.models), settings)
+    ask_downloads(recipe, args.yes, screen)
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps

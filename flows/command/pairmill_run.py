@@ -1,6 +1,7 @@
 """Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.markup import escape
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.counted import counted, unit_of
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import NotApproved, PairmillError
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, print_notes, shown, table
@@ -55,6 +56,7 @@ def run(args: Namespace) -> int:
     if found is not None:
         warn_of_demo(screen, found.outcome.demo_weights)
     else:
+        ask_downloads(recipe, args.yes, screen)
         found = _curate(request, args.lake, compute, notes, screen)
     print_outcome(screen, found.outcome, found.notes, found.is_new)
     return 0
@@ -104,6 +106,24 @@ def _forecast(request: RunRequest, lake: str, compute: Compute) -> str:
         f"pairs, {disk.low:,.3g} … {disk.high:,.3g} GB, {cost}: by {counted(found.pictures, 'pictures')} of "
         f"{counted(found.of_units, 'units')}. `pairmill preflight` says more."
     )
+
+
+def ask_downloads(recipe: Recipe, is_sure: bool, screen: Console) -> None:
+    """Print the models that a run downloads, with size, licence and folder; on a terminal ask unless ``is_sure``.
+
+    Raises NotApproved for a no.
+    """
+    with screen.status("looking for the recipe's models"):
+        from pairmill.flows.machine.recipe_models import missing_models
+
+        found = missing_models(recipe)
+    for each in found:
+        screen.print(f"download  {shown(each)}")
+    if found and not is_sure and screen.is_terminal and sys.stdin.isatty():
+        screen.print("Enter downloads, n ends: ", end="")
+        sys.stdout.flush()
+        if (answer := sys.stdin.readline()).strip().lower() not in ("", "y", "yes") or not answer:
+            raise NotApproved("no model was downloaded; name others (--set models.NAME=SPEC), or use --models demo.")
 
 
 def warn_of_demo(screen: Console, models: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.flows.command.pairmill_demo import make_photo_models
 from pairmill.flows.command.pairmill_preflight import print_forecast
+from pairmill.flows.command.pairmill_run import ask_downloads
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.settings import Compute, load_recipe, load_runnable
 from pairmill.tasks.run.place.progress import Progress
@@ -70,6 +71,7 @@ def start(args: Namespace) -> int:
         with screen.status("making the models of the extra [demo]"):
             make_photo_models((folder / "models").resolve())
     recipe, _ = load_runnable(name, settings, "demo" if models == "demo" else "recipe")  # the run line tells its notes
+    ask_downloads(recipe, args.yes, screen)
     with screen.status("running a sample") as status:
 
         def show(progress: Progress) -> None:

@@ -6,9 +6,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.machine.finding import Finding, Patient
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
+from pairmill.ops.models.hub_model import MissingModel, missing_model
 from pairmill.ops.models.model_digest import hub_is_reachable, on_s3, resolve
 from pairmill.ops.models.model_error import ModelError, NotDownloaded
 from pairmill.ops.models.s3_folder import list_folder
@@ -58,7 +60,15 @@ def _files(spec: str) -> Finding:
         return Finding("fail", f"{spec}: not on this machine, and {flags[0]} is set", f"unset {flags[0]}, or {remedy}")
     if not hub_is_reachable():
         return Finding("fail", f"{spec}: not on this machine, and the hub cannot be reached", remedy)
-    return Finding("ok", f"{spec}: the first run downloads it")
+    return Finding("ok", f"the first run downloads {missing_model(spec) or spec}")
+
+
+def missing_models(recipe: Recipe) -> list[MissingModel]:
+    """List the recipe's models that a run would download from the hub."""
+    from pairmill.catalog.recipe.plan import models_of
+
+    found = map(missing_model, dict.fromkeys(models_of(recipe).values()))
+    return [each for each in found if each]
 
 
 def is_here(spec: str) -> bool:

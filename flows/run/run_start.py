@@ -19,6 +19,7 @@ from pairmill.catalog.write.judgement_log import register_judgements
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.catalog.write.scorer import Scorer
+from pairmill.flows.machine.recipe_models import missing_models
 from pairmill.flows.run.model_size import check_sizes
 from pairmill.flows.run.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
@@ -81,6 +82,9 @@ def check_run(
         check_is_lake(lake)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
+    for model in missing_models(recipe):
+        LOG.info("downloading %s", model)
+        model.download_weights()
     checked = identity.with_scorers(plan)
     refuse_other_scorers(recipe, {scorer.name: scorer.digest for scorer in checked[1]})
     return uris, checked

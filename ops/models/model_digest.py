@@ -20,7 +20,8 @@ from pairmill.ops.models.model_error import ModelError, NotDownloaded
 from pairmill.ops.models.s3_folder import S3, s3_folder
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
-MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+SAFE_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+MODEL_FILES = (*SAFE_FILES, "*.bin", "*.pt", "*.pth")
 # The installation, which holds the models that ship. A worker on another machine has one of its own.
 INSTALLED = Path(__file__).resolve().parents[2]
 # In a spaCy pipeline all files count (its weights file is `model`, without a suffix), except these at the top level.
@@ -214,9 +215,7 @@ def _spacy_folder(spec: str, name: str) -> Path:
 
 def _hub_folder(spec: str, name: str) -> Path:
     """Return a local folder, else the hub's snapshot; without a network, its cached snapshot. Raises ModelError."""
-    if Path(name).expanduser().is_dir():
-        return _local_folder(spec, name)
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+    if _is_folder(name):
         return _local_folder(spec, name)
     from huggingface_hub import snapshot_download
 
@@ -224,13 +223,34 @@ def _hub_folder(spec: str, name: str) -> Path:
     repo, _, revision = name.partition("@")
     try:
         # Try safetensors only at first: old repositories hold the same weights in up to four formats.
-        patterns = [pattern for pattern in MODEL_FILES if pattern not in ("*.bin", "*.pt", "*.pth")]
-        folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=patterns))
+        folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=list(SAFE_FILES)))
         if not any(folder.rglob("*.safetensors")):
             folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=list(MODEL_FILES)))
     except Exception as error:  # a dozen types: offline, unknown name, gated, no space
-        raise _missing(spec, repo, error) from error
+        raise not_downloaded(spec, repo, error) from error
     return _local_folder(spec, str(folder))
+
+
+def _is_folder(name: str) -> bool:
+    """Return whether a model's name is a folder's or S3's, not a repository's of the hub."""
+    return Path(name).expanduser().is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1
+
+
+def hub_name(spec: str) -> tuple[str, str, list[tuple[str, ...]]] | None:
+    """Return (repository, revision, patterns of names of its files, best first) of a model of the hub, else None."""
+    family, _, name = spec.partition(":")
+    if family == "open_clip" and not name.startswith(("local-dir:", "hf-hub:")):
+        from open_clip.pretrained import get_pretrained_cfg
+
+        repo, _, file = get_pretrained_cfg(*split_open_clip(spec)).get("hf_hub", "").rpartition("/")
+        safe = [(f"{file[:-4]}.safetensors",)] if file.endswith((".bin", ".pth")) else []
+        choices = [*safe, (file,)] if file else [("open_clip_model.safetensors",), ("open_clip_pytorch_model.bin",)]
+        return (repo, "", choices) if repo else None
+    name = name.removeprefix("hf-hub:")
+    if family not in ("hf", "open_clip") or name.startswith("local-dir:") or _is_folder(name):
+        return None
+    repo, _, revision = name.partition("@")
+    return repo, revision, [SAFE_FILES, MODEL_FILES]
 
 
 def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
@@ -250,7 +270,7 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     try:
         return Path(download_pretrained(known))
     except Exception as error:  # the same types, and urllib's own
-        raise _missing(spec, known.get("hf_hub", "").strip("/") or model, error) from error
+        raise not_downloaded(spec, known.get("hf_hub", "").strip("/") or model, error) from error
 
 
 def _open_clip_config(model: str) -> dict:
@@ -287,7 +307,7 @@ def hub_is_reachable() -> bool:
     return True
 
 
-def _missing(spec: str, repo: str, error: Exception) -> NotDownloaded:
+def not_downloaded(spec: str, repo: str, error: Exception) -> NotDownloaded:
     """Return the error for a model that cannot be downloaded, with the remedies."""
     said = " ".join(str(error).split()) or type(error).__name__
     reason = textwrap.shorten(re.split(r"(?<=[.!?]) ", said)[0], 200, placeholder=" …").rstrip(".")  # one sentence
