@@ -13,14 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.queries import datasets
-from pairmill.catalog.queries.compare.trial_cut import (
-    MissingScore,
-    cut_plan,
-    fates_by_both,
-    missing_scores,
-    missing_texts,
-    moved_since,
-)
+from pairmill.catalog.queries.compare import trial_cut
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep, find
 from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.recipe import predicate
@@ -56,31 +49,20 @@ OF_THE_CUT = (
 
 @dataclass(frozen=True)
 class CutTrial:
-    """Result of a re-cut that is not published.
+    """Result of a re-cut that is not published."""
 
-    Attributes:
-        before: The version whose recipe is changed.
-        images: Current images of the lake.
-        missing: The scores that a run must compute first, with their cost. If there are any, the cut counts images
-            without them as dropped by the rule that reads them, and images without texts as passing.
-        kept: Images that the cut keeps.
-        kept_before: Images that a cut by the version's own recipe keeps today.
-        moved: (rule that drops them before, rule after, number of images) where the two differ, '' for kept, most
-            frequent first.
-        funnel: Images that each rule receives and drops, in the order of the cut.
-        funnel_before: The same for the version ``before``.
-        marginal: The images nearest each threshold.
-    """
-
-    before: Dataset
-    images: int
-    missing: list[MissingScore]
-    kept: int
-    kept_before: int
+    before: Dataset  # the version whose recipe is changed
+    images: int  # current images of the lake
+    # the scores that a run must compute first, with their cost. If there are any, the cut counts images without them as
+    # dropped by the rule that reads them, and images without texts as passing.
+    missing: list[trial_cut.MissingScore]
+    kept: int  # images that the cut keeps
+    kept_before: int  # images that a cut by the version's own recipe keeps today
+    # (rule that drops them before, rule after, number of images) where the two differ, '' for kept, most frequent first
     moved: list[tuple[str, str, int]]
-    funnel: list[FunnelStep]
-    funnel_before: list[FunnelStep]
-    marginal: list[MarginalItem]
+    funnel: list[FunnelStep]  # images that each rule receives and drops, in the order of the cut
+    funnel_before: list[FunnelStep]  # the same for the version ``before``
+    marginal: list[MarginalItem]  # the images nearest each threshold
 
 
 def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> Published:
@@ -98,10 +80,10 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
     plan = _changed_plan(lake, dataset, changes, name)
     run_id = uuid.uuid4().hex
     with writing(lake, run_id, f"recut {dataset}") as writer, runs.record_run(lake, run_id, "recut", plan.recipe, []):
-        if missing := missing_scores(lake, plan):
+        if missing := trial_cut.missing_scores(lake, plan):
             raise _needs_a_run(lake, dataset.name, str(missing[0]), changes)
         cut(lake, plan)
-        if missing := missing_texts(lake, plan):
+        if missing := trial_cut.missing_texts(lake, plan):
             lacking = f"{counted(n := missing[0].n, 'pictures')} that would be kept lack{'s' if n == 1 else ''} texts"
             raise _needs_a_run(lake, dataset.name, lacking, changes)
         if not count_cut(lake)[0]:
@@ -111,7 +93,7 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
         return publication.publish(lake, plan, run_id, dataset.recall, lambda: writer.begin("publish"), components)
 
 
-def unpublished(lake: Lake, spec: str) -> tuple[list[tuple[str, str, int]], list[MissingScore]]:
+def unpublished(lake: Lake, spec: str) -> tuple[list[tuple[str, str, int]], list[trial_cut.MissingScore]]:
     """Compare a version with a cut by its own recipe now, which differs by people's acts and by new rows.
 
     Returns (rule that drops them in the version, rule now, number of images) where the two differ, '' for kept, most
@@ -119,9 +101,9 @@ def unpublished(lake: Lake, spec: str) -> tuple[list[tuple[str, str, int]], list
     """
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, {}, "")
-    missing = missing_scores(lake, plan)
+    missing = trial_cut.missing_scores(lake, plan)
     cut(lake, plan)
-    return moved_since(lake, dataset), missing + missing_texts(lake, plan)
+    return trial_cut.moved_since(lake, dataset), missing + trial_cut.missing_texts(lake, plan)
 
 
 def try_recut(
@@ -137,9 +119,9 @@ def try_recut(
     """
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)
-    missing = missing_scores(lake, plan)
-    fates = fates_by_both(lake, cut_plan(lake, dataset), plan)
-    missing += missing_texts(lake, plan)
+    missing = trial_cut.missing_scores(lake, plan)
+    fates = trial_cut.fates_by_both(lake, trial_cut.cut_plan(lake, dataset), plan)
+    missing += trial_cut.missing_texts(lake, plan)
     funnel = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
     kept = funnel[-1].n_in - funnel[-1].n_dropped if funnel else 0
     before = [step for step in datasets.funnel(lake, dataset) if step.kind == "image"]
@@ -180,7 +162,7 @@ def settings_of_cut(lake: Lake, dataset: Dataset, recipe: Recipe) -> tuple[dict[
 
     The latter stay those of the version.
     """
-    asked, had = recipe.record(), cut_plan(lake, dataset).recipe.record()
+    asked, had = recipe.record(), trial_cut.cut_plan(lake, dataset).recipe.record()
     changes: dict[str, Any] = {}
     for key in OF_THE_CUT:
         section, _, name = key.partition(".")
@@ -202,7 +184,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
                 f"'{key}' is no setting of the cut ({', '.join(OF_THE_CUT)}); change it in a run: "
                 f"pairmill run {dataset.name} --set {key}=…"
             )
-    before = cut_plan(lake, dataset)
+    before = trial_cut.cut_plan(lake, dataset)
     recipe = before.recipe.with_({**changes, **({"name": name} if name else {})})
     read = {column for rule in recipe.images for column in predicate.columns_of(rule.name, rule.predicate)}
     imported = {score.columns[0].name for score in imported_in(lake.tables)}

@@ -227,11 +227,8 @@ class FolderLock:
     """Shared lock on the folder of ``path`` for the `with` block; `is_alone` makes it exclusive.
 
     The operating system ends a lock with its process, so that none is ever stale. It is of no use between machines, nor
-    is SQLite. File systems without locks (some network mounts) are tolerated.
-
-    Attributes:
-        is_held: Whether the lock is held. False if the file system has no locks, or another process held it exclusively
-            for STUCK_SECONDS.
+    is SQLite. File systems without locks (some network mounts) are tolerated. ``is_held`` is False if the file system
+    has no locks, or another process held it exclusively for STUCK_SECONDS.
     """
 
     def __init__(self, path: str) -> None:

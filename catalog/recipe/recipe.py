@@ -9,30 +9,9 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pairmill.catalog.lake.yaml_text import parse_yaml
+from pairmill.catalog.recipe import parts
 from pairmill.catalog.recipe.overrides import EXTENDS, explain_fault, extend, override, replace_alternatives
-from pairmill.catalog.recipe.parts import (
-    LINKS,
-    NONE,
-    Advanced,
-    Association,
-    Balance,
-    ClipSettings,
-    Contamination,
-    Decoding,
-    Duplicates,
-    Fetch,
-    ImportedName,
-    Ingest,
-    Link,
-    ModelSpec,
-    Name,
-    Rule,
-    SentenceDuplicates,
-    Settings,
-    Sizes,
-    Splits,
-    Words,
-)
+from pairmill.catalog.recipe.parts import NONE, Advanced, ModelSpec, Name, Rule, Settings
 from pairmill.catalog.recipe.parts_of_texts import OWN, Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe, did_you_mean
@@ -46,10 +25,10 @@ class Recipe(Settings):
     scores: Advanced[dict[Name, dict[str, Any]]] = Field(
         {}, description="Scores to compute although no rule reads them, with settings of theirs."
     )
-    imported: Advanced[list[ImportedName]] = Field(
+    imported: Advanced[list[parts.ImportedName]] = Field(
         [], description="Scores of pictures that `pairmill import-scores` put into the lake, for rules to read."
     )
-    heads: Advanced[dict[ImportedName, str] | None] = Field(
+    heads: Advanced[dict[parts.ImportedName, str] | None] = Field(
         None,
         min_length=1,
         description="Files of linear layers or MLPs over CLIP's vectors, by the names under which rules read them.",
@@ -65,25 +44,25 @@ class Recipe(Settings):
         [],
         description="Rules for a picture with one of its retrieved sentences; a sentence that fails one is not given.",
     )
-    words: Advanced[Words] = Words()  # pyright: ignore[reportCallIssue]
-    duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
-    sentence_duplicates: SentenceDuplicates | None = Field(
+    words: Advanced[parts.Words] = parts.Words()  # pyright: ignore[reportCallIssue]
+    duplicates: parts.Duplicates = parts.Duplicates()  # pyright: ignore[reportCallIssue]
+    sentence_duplicates: parts.SentenceDuplicates | None = Field(
         None, description="Drop near copies of sentences, if wanted."
     )
-    contamination: Advanced[Contamination | None] = Field(
+    contamination: Advanced[parts.Contamination | None] = Field(
         None, description="Keep a benchmark's pictures out, if wanted."
     )
-    association: Association = Association()  # pyright: ignore[reportCallIssue]
-    balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
-    splits: Advanced[Splits | None] = Field(
+    association: parts.Association = parts.Association()  # pyright: ignore[reportCallIssue]
+    balance: parts.Balance = parts.Balance()  # pyright: ignore[reportCallIssue]
+    splits: Advanced[parts.Splits | None] = Field(
         None, description="Shares of pairs by split, as {train: .98, val: .01, test: .01}; groups are never divided."
     )
-    split_by: Advanced[list[Link] | None] = Field(
+    split_by: Advanced[list[parts.Link] | None] = Field(
         None,
         min_length=1,
         description="What keeps pairs in one split: near copies, one document, one host of pictures. All, if left out.",
     )
-    sizes: Advanced[Sizes | None] = Field(
+    sizes: Advanced[parts.Sizes | None] = Field(
         None,
         description="Nested subsets by share up to 1 or by number of pairs: {nano: 1000, lite: .1, full: 1}. Of "
         "[nano, lite, full] each has ten times the pairs of the one before. Held-out splits are whole in each.",
@@ -92,16 +71,18 @@ class Recipe(Settings):
     captions: Advanced[Captions] = Captions()  # pyright: ignore[reportCallIssue]
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
-    ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]
-    fetch: Fetch | None = Field(None, description="Fetch pictures that are only named by an address; off without.")
+    ingest: parts.Ingest = parts.Ingest()  # pyright: ignore[reportCallIssue]
+    fetch: parts.Fetch | None = Field(
+        None, description="Fetch pictures that are only named by an address; off without."
+    )
     opt_outs: Advanced[int | None] = Field(
         None,
         ge=1,
         le=365,
         description="Days after which a host's robots.txt, tdmrep.json and ai.txt are read again; else not heeded.",
     )
-    decoding: Decoding = Decoding()  # pyright: ignore[reportCallIssue]
-    clip: ClipSettings = ClipSettings()  # pyright: ignore[reportCallIssue]
+    decoding: parts.Decoding = parts.Decoding()  # pyright: ignore[reportCallIssue]
+    clip: parts.ClipSettings = parts.ClipSettings()  # pyright: ignore[reportCallIssue]
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
@@ -141,7 +122,7 @@ class Recipe(Settings):
     @property
     def split_links(self) -> tuple[str, ...]:
         """What keeps pairs in one split, among LINKS."""
-        return LINKS if self.split_by is None else tuple(self.split_by)
+        return parts.LINKS if self.split_by is None else tuple(self.split_by)
 
     @property
     def captioned_by(self) -> list[Captioner]:

@@ -30,11 +30,7 @@ SECONDS = 60.0  # of one statement
 
 
 def serve(place: str) -> None:
-    """Serve the lake at ``place`` until stdin is closed.
-
-    Raises:
-        PairmillError: The extra [mcp] is not installed.
-    """
+    """Serve the lake at ``place`` until stdin is closed. Raises PairmillError without the extra [mcp]."""
     try:
         import anyio
         from mcp.server import MCPServer

@@ -68,8 +68,7 @@ def application(
 def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve the lake on 127.0.0.1 until Ctrl-C; call ``announce`` with the address. Port 0 takes any free port.
 
-    Raises:
-        PairmillError: There is no lake, or the port is taken.
+    Raises PairmillError if there is no lake, or the port is taken.
     """
     opened = BrowsedLake(lake)
     try:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import FACETS, Gallery, ImageSet, ImageVectors
@@ -51,8 +52,6 @@ class PictureMaps:
         """
         if not corners:
             return None
-        import pyarrow as pa
-
         found = self.find(dataset, gallery, 30.0)
         if found is None:
             raise PairmillError("the map is still being made; open the map, then this gallery again.")

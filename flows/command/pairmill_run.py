@@ -11,28 +11,27 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import work_without_pandas
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.score_tables import add_heads
+from pairmill.catalog.lake.side_folders import scratch_folder
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.counted import counted, unit_of
 from pairmill.catalog.terms.error import NotApproved, PairmillError
+from pairmill.catalog.write.import_scores import with_imported
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, print_notes, shown, table
+from pairmill.flows.run import run_recipe
 from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.model_size import AN_EXAMPLE
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_inputs import inputs_digest
-from pairmill.flows.run.run_recipe import (
-    Curated,
-    RunRequest,
-    curate_anew,
-    last_result,
-    notes_if_nothing_is_pending,
-    request_run,
-)
-from pairmill.flows.run.settings import Compute, load_runnable
+from pairmill.flows.run.settings import Compute, load_runnable, resolve_source
 
 if TYPE_CHECKING:
-    from pairmill.catalog.lake.lake import Lake
     from pairmill.flows.run.survey import Pending
     from pairmill.tasks.run.session import Session
 
@@ -51,8 +50,8 @@ def run(args: Namespace) -> int:
     if args.dry_run:
         return _dry_run(recipe, args, screen)
     compute = compute_of(args)
-    request = request_run(recipe, args.source, compute, notes, args.retry)
-    found = last_result(request, args.lake)
+    request = run_recipe.request_run(recipe, args.source, compute, notes, args.retry)
+    found = run_recipe.last_result(request, args.lake)
     if found is not None:
         warn_of_demo(screen, found.outcome.demo_weights)
     else:
@@ -62,10 +61,11 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console) -> Curated:
+def _curate(
+    request: run_recipe.RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console
+) -> run_recipe.Curated:
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
-        from pairmill.catalog.lake.literals import work_without_pandas
         from pairmill.flows import curate  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
         from pairmill.flows.run import run_start  # noqa: F401 torch, 3 s
@@ -83,10 +83,10 @@ def _curate(request: RunRequest, lake: str, compute: Compute, notes: list[str], 
                 session.note(f"{asked:,} workers were asked of {cpus} CPUs; --workers 0 takes one per CPU.", once=True)
             session.progress, session.waiting = display.progress, display.waiting
 
-        return curate_anew(request, lake, compute, notes, display.run_step, begin)
+        return run_recipe.curate_anew(request, lake, compute, notes, display.run_step, begin)
 
 
-def _forecast(request: RunRequest, lake: str, compute: Compute) -> str:
+def _forecast(request: run_recipe.RunRequest, lake: str, compute: Compute) -> str:
     """Forecast a first run by a sample, as `preflight`; return one line, '' for a run below LONG_HOURS.
 
     The sample is a tenth of the work at most. No sample runs on a cluster, whose workers a run starts once, and none
@@ -134,8 +134,6 @@ def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
 
 def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     """Print the pending work of each step and write nothing; a missing lake counts as an empty one."""
-    from pairmill.catalog.lake.opening import create_or_open
-    from pairmill.catalog.lake.side_folders import scratch_folder
     from pairmill.flows.run.run_start import resolve_sources
 
     sources = list(resolve_sources(recipe, args.source))
@@ -144,7 +142,7 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
         if not exists:
             create_or_open(f"{folder}/lake").close()
         with create_or_open(args.lake if exists else f"{folder}/lake", read_only=True) as lake:
-            notes = notes_if_nothing_is_pending(lake, recipe, inputs_digest(recipe, sources))
+            notes = run_recipe.notes_if_nothing_is_pending(lake, recipe, inputs_digest(recipe, sources))
             found, notes = _survey(lake, recipe, sources) if notes is None else ([], notes)
     title = f"\npending for recipe {recipe.name}"
     pending = table(title, ["step"], ["pending"], ["", ""])
@@ -160,13 +158,8 @@ def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
     return 0
 
 
-def _survey(lake: "Lake", recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
+def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
-    from pairmill.catalog.lake.literals import work_without_pandas
-    from pairmill.catalog.lake.score_tables import add_heads
-    from pairmill.catalog.recipe.plan import compile_plan
-    from pairmill.catalog.write.import_scores import with_imported
-    from pairmill.flows.run.settings import resolve_source
     from pairmill.flows.run.survey import survey  # all steps, 1 s
     from pairmill.tasks.run.place import identity
 

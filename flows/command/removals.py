@@ -24,6 +24,7 @@ from pairmill.catalog.write.version_names import version_names
 from pairmill.flows.api.asked_item import as_stored, find_item
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.run.outcome import report_path
+from pairmill.ops.ban_list import NEAR_BITS, BanList, perceptual_hash, read_hashes
 from pairmill.tasks.upkeep import removal
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ def takedown(args: Namespace) -> int:
 
 def import_bans(args: Namespace) -> int:
     """Ban the pictures that a list of hashes names, and remove those that the lake has; print counts alone."""
-    from pairmill.ops.ban_list import BanList, read_hashes
-
     try:
         with open(args.file, encoding="utf-8") as lines:
             listed = read_hashes(lines, args.kind)
@@ -175,8 +174,6 @@ def _subject(args: Namespace) -> tuple[Subject, tuple[int, ...]]:
     pictures = tuple(content_id(_bytes(file)) for file in args.image)
     hashes: tuple[int, ...] = ()
     if args.like:
-        from pairmill.ops.ban_list import perceptual_hash
-
         found = perceptual_hash(_bytes(args.like))
         if found is None:
             raise PairmillError(f"--like {args.like}: this file is no picture that can be decoded.")
@@ -243,8 +240,6 @@ def _bytes(file: str) -> bytes:
 
 def _like(lake: Lake, subject: Subject, phash: int, args: Namespace) -> Subject:
     """Print the pictures near ``phash``; return the subject with them. PairmillError if ``--yes`` differs."""
-    from pairmill.ops.ban_list import NEAR_BITS
-
     found = near_hash(lake, phash, NEAR_BITS)
     for sha256, url, bits in found[:SHOWN]:
         print(visible(f"{sha256}  {bits} of 64 bits differ  {url}"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import work_without_pandas
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open, open_as_allowed
 from pairmill.catalog.recipe.overrides import parse_value
 from pairmill.catalog.terms.controls import visible
@@ -114,8 +115,6 @@ def tag(args: Namespace) -> int:
 
 def import_file(args: Namespace) -> int:
     """Import a file's scores; print how many pictures have a score and how a rule reads it."""
-    from pairmill.catalog.lake.literals import work_without_pandas
-
     work_without_pandas()
     with open_lake(args.lake) as opened:
         done = opened.import_scores(args.file, args.name, args.key, args.column)
@@ -153,7 +152,6 @@ def _text(done: "ImportedScores", key: str, newest: str, lake: str) -> str:
 
 def recut(args: Namespace) -> int:
     """Publish a version by changed rules, and print its size; with ``--dry-run`` print a trial, and publish nothing."""
-    from pairmill.catalog.lake.literals import work_without_pandas
     from pairmill.tasks.recut import TRIED, kind_of_rule
     from pairmill.tasks.recut import recut as publish_recut
 

@@ -1,5 +1,6 @@
 """Check whether each model of a recipe is on this machine, can be downloaded, or is served at its endpoint."""
 
+import json
 import os
 import urllib.error
 import urllib.request
@@ -103,8 +104,6 @@ def _offline() -> Iterator[None]:
 
 def _endpoint(model: str, url: str) -> Finding:
     """Return a finding on whether a server answers and, if it lists its models, serves ``model``."""
-    import json
-
     try:
         with urllib.request.urlopen(f"{url}/models", timeout=SECONDS) as answer:
             served = [each["id"] for each in json.load(answer)["data"]]

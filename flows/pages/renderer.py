@@ -137,9 +137,8 @@ def _passes(drawn: "Histogram", value: float) -> bool:
 def cluster_sizes(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> dict[str, Any]:
     """Lay out a chart of ``n`` clusters from ``sizes``: (rank, size before the cap, size after), largest first.
 
-    Returns:
-        ``bars``: (height before, height after, title), heights in [0, 100]. ``line``: height of the cap. ``is_log``:
-        whether heights are logarithmic, as they are if the largest is over 20 times the median. {} without sizes.
+    Returns ``bars``: (height before, height after, title), heights in [0, 100]; ``line``: height of the cap; and
+    ``is_log``: whether heights are logarithmic, as if the largest is over 20 times the median. {} without sizes.
     """
     if not sizes:
         return {}

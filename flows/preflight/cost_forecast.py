@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import psutil
 from pydantic import BaseModel, ValidationError
 
 from pairmill.catalog.terms.error import PairmillError
@@ -181,8 +182,6 @@ def _extrapolate(items: list[Item], what: str, grown: float, pictures: Range) ->
 
 def _memory() -> int:
     """Return the bytes of this process and its descendants; pages that they share count once."""
-    import psutil
-
     own, total = psutil.Process(), 0
     for process in (own, *own.children(recursive=True)):
         try:

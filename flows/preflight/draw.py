@@ -113,10 +113,8 @@ def draw(
 ) -> Sampling:
     """Draw units that are new to ``lake``, with about ``most`` pictures in all.
 
-    The first units are read once into a lake of their own below ``folder``, to count their pictures.
-
-    Raises:
-        SourceError: There is no new unit.
+    The first units are read once into a lake of their own below ``folder``, to count their pictures. Raises SourceError
+    if there is no new unit.
     """
     recipe = checked[0].recipe
     seed = str(recipe.seed)

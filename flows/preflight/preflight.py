@@ -12,15 +12,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.datasets import Dataset, FunnelStep
-from pairmill.catalog.queries.losses.unit_outcomes import (
-    UnitOutcomes,
-    capped_clusters,
-    known_contents,
-    n_documents,
-    similar_units,
-    unit_outcomes,
-    written_bytes,
-)
+from pairmill.catalog.queries.losses import unit_outcomes
 from pairmill.catalog.recipe.plan import Plan, compile_plan, quantities
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.curate import curate_steps
@@ -135,16 +127,18 @@ def _forecast(
     """Return the forecast from ``dataset``, the version of the sample in ``lake``."""
     recipe, share = plan.recipe, sampling.share
     steps = datasets.funnel(lake, dataset)
-    found = unit_outcomes(lake, dataset, plan.scorer("image_groups"), sampling.by_document)
-    both = frozenset(known_contents(known, lake, recipe.duplicates.phash))
+    found = unit_outcomes.unit_outcomes(lake, dataset, plan.scorer("image_groups"), sampling.by_document)
+    both = frozenset(unit_outcomes.known_contents(known, lake, recipe.duplicates.phash))
     # Some units, or documents in their place, have no picture.
-    n_units = max(len(found.units), n_documents(lake) if sampling.by_document else sampling.units)
+    n_units = max(len(found.units), unit_outcomes.n_documents(lake) if sampling.by_document else sampling.units)
     rules = [step.rule for step in steps if step.kind == "image"]
     similar = _similar(lake, plan, found, sampling.by_document)
-    clusters = capped_clusters(lake, dataset, plan.scorer("balance_clusters"))
+    clusters = unit_outcomes.capped_clusters(lake, dataset, plan.scorer("balance_clusters"))
     yields = forecast_yield(found, rules, n_units, share, both, similar, clusters, recipe.seed)
     is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
-    costs = forecast_cost(measured, yields, share, written_bytes(lake), compute.placement().n_workers, is_priced)
+    costs = forecast_cost(
+        measured, yields, share, unit_outcomes.written_bytes(lake), compute.placement().n_workers, is_priced
+    )
     return Preflight(
         recipe=recipe.name,
         units=sampling.units,
@@ -159,10 +153,10 @@ def _forecast(
     )
 
 
-def _similar(lake: Lake, plan: Plan, found: UnitOutcomes, by_document: bool) -> dict[str, np.ndarray]:
+def _similar(lake: Lake, plan: Plan, found: unit_outcomes.UnitOutcomes, by_document: bool) -> dict[str, np.ndarray]:
     """Return by rule with a lower bound on sentence similarity: in how many units each picture has such a sentence."""
     return {
-        check.name: similar_units(lake, found, plan.scorer("matches"), each.low, by_document)
+        check.name: unit_outcomes.similar_units(lake, found, plan.scorer("matches"), each.low, by_document)
         for check in plan.image_checks
         for each in quantities(check, {})
         if each.over in SIMILARITIES and not each.under and each.low is not None

@@ -112,9 +112,7 @@ def curate_anew(
 
     ``begin`` is called with the session before the first step, to connect its progress. The outcome is read, and its
     report written, after the lease is released, from the lake that is still open: opening it anew costs 0.4 CPU s.
-
-    Raises:
-        PairmillError: As `run_start.session`; each subclass names the remedy.
+    Raises PairmillError as `run_start.session`; each subclass names the remedy.
     """
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.run.run_start import check_run, session_on

@@ -14,12 +14,7 @@ from urllib.parse import quote, urlsplit
 from uuid import UUID
 
 from httpx import HTTPError
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import artifacts
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
@@ -66,20 +61,20 @@ class ProgressArtifacts:
         with unless_refused(f"{step}: {text or 'that it goes on'}"):
             if bar := self._bars.get(step):
                 said = f"{bar.said}; {text}" if text else bar.said
-                update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
+                artifacts.update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
 
     def _update(self, progress: Progress) -> None:
         """Create the step's artifact at its start; update it at most every EVERY_SECONDS, and at the step's end."""
         step, now = progress.step, time.monotonic()
         if step not in self._bars or progress.is_begin:
             said = f"{step}: {progress.total:,} {progress.unit}" if progress.unit else step
-            made = cast(UUID, create_progress_artifact(0.0, key=_key(step), description=said))
+            made = cast(UUID, artifacts.create_progress_artifact(0.0, key=_key(step), description=said))
             self._bars[step] = _Bar(made, said, now, now)
         bar = self._bars[step]
         if progress.is_end or now - bar.shown_at >= EVERY_SECONDS:
             bar.percent = 100.0 * progress.done / max(1, progress.total)
             bar.said = f"{step}: {progress_text(progress, now - bar.began)}" if progress.unit else step
-            update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=bar.said)
+            artifacts.update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=bar.said)
             bar.shown_at = now
 
 
@@ -96,8 +91,8 @@ class RateArtifact:
         """Update the artifact with ``text`` and the share of images done, 0 to 1."""
         with unless_refused("the rate"):
             if self._bar is None:
-                self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
-            update_progress_artifact(artifact_id=self._bar, progress=100.0 * share, description=text)
+                self._bar = cast(UUID, artifacts.create_progress_artifact(0.0, key="caption-rate", description=text))
+            artifacts.update_progress_artifact(artifact_id=self._bar, progress=100.0 * share, description=text)
 
 
 @contextmanager
@@ -114,7 +109,9 @@ def create_first_captions(found: "CaptionOutcome") -> None:
     by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
     lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}"]
     lines += [f"Beside their pictures: {code(found.strip)}"] if found.strip else []
-    create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
+    artifacts.create_markdown_artifact(
+        "\n".join(lines), key="first-captions", description=f"The first captions: {found.said}"
+    )
 
 
 def create_artifacts(found: Outcome) -> None:
@@ -128,7 +125,7 @@ def create_artifacts(found: Outcome) -> None:
     name = str(found.dataset)
     rows = [(step.kind, step.rule, step.n_in, step.n_dropped) for step in found.funnel]
     said = f"Gallery, report and pairs of {name}"
-    create_markdown_artifact(_markdown(found), key=_key(f"pairs {found.dataset.name}"), description=said)
+    artifacts.create_markdown_artifact(_markdown(found), key=_key(f"pairs {found.dataset.name}"), description=said)
     create_funnel(found.dataset.name, rows, f"What each rule dropped in {name}")
 
 
@@ -138,7 +135,7 @@ def create_funnel(dataset: str, rows: Sequence[tuple], said: str) -> None:
         {"kind": kind, "rule": rule, "in": n_in, "dropped": n_dropped, "kept": n_in - n_dropped}
         for kind, rule, n_in, n_dropped in rows
     ]
-    create_table_artifact(shown, key=_key(f"funnel {dataset}"), description=said)
+    artifacts.create_table_artifact(shown, key=_key(f"funnel {dataset}"), description=said)
 
 
 def _markdown(found: Outcome) -> str:

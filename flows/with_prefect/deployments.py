@@ -11,8 +11,9 @@ from prefect.exceptions import CancelledRun, FailedRun
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from pairmill.catalog.terms.error import did_you_mean
+from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld, NotApproved, did_you_mean
 from pairmill.catalog.terms.reasons import REASONS
+from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.settings import RECIPES, Compute, default_lake, load_runnable
 from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
@@ -115,7 +116,6 @@ def ended_early(error: Exception) -> State:
     A run that found the lake leased is Refused, one that a person did not approve is Declined, and one at a limit of
     its budget is Stopped: these have Prefect's type CANCELLED, since nothing has failed. Raises any other error again.
     """
-    from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld, NotApproved
     from pairmill.flows.user_error import user_message
 
     if (line := user_message(error)) is None:
@@ -144,17 +144,11 @@ def _run_curate(
     from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.run.caption_rate import CaptionRate
-    from pairmill.flows.run.demo_models import demo_note
     from pairmill.flows.run.first_captions import FirstCaptions
     from pairmill.flows.run.outcome import outcome
     from pairmill.flows.run.run_start import session
+    from pairmill.flows.with_prefect import artifacts
     from pairmill.flows.with_prefect.alerts import StallAlerts, report_quarantine
-    from pairmill.flows.with_prefect.artifacts import (
-        ProgressArtifacts,
-        RateArtifact,
-        create_artifacts,
-        create_first_captions,
-    )
     from pairmill.flows.with_prefect.step_as_task import GrowingFunnel, forward_worker_log
 
     with ExitStack() as held:
@@ -165,20 +159,20 @@ def _run_curate(
         opened.notes += notes
         if answer:
             opened.tell(answer)
-        opened.progress = bars = ProgressArtifacts()
+        opened.progress = bars = artifacts.ProgressArtifacts()
         opened.waiting = bars.waiting
         opened.observe(StallAlerts())
         run_step: Any = GrowingFunnel()
         if recipe.only_captions:
-            opened.progress = CaptionRate(opened, bars, RateArtifact(), every=10.0)
-            run_step = FirstCaptions(opened, run_step, create_first_captions)
+            opened.progress = CaptionRate(opened, bars, artifacts.RateArtifact(), every=10.0)
+            run_step = FirstCaptions(opened, run_step, artifacts.create_first_captions)
         published = curate_steps(opened, run_step, retry)
         share = OpenLake(opened.lake).quarantined_share(opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
         get_run_logger().warning(visible(note))
     found = outcome(lake, f"{published.name}@{published.version}")
-    create_artifacts(found)
+    artifacts.create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
     name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""

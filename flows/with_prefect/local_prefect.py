@@ -31,14 +31,10 @@ ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # a server listens there, an
 def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, list[Child]]]:
     """Use the configured Prefect server, else run a new one during the ``with`` block.
 
-    Yields the URL of its API, and the child processes that were started: none, or the new server.
-
-    Args:
-        say: Called with one line for each step.
-        port: Port of a new server; 0 means PREFECT_SERVER_API_PORT, else 4200, or a free port if 4200 is taken.
-
-    Raises:
-        PairmillError: The configured server does not answer, a new one does not start, or its port is taken.
+    Yields the URL of its API, and the child processes that were started: none, or the new server. ``say`` is called
+    with one line for each step. ``port`` is that of a new server; 0 means PREFECT_SERVER_API_PORT, else 4200, or a free
+    port if 4200 is taken. Raises PairmillError if the configured server does not answer, a new one does not start, or
+    its port is taken.
     """
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings  # 1.3 s

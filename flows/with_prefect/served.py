@@ -36,10 +36,7 @@ def deployments() -> dict[str, dict[str, Any]]:
 def serving(client: "SyncPrefectClient", api: str, lake: str) -> Iterator[Child]:
     """Serve the deployments in a child process during the ``with`` block, and yield that process.
 
-    Runs write to ``lake`` unless they name another lake.
-
-    Raises:
-        PairmillError: A deployment of that name belongs to a work pool, or the process does not come up.
+    Runs write to ``lake`` unless they name another lake. Raises PairmillError if the process does not come up.
     """
     before = _read_last_poll(client)
     environment = {"PAIRMILL_LAKE": lake, "PREFECT_API_URL": api}

@@ -10,24 +10,8 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 
-from pairmill.ops.image.header import (
-    EXTENSION,
-    FRAME,
-    HOSTILE,
-    MAX_BLOCKS,
-    ORIENTATION,
-    PNG_MARK,
-    SHORT,
-    TAG_BYTES,
-    TRAILER,
-    TruncatedHeader,
-    chunks,
-    format_of,
-    opened,
-    palette_bytes,
-    segments,
-    stored_size,
-)
+from pairmill.ops.image import header
+from pairmill.ops.image.header import TruncatedHeader
 
 # JPEG: APP0 to APP15 and COM, of which these stay: density, colour profile, colour transform.
 _APPS, _COMMENT, _END = range(0xE0, 0xF0), 0xFE, 0xD9
@@ -52,32 +36,32 @@ def remove_metadata(data: bytes) -> bytes | None:
     It cannot be removed from a file of unknown format or broken structure, nor from a TIFF or AVIF that decodes
     differently afterwards. Never raises.
     """
-    format = format_of(data)
+    format = header.format_of(data)
     try:
         cleaned = _CLEANERS[format](data)
         is_safe = cleaned == data or format not in ("tiff", "avif") or _shown(cleaned, format) == _shown(data, format)
-    except (*HOSTILE, TruncatedHeader):
+    except (*header.HOSTILE, TruncatedHeader):
         return None
     return cleaned if is_safe else None
 
 
 def _shown(data: bytes, format: str) -> tuple[object, ...]:
     """Decode the first frame; return its size, mode, pixels, orientation and colour profile."""
-    with opened(data, format) as image:
+    with header.opened(data, format) as image:
         image.load()
-        oriented = image.getexif().get(ORIENTATION, 1)
+        oriented = image.getexif().get(header.ORIENTATION, 1)
         return image.size, image.mode, image.tobytes(), oriented, image.info.get("icc_profile")
 
 
 def _exif(orientation: int) -> bytes:
     """Return an EXIF block of the orientation alone: a TIFF of one tag, 26 bytes."""
-    return struct.pack("<4sIHHHIHHI", b"II*\0", 8, 1, ORIENTATION, SHORT, 1, orientation, 0, 0)
+    return struct.pack("<4sIHHHIHHI", b"II*\0", 8, 1, header.ORIENTATION, header.SHORT, 1, orientation, 0, 0)
 
 
 def _jpeg(data: bytes) -> bytes:
     """Leave out segments, and what follows the end: further pictures, whose EXIF is their own, or a video."""
-    orientation, parts, first = stored_size(data, "jpeg").orientation, [], 0
-    for marker, start, end in segments(data):
+    orientation, parts, first = header.stored_size(data, "jpeg").orientation, [], 0
+    for marker, start, end in header.segments(data):
         if marker == _END:
             return b"".join((*parts, data[first:start]))
         is_private = marker == _COMMENT or marker in _APPS
@@ -93,8 +77,8 @@ def _jpeg(data: bytes) -> bytes:
 
 def _png(data: bytes) -> bytes:
     """Leave out chunks; the orientation gets an eXIf chunk before the pixels, where all decoders read it."""
-    orientation, parts, kind = stored_size(data, "png").orientation, [PNG_MARK], b""
-    for kind, chunk in chunks(data):
+    orientation, parts, kind = header.stored_size(data, "png").orientation, [header.PNG_MARK], b""
+    for kind, chunk in header.chunks(data):
         if kind == b"IDAT" and orientation > 1:
             body = b"eXIf" + _exif(orientation)
             parts.append(struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body)))
@@ -108,7 +92,7 @@ def _png(data: bytes) -> bytes:
 
 def _webp(data: bytes) -> bytes:
     """Leave out chunks, and clear their flags in VP8X (RFC 9649)."""
-    orientation, parts, at = stored_size(data, "webp").orientation, [b"WEBP"], 12
+    orientation, parts, at = header.stored_size(data, "webp").orientation, [b"WEBP"], 12
     end = min(8 + int.from_bytes(data[4:8], "little"), len(data))
     while at + 8 <= end:
         name, length = struct.unpack_from("<4sI", data, at)
@@ -129,18 +113,18 @@ def _webp(data: bytes) -> bytes:
 
 def _gif(data: bytes) -> bytes:
     """Leave out extensions but those that control frames, loops and colours (GIF89a, appendix B)."""
-    at, parts, first = 13 + palette_bytes(data[10]), [], 0
-    while at < len(data) and data[at] != TRAILER:
+    at, parts, first = 13 + header.palette_bytes(data[10]), [], 0
+    while at < len(data) and data[at] != header.TRAILER:
         start, kind = at, data[at]
-        if kind not in (FRAME, EXTENSION):
+        if kind not in (header.FRAME, header.EXTENSION):
             at += 1  # padding, which decoders skip
             continue
-        at += 11 + palette_bytes(data[at + 9]) if kind == FRAME else 2
+        at += 11 + header.palette_bytes(data[at + 9]) if kind == header.FRAME else 2
         while data[at]:
             at += data[at] + 1
         at += 1
         is_kept = data[start + 1] == _GIF_CONTROL or data.startswith(_GIF_KEPT, start + 3)
-        if kind == EXTENSION and not is_kept:
+        if kind == header.EXTENSION and not is_kept:
             parts.append(data[first:start])
             first = at
     return b"".join((*parts, data[first : at + 1]))
@@ -161,11 +145,11 @@ def _tiff(data: bytes) -> bytes:
         (n_tags,) = struct.unpack_from(order + count, data, start)
         first, end, kept = start + n_count, start + n_count + n_tags * size, []
         n_seen += n_tags
-        if n_seen > MAX_BLOCKS:
+        if n_seen > header.MAX_BLOCKS:
             raise TruncatedHeader
         for at in range(first, end, size):
             tag, kind, n_values, place = struct.unpack_from(f"{order}HH{word}{word}", data, at)
-            n_bytes = n_values * TAG_BYTES.get(kind, 1)
+            n_bytes = n_values * header.TAG_BYTES.get(kind, 1)
             where = place if n_bytes > n_word else at + size - n_word
             if tag == _SUB_TABLES or tag in _POINTERS:
                 pointer = word if n_bytes == n_values * n_word else "I"

@@ -109,11 +109,7 @@ class Pool:
 
 
 def recalls(
-    pool: Pool,
-    arms: Mapping[str, np.ndarray],
-    sets: Mapping[str, np.ndarray],
-    seed: int,
-    least: int,
+    pool: Pool, arms: Mapping[str, np.ndarray], sets: Mapping[str, np.ndarray], seed: int, least: int
 ) -> dict[str, dict[str, float]]:
     """Train heads on each arm, all with equal samples and held-out pairs; return arm -> held-out set -> R@5.
 

@@ -6,16 +6,8 @@ from pairmill.catalog.pending import contents, quarantine
 from pairmill.catalog.pending.quarantine import Units
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import open_source, row_of
+from pairmill.tasks.collect import ingest
 from pairmill.tasks.collect.fetch import fetch_again
-from pairmill.tasks.collect.ingest import (
-    SHARD_BYTES,
-    IngestUnits,
-    copy_places_home,
-    cut_portions,
-    most_units,
-    settings_for,
-    shard_item,
-)
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.session import Session
 
@@ -30,7 +22,7 @@ def retry_quarantined(session: Session, reason: str) -> int:
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     n += fetch_again(session, reason)
     if reason == "missing":
-        copy_places_home(session, contents.found_missing())
+        ingest.copy_places_home(session, contents.found_missing())
     return n + quarantine.reopen(session.lake, reason, lambda: session.begin("retry").commit)
 
 
@@ -45,8 +37,10 @@ def _read_again(session: Session, units: Units) -> int:
     if lost := len(units.uris) - len(found):
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
     sizes = np.array([row_of(each)[1] for each in found], np.int64)
-    portions = cut_portions(sizes, most_units(session.recipe.ingest.documents_per_shard, len(sizes)), SHARD_BYTES)
-    items = [shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
-    session.work("ingest", items, IngestUnits(source, settings_for(session.lake, session.recipe)))
+    portions = ingest.cut_portions(
+        sizes, ingest.most_units(session.recipe.ingest.documents_per_shard, len(sizes)), ingest.SHARD_BYTES
+    )
+    items = [ingest.shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
+    session.work("ingest", items, ingest.IngestUnits(source, ingest.settings_for(session.lake, session.recipe)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return len(found)

@@ -82,10 +82,8 @@ class Session:
     def use(self, table: str, scorer: Scorer) -> str:
         """Restrict the plan to this scorer's rows of ``table``; return the scorer's digest.
 
-        The scorer is registered with the next commit.
-
-        Raises:
-            BadRecipe: A rule's threshold was calibrated on another scorer of this name.
+        The scorer is registered with the next commit. Raises BadRecipe if a rule's threshold was calibrated on another
+        scorer of this name.
         """
         refuse_other_scorers(self.recipe, {scorer.name: scorer.digest})
         self.plan = self.plan.with_scorer(table, scorer.digest)

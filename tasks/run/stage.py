@@ -27,17 +27,8 @@ from pairmill.tasks.run.cluster.on_ray import Fleet, Fleets
 from pairmill.tasks.run.cluster.ray_nodes import start_ray
 from pairmill.tasks.run.items.model_job import ModelJob
 from pairmill.tasks.run.items.partition import Job, Output
+from pairmill.tasks.run.place import resources
 from pairmill.tasks.run.place.placement import Placement
-from pairmill.tasks.run.place.resources import (
-    Node,
-    Resources,
-    count_in_flight,
-    devices_by_worker,
-    pool_at_server,
-    refusal,
-    resources,
-    this_machine,
-)
 from pairmill.tasks.run.pool import pool
 from pairmill.tasks.run.pool.process import LOG, Report
 from pairmill.tasks.run.pool.watchdog import Watchdog
@@ -80,7 +71,7 @@ class JobStage:
         self._name = name or type(job).__name__
         self._job, self._placement, self._show, self._stalled = job, placement, show, stalled
         self._fleets = fleets or Fleets()
-        self._fleet: tuple[Resources, Fleet] | None = None
+        self._fleet: tuple[resources.Resources, Fleet] | None = None
         self._job_bytes, self._is_idle = b"", True
         self.gpus = 0.0  # of one worker, known once a round runs
 
@@ -125,11 +116,11 @@ class JobStage:
         """
         if not items or not isinstance(self._job, ModelJob):
             return items
-        nodes = [this_machine()] if self._stays_here(items) else start_ray(self._placement)
+        nodes = [resources.this_machine()] if self._stays_here(items) else start_ray(self._placement)
         asked = self._compute_resources(nodes)
         if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
-        return join_small(items, self._job.item_rows, count_in_flight(asked, nodes))
+        return join_small(items, self._job.item_rows, resources.count_in_flight(asked, nodes))
 
     def _stays_here(self, items: Sequence[WorkItem]) -> bool:
         """Return whether the items run on this machine's pool. False once Ray workers run the stage."""
@@ -143,14 +134,14 @@ class JobStage:
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output, show_ahead: Report) -> Iterator[list[Manifest]]:
         """Run the items on this machine's process pool."""
-        here = this_machine()
+        here = resources.this_machine()
         asked = self._compute_resources([here])
         self.gpus = asked.gpus
         if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
-            raise PairmillError(refusal(asked, [here]))
+            raise PairmillError(resources.refusal(asked, [here]))
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
-        shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least)
+        shape = pool.PoolShape(most, resources.devices_by_worker(asked.gpus), asked.lanes, least)
         return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, self._watchdog())
 
     def _watchdog(self) -> Watchdog:
@@ -181,16 +172,16 @@ class JobStage:
             self._fleet, self._job_bytes, self.gpus = (asked, fleet), pickle.dumps(self._worker(asked)), asked.gpus
         return self._fleet[1]
 
-    def _compute_resources(self, nodes: list[Node]) -> Resources:
+    def _compute_resources(self, nodes: list[resources.Node]) -> resources.Resources:
         """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""
         placement, model = self._placement, self.model
         if getattr(self._job, "max_in_flight", 0):
-            placement = replace(placement, models={model: pool_at_server(placement.pool_of(model), nodes)})
+            placement = replace(placement, models={model: resources.pool_at_server(placement.pool_of(model), nodes)})
         elif not isinstance(self._job, ModelJob):
             placement = replace(placement, models={model: replace(placement.pool_of(model), feeders=0)})
-        return resources(placement, model, nodes)
+        return resources.resources(placement, model, nodes)
 
-    def _worker(self, asked: Resources) -> JobWorker:
+    def _worker(self, asked: resources.Resources) -> JobWorker:
         """Return the job as a worker with these resources runs it."""
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)
 

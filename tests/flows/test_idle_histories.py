@@ -17,9 +17,9 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.catalog.write.version_names import drop_version, name_version
-from pairmill.flows.command import pairmill_run
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.display import Display
+from pairmill.flows.run import run_recipe
 from tests.examples import FULL
 from tests.worlds.shared import new_lake
 
@@ -133,14 +133,14 @@ class History:
         With ``runs`` it goes through all steps, whatever earlier runs did.
         """
         answered: list[bool] = []
-        answer = pairmill_run.last_result
+        answer = run_recipe.last_result
 
         def asked(*args):
             found = None if runs else answer(*args)
             answered.append(found is not None)
             return found
 
-        patch.setattr(pairmill_run, "last_result", asked)
+        patch.setattr(run_recipe, "last_result", asked)
         patch.setattr(Display, "EVERY_SECONDS", 1e9)  # on a busy machine a step that takes long says so meanwhile
         arguments = ["run", str(self.recipe), "--source", str(self.pages), "--lake", str(self.lake), "--workers", "1"]
         arguments += [each for key, value in self.settings.items() for each in ("--set", f"{key}={value}")]

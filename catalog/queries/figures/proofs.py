@@ -9,53 +9,33 @@ from pairmill.catalog.queries.datasets import Dataset
 
 @dataclass(frozen=True)
 class ProofLine:
-    """Result of one training set (an arm of a proof) on one held-out set.
+    """Result of one training set (an arm of a proof) on one held-out set."""
 
-    Attributes:
-        arm: 'raw', 'random' (as many raw pairs as the version has), the version, or 'oracle' (the right pairs).
-        pairs: Pairs of the arm.
-        kinds: Kinds of pictures of which it has any.
-        held_out: 'unseen' (kinds that no arm trains on), 'kept' or 'dropped' (kinds of which the version keeps at least
-            its overall share, or less).
-        recall: Mean R@5 over seeds, both directions, 0 to 1; None if the set is too small.
-        difference: Mean difference to raw.
-        half: Half of its 95 % t-interval.
-        detectable: The smallest difference that would be seen with a chance of 80 %, known before the version is tried.
-        verdict: 'better', 'worse', 'too few to tell'; '' for raw.
-    """
-
-    arm: str
-    pairs: int
-    kinds: int
+    arm: str  # 'raw', 'random' (as many raw pairs as the version has), the version, or 'oracle' (the right pairs)
+    pairs: int  # pairs of the arm
+    kinds: int  # kinds of pictures of which it has any
+    # 'unseen' (kinds that no arm trains on), 'kept' or 'dropped' (kinds of which the version keeps at least its overall
+    # share, or less)
     held_out: str
-    recall: float | None
-    difference: float | None = None
-    half: float | None = None
+    recall: float | None  # mean R@5 over seeds, both directions, 0 to 1; None if the set is too small
+    difference: float | None = None  # mean difference to raw
+    half: float | None = None  # half of its 95 % t-interval
+    # the smallest difference that would be seen with a chance of 80 %, known before the version is tried
     detectable: float | None = None
-    verdict: str = ""
+    verdict: str = ""  # 'better', 'worse', 'too few to tell'; '' for raw
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Comparison of a version with the raw pool by the judge's towers.
+    """Comparison of a version with the raw pool by the judge's towers."""
 
-    Attributes:
-        dataset: The version.
-        judge: The model's spec.
-        seeds: Paired trainings of each arm.
-        pool: Pairs of the raw pool.
-        kinds: Clusters of the judge's vectors of these pictures.
-        at: When it was made.
-        lines: Arms and held-out sets.
-    """
-
-    dataset: str
-    judge: str
-    seeds: int
-    pool: int
-    kinds: int
-    at: datetime
-    lines: tuple[ProofLine, ...]
+    dataset: str  # the version
+    judge: str  # the model's spec
+    seeds: int  # paired trainings of each arm
+    pool: int  # pairs of the raw pool
+    kinds: int  # clusters of the judge's vectors of these pictures
+    at: datetime  # when it was made
+    lines: tuple[ProofLine, ...]  # arms and held-out sets
 
 
 def proofs(lake: Lake, dataset: Dataset) -> list[Proof]:

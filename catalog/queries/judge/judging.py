@@ -14,18 +14,7 @@ from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.explain.why import Scope
 from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.queries.gallery.gallery_query import Gallery
-from pairmill.catalog.queries.judge.judged_samples import (
-    MOST_JUDGED,
-    JudgedThreshold,
-    draw_sample,
-    images_of,
-    judged_samples,
-    judged_text,
-    judged_threshold,
-    lower_bound,
-    pair_texts,
-    sample_of,
-)
+from pairmill.catalog.queries.judge import judged_samples
 from pairmill.catalog.recipe.parts import Rule
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import Quantity
@@ -41,7 +30,7 @@ class JudgedLine(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     sample_id: Id
-    position: Annotated[int, Field(ge=0, lt=MOST_JUDGED)]
+    position: Annotated[int, Field(ge=0, lt=judged_samples.MOST_JUDGED)]
     image_id: Id
     verdict: Literal["match", "mismatch", "unsure", ""] = ""
     text: str = Field("", max_length=100_000)
@@ -66,7 +55,7 @@ class VersionJudging:
         """
         scores = map(self._on_score, self.gallery.numbers)
         checks = (*self._checks(), *(check for check in scores if check))
-        bounds = [(check.name, lower_bound(check, self.gallery)) for check in checks]
+        bounds = [(check.name, judged_samples.lower_bound(check, self.gallery)) for check in checks]
         rules = [(name, bound) for name, bound in bounds if bound]
         return sorted(rules, key=lambda rule: not any("similarity" in column for column in rule[1].columns))
 
@@ -75,24 +64,24 @@ class VersionJudging:
 
         Raises PairmillError if the rule has no lower bound, or keeps no image at the threshold.
         """
-        return draw_sample(self.gallery, self.dataset, self._rule(rule), threshold)
+        return judged_samples.draw_sample(self.gallery, self.dataset, self._rule(rule), threshold)
 
     def images(self, sample: DrawnSample) -> list[dict[str, Any]]:
         """Return (image_id, sha256, value, dropped_by) rows of a sample's first MOST_JUDGED images, in its order."""
-        return images_of(self.gallery, sample)
+        return judged_samples.images_of(self.gallery, sample)
 
     def text(self, sample: DrawnSample, image_id: str) -> tuple[str, str]:
         """Return (kind, text) of the text that the sample's rule compares with the picture; text '' if it has none."""
         columns = self._rule(sample.rule).columns
-        return judged_text(explain_image(self.lake, image_id, self.scope), columns)
+        return judged_samples.judged_text(explain_image(self.lake, image_id, self.scope), columns)
 
     def write(self, sample: DrawnSample, n: int, to: Path) -> int:
         """Write ``n`` pairs of a sample to the new CSV file ``to`` with empty verdicts; log the sample; return ``n``.
 
         Raises PairmillError if the file exists, because it may hold verdicts, or cannot be written.
         """
-        images = images_of(self.gallery, sample, n)
-        known = pair_texts(self.lake, self.dataset, self._rule(sample.rule).columns)
+        images = judged_samples.images_of(self.gallery, sample, n)
+        known = judged_samples.pair_texts(self.lake, self.dataset, self._rule(sample.rule).columns)
         try:
             with open(to, "x", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
@@ -114,7 +103,7 @@ class VersionJudging:
         Raises PairmillError, and logs nothing, for another kind of file, an unknown sample, or a line whose image is
         not at its position in the sample.
         """
-        of_version = [each.sample for each in judged_samples(self.lake) if each.sample.rule == rule]
+        of_version = [each.sample for each in judged_samples.judged_samples(self.lake) if each.sample.rule == rule]
         known = {each.sample_id: each for each in of_version if each.content_digest == self.dataset.content_digest}
         drawn: dict[str, list[dict[str, Any]]] = {}
         found = []
@@ -125,7 +114,7 @@ class VersionJudging:
             if line.sample_id not in known:
                 raise PairmillError(f"{place}: this lake drew no sample '{line.sample_id}' of this version.")
             if line.sample_id not in drawn:
-                drawn[line.sample_id] = images_of(self.gallery, known[line.sample_id])
+                drawn[line.sample_id] = judged_samples.images_of(self.gallery, known[line.sample_id])
             images = drawn[line.sample_id]
             if line.position >= len(images) or images[line.position]["image_id"] != line.image_id:
                 raise PairmillError(f"{place}: image '{line.image_id}' is not at this position; keep its line.")
@@ -134,19 +123,21 @@ class VersionJudging:
         for each in found:
             log.append(each)
 
-    def calibrate(self, rule: str, wrong: float, confidence: float, candidates: Sequence[float]) -> JudgedThreshold:
+    def calibrate(
+        self, rule: str, wrong: float, confidence: float, candidates: Sequence[float]
+    ) -> judged_samples.JudgedThreshold:
         """Choose the rule's threshold at which at most the share ``wrong`` is wrong, by the judgements of its sample.
 
         Arguments as in `judged_threshold`. Raises PairmillError if nobody has judged a sample of the rule.
         """
         check, dataset = self._rule(rule), self.dataset
-        sample = sample_of(judged_samples(self.lake), dataset, rule)
+        sample = judged_samples.sample_of(judged_samples.judged_samples(self.lake), dataset, rule)
         if sample is None:
             raise PairmillError(
                 f"nobody has judged a sample of rule '{rule}' of {dataset}: draw one by `pairmill browse` (Judge), or "
                 f"by pairmill calibrate {dataset} {rule} --draw 120 --to labels.csv."
             )
-        found = judged_threshold(self.gallery, sample, wrong, confidence, candidates)
+        found = judged_samples.judged_threshold(self.gallery, sample, wrong, confidence, candidates)
         return replace(found, scorers=models_behind(self.lake, dataset, check))
 
     def _checks(self) -> tuple[Check, ...]:

@@ -203,8 +203,7 @@ def confine(lake: Lake) -> None:
 def check_reads_only(lake: Lake, sql: str) -> dict[str, Any]:
     """Raise BadQuery unless ``sql`` contains only SELECTs (or EXPLAIN of one) with functions that only read.
 
-    Returns:
-        DuckDB's parse tree. Syntax errors pass: DuckDB reports them when the statement runs.
+    Returns DuckDB's parse tree. Syntax errors pass: DuckDB reports them when the statement runs.
     """
     tree = _parse(lake, sql)
     # not a SELECT; of other statements, only EXPLAIN contains a SELECT

@@ -25,10 +25,8 @@ class BatchedScore(ABC):
 
     The model loads once per process. ``fault`` is None, or the Fault of a row that does not fit the device on its own;
     its values are NaN. ``precision`` ('fp32', 'bf16') is part of the score's identity. ``batch_size`` is not: it
-    changes values by rounding only. Code from the model's repository never runs.
-
-    Raises:
-        ModelError: ``precision`` is unknown; on use, the model is missing or of another kind.
+    changes values by rounding only. Code from the model's repository never runs. Raises ModelError for an unknown
+    ``precision``; on use, for a model that is missing or of another kind.
     """
 
     name: ClassVar[str]

@@ -15,13 +15,8 @@ from pairmill.catalog.terms.whole_file import cache_on_machine
 from pairmill.ops.models.device.device import exact_inference
 from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
 from pairmill.ops.models.device.run_notes import note
-from pairmill.ops.models.generate.batching import (
-    BatchPart,
-    padded_batches,
-    prefill_parts,
-    refill_groups,
-    similar_length_batches,
-)
+from pairmill.ops.models.generate import batching
+from pairmill.ops.models.generate.batching import BatchPart
 from pairmill.ops.models.generate.cuda_graph_decoding import Decoder, Place
 from pairmill.ops.models.generate.quick_parts import compile_parts, pack_windows, takes_lengths, unpack_windows
 from pairmill.ops.models.generate.refilled_decoding import RefilledBatch, RefilledDecoder
@@ -36,10 +31,7 @@ EXAMPLE_PROMPTS = (
     "Describe it.",
 )
 # What a model does without a quick way that a trial tries.
-SLOWER = {
-    "windows packed": "its vision tower attends window by window",
-    "by lengths": "its rows are padded and masked",
-}
+SLOWER = {"windows packed": "its vision tower attends window by window", "by lengths": "its rows are padded and masked"}
 Found = TypeVar("Found")
 
 
@@ -190,12 +182,16 @@ class Answerer:
         that refill its slots.
         """
         if self.model.device.type != "cuda":
-            return similar_length_batches(lengths, most)
-        return padded_batches(lengths, most, room) if self.decoder is None else refill_groups(lengths, most)
+            return batching.similar_length_batches(lengths, most)
+        return (
+            batching.padded_batches(lengths, most, room)
+            if self.decoder is None
+            else batching.refill_groups(lengths, most)
+        )
 
     def parts(self, lengths: list[int]) -> list[list[int]]:
         """Group the row numbers of a batch into parts to pad and prefill separately: one without a captured decoder."""
-        return [list(range(len(lengths)))] if self.decoder is None else prefill_parts(lengths)
+        return [list(range(len(lengths)))] if self.decoder is None else batching.prefill_parts(lengths)
 
     @contextmanager
     def endless(self) -> Iterator[None]:

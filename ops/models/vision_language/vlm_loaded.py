@@ -15,12 +15,7 @@ from pairmill.ops.models.device.device import dtype, exact_inference, load_trans
 from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer
 from pairmill.ops.models.generate.loaded_model import LoadedModel, Prepared
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
-from pairmill.ops.models.vision_language.picture_processor import (
-    LEFT_OUT,
-    as_bytes,
-    normalisation,
-    with_picture_settings,
-)
+from pairmill.ops.models.vision_language import picture_processor
 
 # A picture (h, w, 3) uint8 RGB, None for text alone, and its prompt.
 Row = tuple[np.ndarray | None, str]
@@ -42,7 +37,7 @@ class LoadedVlm(LoadedModel):
         self.processor = processor
         self._tokens_of_size: dict[tuple[int, int], int] = {}
         self._tokens_of_all: int | None = None
-        self.normalise = normalisation(processor) if model.device.type == "cuda" else None
+        self.normalise = picture_processor.normalisation(processor) if model.device.type == "cuda" else None
         # LLaVA-NeXT's and OneVision's: the model joins tiles by the grid that the processor chose.
         self._grids = getattr(getattr(processor, "image_processor", None), "image_grid_pinpoints", None)
         self._own = threading.local()
@@ -144,7 +139,7 @@ class LoadedVlm(LoadedModel):
         if pictures[0] is not None:
             # Pass Pillow images: for a bare array, a processor guesses which axis holds the colours.
             settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
-            settings |= LEFT_OUT if self.normalise else {}
+            settings |= picture_processor.LEFT_OUT if self.normalise else {}
         processor = self.own_processor()
         if pictures[0] is None and self.needs_picture:
             processor = processor.tokenizer
@@ -153,7 +148,7 @@ class LoadedVlm(LoadedModel):
         if mask is not None and mask.ndim == 4 and bool(mask.all()):
             del found["pixel_attention_mask"]  # Idefics and SmolVLM make it themselves: 8 bytes a pixel to copy
         if self.normalise and "pixel_values" in found:
-            found["pixel_values"] = as_bytes(found["pixel_values"])
+            found["pixel_values"] = picture_processor.as_bytes(found["pixel_values"])
         floats = {name: value for name, value in found.items() if torch.is_tensor(value) and value.is_floating_point()}
         return found | {name: value.to(self.model.dtype) for name, value in floats.items()}
 
@@ -233,7 +228,9 @@ def _load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]) -> L
     """Load the model, as `load` does."""
     if pictures:
         whole = _load(spec, precision, ())
-        return LoadedVlm(whole.model, with_picture_settings(whole.processor, dict(pictures), spec), whole.answerer)
+        return LoadedVlm(
+            whole.model, picture_processor.with_picture_settings(whole.processor, dict(pictures), spec), whole.answerer
+        )
     kind = dtype(precision)
     folder = transformers_folder(spec, "vision-language models")
     try:

@@ -16,13 +16,7 @@ from typing import IO, Any, TypeVar
 
 import aiohttp
 import s3fs
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    IncompleteReadError,
-    NoCredentialsError,
-    ResponseStreamingError,
-)
+from botocore import exceptions
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places import own_folders, retries
@@ -37,9 +31,14 @@ NOWHERE = "no such bucket or prefix; check its name and the region"
 # A place that cannot be reached is given up after some 30 s; a place that stops responding, after 3 minutes.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5
 # botocore retries requests that are refused or not answered, but not a response that breaks off.
-BROKEN_OFF = (aiohttp.ClientPayloadError, ResponseStreamingError, IncompleteReadError, ConnectionError)
+BROKEN_OFF = (
+    aiohttp.ClientPayloadError,
+    exceptions.ResponseStreamingError,
+    exceptions.IncompleteReadError,
+    ConnectionError,
+)
 WAITS = (0.2, 0.4, 0.8, 1.6)
-UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
+UNREACHABLE = (exceptions.BotoCoreError, exceptions.ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
 Asked = TypeVar("Asked")
 
 
@@ -104,7 +103,7 @@ class S3Tree(Tree):
             return again(lambda: filesystem().call_s3("list_objects_v2", **asked))
         except FileNotFoundError:
             why = NOWHERE
-        except NoCredentialsError:
+        except exceptions.NoCredentialsError:
             why = "no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         except UNREACHABLE as error:
             why = f"S3 cannot be reached or refuses ({error}); check AWS_ENDPOINT_URL, the network and the credentials"

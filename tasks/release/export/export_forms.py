@@ -18,13 +18,8 @@ from pairmill.catalog.queries.export.exports import SHARDS_OF_ITEMS, RowOrder, g
 from pairmill.catalog.queries.export.selected_pairs import Selection, name_files
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.release.export import parquet_tables
 from pairmill.tasks.release.export.destination import HashingFile
-from pairmill.tasks.release.export.parquet_tables import (
-    OBELICS_COLUMNS,
-    write_documents,
-    write_texts,
-    write_with_pictures,
-)
 from pairmill.tasks.release.export.picture_folder import PictureFolder, Placing
 from pairmill.tasks.release.export.pictures import EXPORTED, Metadata, Pictured, Row
 
@@ -194,12 +189,12 @@ def write(
     elif format == "llava":
         return _write_conversations(table.to_pylist(), text, out)
     elif format == "obelics":
-        write_documents(table, pictured, out)
+        parquet_tables.write_documents(table, pictured, out)
     elif format == "parquet":
-        write_with_pictures(table, _table_columns(table.column_names), pictured, out)
+        parquet_tables.write_with_pictures(table, _table_columns(table.column_names), pictured, out)
     else:
         chosen = _realsyn_columns if format == "realsyn" else _table_columns
-        write_texts(table, chosen(table.column_names), out)
+        parquet_tables.write_texts(table, chosen(table.column_names), out)
     return table.num_rows
 
 
@@ -250,7 +245,7 @@ def shown_columns(format: str, with_captions: bool, selected: Selection) -> list
     if format == "folder":
         return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.divisions else [])]
     if format == "obelics":
-        return [*OBELICS_COLUMNS]
+        return [*parquet_tables.OBELICS_COLUMNS]
     if format == "realsyn":
         return _realsyn_columns(pair_columns(selected))
     added = [*(["origin"] if selected.is_mixture else []), *(["captions"] if with_captions else [])]

@@ -43,16 +43,13 @@ START_SECONDS = 300.0  # without a worker, beside room for one: an actor starts 
 class Fleet:
     """The actors that run a model's jobs on Ray, or one job without a model, for all rounds.
 
-    Attributes:
-        show: Called with a text while the fleet waits for a machine, and with '' at the end of the wait.
+    Raises PairmillError if no machine has the resources of one worker, and none joined for ``patience`` seconds.
 
     Args:
         asked: The resources of one worker, and the number of workers.
         patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
         name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
-
-    Raises:
-        PairmillError: No machine has the resources of one worker, and none joined for ``patience`` seconds.
+        show: Called with a text while the fleet waits for a machine, and with '' at the end of the wait.
     """
 
     def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:
