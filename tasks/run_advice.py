@@ -75,9 +75,9 @@ def _on_canaries(session: Session, dataset: Dataset) -> Iterator[str]:
     for rate in () if session.demo_weights else canary_rates(session.lake, dataset):
         if rate.is_high:
             yield (
-                f"the rule {rate}: a picture's best sentence once those of its own pages are withheld. Unless many of "
-                f"these describe their picture too, make the rule stricter: {kinds.get(rate.rule, 'images')}."
-                f"{rate.rule}.keep"
+                f"the rule {rate}: a picture's best sentence from other pages, or another picture's caption or fused "
+                "text. Unless many of these describe their picture too, make the rule stricter: "
+                f"{kinds.get(rate.rule, 'images')}.{rate.rule}.keep"
             )
 
 

@@ -5,6 +5,8 @@ duplicate group, and all sentences that share a group of duplicates with these. 
 the recipe retrieves from the rest of the lake. A rule on pairs should reject it. Some of these texts do describe the
 picture by chance, so the share that a rule accepts is an upper estimate of its false-accept rate.
 
+For a rule on a caption or a fused text, a canary is a picture with the text of another, see `similarity_to_others`.
+
 The canaries are the searched pictures with the smallest `draw`, one of each duplicate group. They change no decision
 and enter no dataset. No vector is read: the 4 x top_k stored candidates of a picture are its nearest groups of
 sentences, so the remaining ones are also the nearest of the rest. A picture without remaining candidates is not
@@ -17,7 +19,7 @@ from pairmill.catalog.cut.facts_tables import score_tables
 from pairmill.catalog.cut.texts import join_uses, surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.eligible import passed
+from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.recipe.parts import RETRIEVED
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Stage
@@ -32,7 +34,8 @@ def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     """Count for each rule on pairs, tried alone, the canaries and those that it rejects: (rule, canaries, rejected).
 
     A rule on candidates accepts a canary if it accepts any of its candidates. A rule on images reads the similarity of
-    the best candidate, one on a caption or fused text that of the first: no text is generated for a canary.
+    the best candidate. One on a caption or fused text is tried with another picture's; with the first candidate if it
+    reads another score than CLIP's similarity, or the texts were scored before these were.
     """
     places = _in_place(plan)
     rules = [check for check in plan.image_checks if _is_tried(plan, check, places)]
@@ -41,7 +44,32 @@ def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     _prepare(lake, plan)
     n, *accepted = lake.query(_counts(plan, rules, places))[0]
     names = [check.name for check in (*plan.candidate_checks, *rules)]
-    return [(name, n, n - found) for name, found in zip(names, accepted, strict=True) if n]
+    found = {name: (n, n - taken) for name, taken in zip(names, accepted, strict=True) if n}
+    of_others = {check.name: _with_text_of_another(lake, plan, check) for check in rules}
+    found |= {name: tried for name, tried in of_others.items() if tried[0]}
+    return [(name, *found[name]) for name in names if name in found]
+
+
+def _with_text_of_another(lake: Lake, plan: Plan, check: Check) -> tuple[int, int]:
+    """Count the pictures that have a text of another, and how many the rule rejects with it; (0, 0) of other rules."""
+    early = [each for each in plan.image_checks if each.stage < Stage.CAPTION]
+    own = {name for table in (plan.image_tables[0], *score_tables(plan)[0]) for name in table.columns}
+    read = set(check.columns)
+    tables = sorted(read & {f"{prefix}similarity" for prefix in _GENERATED})
+    if not tables or not read <= own | {*tables}:
+        return 0, 0
+    canary = {table: table.replace("similarity", "canary") for table in tables}
+    columns = [f"{canary[name]} AS {name}" if name in canary else name for name in sorted(read)]
+    scores = "".join(
+        f" JOIN (SELECT sha256, {canary[table]} FROM {current_scores(plan, table, 'sha256')} "
+        f"WHERE {canary[table]} IS NOT NULL) USING (sha256)"
+        for table in tables
+    )
+    rows = (
+        f"SELECT {', '.join(columns)} FROM facts.images{scores} WHERE {passed(early)} QUALIFY row_number() OVER "
+        f"(PARTITION BY coalesce(group_id, sha256) ORDER BY draw, sha256) = 1 ORDER BY draw, sha256 LIMIT {CANARIES}"
+    )
+    return lake.query(f"SELECT count(*), count(*) FILTER (({check.keep}) IS NOT TRUE) FROM ({rows})")[0]
 
 
 def best_texts(lake: Lake, plan: Plan, expression: str) -> str:

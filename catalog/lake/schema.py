@@ -35,6 +35,7 @@ MIGRATIONS: tuple[str, ...] = (
     "CREATE TABLE proofs (dataset VARCHAR, version INTEGER, judge VARCHAR, seeds INTEGER, pool BIGINT, of_kinds "
     'INTEGER, "at" TIMESTAMPTZ, line INTEGER, arm VARCHAR, pairs BIGINT, kinds INTEGER, held_out VARCHAR, '
     "recall DOUBLE, difference DOUBLE, half DOUBLE, detectable DOUBLE, verdict VARCHAR)",
+    "ALTER TABLE caption_similarity ADD COLUMN caption_canary DOUBLE",
 )
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut.pending_pairs import pending_candidates, pending_texts_of_wave
@@ -21,7 +22,7 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.pair.similarity import VERSION, similarity
+from pairmill.ops.pair.similarity import VERSION, similarity, similarity_to_others
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.scoring_job import Scored, ScoringJob, prepare_scores
 from pairmill.tasks.run.items.model_job import Piece
@@ -161,33 +162,36 @@ def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: 
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """Job: compute the CLIP similarity of each image vector of one shard to one text."""
+    """Job: compute the CLIP similarity of each image of one shard to its text, and to another's (a canary)."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
     unit: ClassVar[str] = "pictures"
 
     clip: Clip
-    table: str  # the table to fill; its value column has the same name
+    table: str  # the table to fill, 'caption_similarity' or 'synthetic_similarity'
     scorer: str
     stage: str  # the step's name in quarantine rows
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Score the texts of one item; return rows of ``table``, one an image."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
-        scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
-        return [self._part(rows["sha256"].to_pylist(), item, scalars(scores))]
+        texts = item.inputs["texts"]
+        vectors = to_vectors(rows["image_vector"]), self.clip.embed_texts(texts)
+        return [self._part(item, similarity(*vectors), similarity_to_others(*vectors, texts))]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows of NULLs for images whose texts kill their worker: a rule on the score then drops them."""
-        return [self._part(list(item.keys), item, [None] * len(item.keys))]
+        none = np.full(len(item.keys), np.nan)
+        return [self._part(item, none, none)]
 
-    def _part(self, keys: list[str], item: WorkItem, scores: list[float | None]) -> Part:
+    def _part(self, item: WorkItem, scores: np.ndarray, others: np.ndarray) -> Part:
         """Make the rows of the scores."""
         table = pa.table(
             {
-                "sha256": pa.array(keys, pa.string()),
+                "sha256": pa.array(item.keys, pa.string()),
                 "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
-                self.table: pa.array(scores, pa.float64()),
+                self.table: pa.array(scalars(scores), pa.float64()),
+                self.table.replace("similarity", "canary"): pa.array(scalars(others), pa.float64()),
             }
         )
         return Part(self.table, table, self.scorer)

@@ -129,6 +129,21 @@ def test_rules_on_candidates_and_on_generated_texts_get_the_same_sentences(plant
     assert len({*found.values()}) == 1
 
 
+def test_a_rule_on_captions_is_tried_with_those_of_other_pictures(tmp_path: Path):
+    """All captions fit; of those of others every second does; of the sentences PLANTED."""
+    rule = {"name": "pair", "keep": "caption_similarity >= 0.5 and width >= 50"}
+    models = {"clip": "open_clip:A/b", "captioner": "hf:tiny"}
+    asked = plan(images=[rule], captioners=[{"name": "main"}], models=models).with_scorer("caption_similarity", "by")
+    with opened_new(tmp_path / "lake") as lake:
+        passing = fill(lake)
+        same = {"scorer": "by", "shard": "s", "input_digest": "", "commit": 1, "caption_similarity": GOOD}
+        of_others = [{"sha256": f"p{i:05}", "caption_canary": GOOD if i % 2 else WRONG} for i in range(PICTURES)]
+        lake.insert("caption_similarity", pa.Table.from_pylist([same | each for each in of_others]))
+        n, rejected = tried(lake, asked)["pair"]
+    rate = canary_rate("pair", n, n - rejected)
+    assert n == canaries.CANARIES and rate.low <= 0.5 <= rate.high and not rate.low <= passing / PICTURES <= rate.high
+
+
 def test_a_rule_that_reads_no_text_has_no_canaries(planted: tuple[Lake, float]):
     lake, _ = planted
     assert not tried(lake, plan(images=[{"name": "wide", "keep": "width >= 50"},

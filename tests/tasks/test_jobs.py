@@ -84,8 +84,8 @@ def test_a_sentence_that_kills_its_worker_has_a_row_and_its_complaint_the_name_o
 def test_a_text_that_kills_its_worker_has_no_similarity_but_is_known_by_its_digest():
     (part,) = COMPARED.poisoned(WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e")}))
     assert part.rows.to_pylist() == [
-        {"sha256": "a", "input_digest": "d", "caption_similarity": None},
-        {"sha256": "b", "input_digest": "e", "caption_similarity": None},
+        {"sha256": "a", "input_digest": "d", "caption_similarity": None, "caption_canary": None},
+        {"sha256": "b", "input_digest": "e", "caption_similarity": None, "caption_canary": None},
     ]
 
 

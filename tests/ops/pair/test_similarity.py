@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pairmill.ops.pair.similarity import max_similarity, similarity
+from pairmill.ops.pair import similarity as module
+from pairmill.ops.pair.similarity import COPIES, max_similarity, similarity, similarity_to_others
 
 
 def unit(rows: list[list[float]]) -> np.ndarray:
@@ -36,3 +39,27 @@ def test_the_best_text_of_each_picture_counts_and_none_is_nan():
     best = max_similarity(pictures, texts, np.array([1, 1, 0]))
     np.testing.assert_allclose(best[:2], [0.5**0.5, 1], atol=1e-6)
     assert np.isnan(best[2])
+
+
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 512]))
+def test_a_text_of_another_is_that_of_the_most_similar_picture_that_is_no_copy(n: int, seed: int, block: int):
+    draw = np.random.default_rng(seed)
+    pictures, texts = (unit(draw.normal(size=(n, 3)).tolist() or [[1.0]])[:n] for _ in range(2))
+    named = [f"text {number}" for number in draw.integers(0, 6, n)]
+    for vectors in (pictures, texts):
+        vectors[draw.random(n) < 0.2] = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        found = similarity_to_others(pictures, texts, named)
+    for row in range(n):
+        others = [
+            other
+            for other in range(n)
+            if other // block == row // block and named[other] != named[row] and texts[other].any()
+            if pictures[row].any() and pictures[row] @ pictures[other] <= COPIES
+        ]
+        if others:
+            nearest = max(others, key=lambda other: pictures[row] @ pictures[other])
+            assert abs(found[row] - pictures[row] @ texts[nearest]) < 1e-6 or not pictures[nearest].any()
+        else:
+            assert np.isnan(found[row])
