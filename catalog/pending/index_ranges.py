@@ -48,6 +48,11 @@ def index_files(lake: Lake, scorer: str) -> IndexFiles:
     return IndexFiles(tuple(lake.data_path + path for path, _ in found), sum(n for _, n in found) <= SMALL_BYTES)
 
 
+def indexed_files(lake: Lake) -> set[str]:
+    """Return the files of all vector indices, relative to the data path."""
+    return {path for (path,) in lake.query('SELECT path FROM partitions WHERE "table" = ?', ("vector_index",))}
+
+
 def merged_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
     """Return, by shard, the files that may hold rows of ``scorer``, for a table whose files `pairmill maintain` merges.
 

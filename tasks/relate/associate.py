@@ -32,10 +32,11 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair import similarity
 from pairmill.ops.whole.search import VERSION, top_k_apart
-from pairmill.tasks.relate.cluster import pending_ranges
+from pairmill.tasks.relate.cluster import pending_ranges, range_files
 from pairmill.tasks.relate.recall import route
+from pairmill.tasks.run.items.index_rows import read_range
 from pairmill.tasks.run.items.partition import Part
-from pairmill.tasks.run.items.rows import read_range, read_rows, read_table, scalars, to_halves, to_vectors
+from pairmill.tasks.run.items.rows import read_rows, read_table, scalars, to_halves, to_vectors
 from pairmill.tasks.run.place.identity import clip
 from pairmill.tasks.run.session import Session
 
@@ -68,10 +69,10 @@ def search(session: Session) -> None:
     if model is None:
         return
     upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
-    files = [index_ranges.index_files(session.lake, scorer) for scorer in (sentences, routes)]
+    pending = pending_ranges(session, model, "match_candidates", digest, upto)
+    files = [range_files(session, model, scorer, bool(pending)) for scorer in (sentences, routes)]
     if not all(each.paths for each in files):
         return
-    pending = pending_ranges(session, model, "match_candidates", digest, upto)
     searched = [name for name, span in pending.items() if span["done"] >= 0]
     known = index_ranges.merged_paths(session.lake, "match_candidates", digest, searched) if searched else {}
     common = {"files": files, "groups": index_ranges.newest_paths(session.lake, "sentence_groups", groups)}

@@ -14,8 +14,7 @@ Centroids are trained on a hash-ranked sample of the eligible rows, committed, t
 the eligible rows exceed ``retrain_at`` times those at training.
 
 Vectors that are searched are written to ``vector_index`` when they are assigned: sorted by cluster, shard by shard, so
-that a cluster range is read by skipping row groups. At 800M sentences a range reads one row group of every file. If
-that many opens cost more than the search, merge the files of a range (one full shuffle).
+that a cluster range is read by skipping row groups. Where many ranges would open many files, these are merged first.
 """
 
 import functools
@@ -29,6 +28,7 @@ import pyarrow as pa
 from pairmill.catalog.cut.cut import select_survivors
 from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.pending import index_ranges, training, worklist
+from pairmill.catalog.pending.index_ranges import IndexFiles
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, SURVIVORS, Kind, Trained
 from pairmill.catalog.terms.ids import text_id
@@ -36,6 +36,7 @@ from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.whole import kmeans
 from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.run.items import index_rows
 from pairmill.tasks.run.items.partition import Job, Part
 from pairmill.tasks.run.items.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from pairmill.tasks.run.session import Session
@@ -298,3 +299,28 @@ def pending_ranges(session: Session, model: Trained, table: str, digest: str, up
     spans = {text_id("clusters", *map(str, span)): span for span in index_ranges.ranges(model)}
     pending = {name: {"range": span, "done": done.get(name, -1)} for name, span in spans.items()}
     return {name: inputs for name, inputs in pending.items() if inputs["done"] < upto}
+
+
+def range_files(session: Session, model: Trained, scorer: str, is_pending: bool) -> IndexFiles:
+    """Return the files from which ranges of the index of ``scorer`` are read.
+
+    If ranges are pending, merge the files first where there are enough ranges and files. A survey merges nothing.
+    """
+    files = index_ranges.index_files(session.lake, scorer)
+    lasts = tuple(last for _, last in index_ranges.ranges(model))
+    if not is_pending or files.is_small or len(lasts) < index_rows.FEWEST:
+        return files
+    found = [files]
+
+    def merge() -> None:
+        merged, loose = index_rows.split_merged(session.lake, files.paths)
+        if todo := index_rows.groups(loose):
+            if len(merged) + len(todo) > index_rows.MOST_MERGED:
+                todo = index_rows.groups(files.paths)
+            items = [WorkItem(text_id("merge", *paths), (), paths) for paths in todo]
+            session.work("merge index files", items, index_rows.MergeIndex(session.lake.data_path, lasts))
+            merged, loose = index_rows.split_merged(session.lake, files.paths)
+        found.append(IndexFiles((*merged, *loose), False))
+
+    session.follow(merge)
+    return found[-1]

@@ -28,9 +28,10 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.text import minhash
 from pairmill.ops.whole import components, hamming, semantic
 from pairmill.ops.whole.hamming import near_in_order
-from pairmill.tasks.relate.cluster import pending_ranges
+from pairmill.tasks.relate.cluster import pending_ranges, range_files
+from pairmill.tasks.run.items.index_rows import read_range
 from pairmill.tasks.run.items.partition import Part
-from pairmill.tasks.run.items.rows import read_range, to_halves
+from pairmill.tasks.run.items.rows import to_halves
 from pairmill.tasks.run.session import Session
 
 NAMES_AT_ONCE = 2**24
@@ -163,8 +164,8 @@ def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_gr
     scorer = Scorer(family.semantic, family.edges, semantic.VERSION, settings, "", (index,))
     digest = session.use(family.semantic, scorer)
     upto = index_ranges.newest(session.lake, "vector_index", index)
-    files = {"files": index_ranges.index_files(session.lake, index)}
     pending = pending_ranges(session, model, family.edges, digest, upto)
+    files = {"files": range_files(session, model, index, bool(pending))}
     items = [WorkItem(name, (str(upto),), inputs=span | files) for name, span in pending.items()]
     session.work(family.steps[1], items, SemanticEdges(cosine, max_group, family.edges, digest))
 

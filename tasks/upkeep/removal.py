@@ -34,6 +34,7 @@ from pairmill.catalog.write.sweep import ANY_AGE, flush_inlined, sweep
 from pairmill.catalog.write.version_names import drop_version
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
+from pairmill.tasks.run.items.index_rows import merged_files
 from pairmill.tasks.run.items.partition import ParquetFile
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.upkeep.item_copies import NOT_REACHED, remove_copies
@@ -240,6 +241,7 @@ def erase(writer: Writer) -> Erased:
     runs = [f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata)]
     others = tuple(f"files of the last day that {run} may still write" for run in runs)
     swept = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
+    merged_files(lake)  # it removes those of rewritten files
     refresh_statistics(writer)
     why = vacuum(writer, even_if_few=True).why
     return Erased(rewritten, swept.snapshots, len(swept.files), why, others)

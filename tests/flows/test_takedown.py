@@ -20,6 +20,8 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.index_ranges import index_files
+from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.image_vectors import image_vectors
@@ -32,6 +34,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
+from pairmill.tasks.run.items.index_rows import MergeIndex
 from pairmill.tasks.upkeep.removal import take_down
 from tests.reference.second_cut import differences
 from tests.worlds.elsewhere import postgres as postgres
@@ -155,9 +158,12 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
         ThumbnailCache(lake).make({sha256: shard for sha256, _, shard in found}, "small")
         gallery_file(lake, datasets.find(lake, "demo"))
         assert image_vectors(lake, None)
+        for (scorer,) in lake.query("SELECT DISTINCT scorer FROM vector_index"):
+            MergeIndex(lake.data_path, (10**9,))(WorkItem("merge", (), index_files(lake, scorer).paths))
     assert main(["report", "demo", "--lake", str(curated_copy)]) == 0
     assert main(["export", "demo", "--to", str(tmp_path / "export"), "--lake", str(curated_copy)]) == 0
     assert len(found_in(curated_copy, markers)) > 5 and texts and found
+    assert any("." not in name for name in found_in(curated_copy, of_sentences))  # of the merged index
     assert {"vector_index.key", "image_hash.phash", "captions.sha256"} < columns_with(curated_copy, values)
     hashes = [h for _, data, _ in found if (h := perceptual_hash(data)) is not None]
 

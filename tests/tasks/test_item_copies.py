@@ -28,7 +28,7 @@ WRITES = {
 OTHERS = {
     "the lake's own files, which a removal rewrites or sweeps": (
         "catalog.lake.lake", "catalog.lake.stored_files", "tasks.run.items.partition", "catalog.lake.metadata",
-        "catalog.lake.opening", "catalog.lake.new_lake", "catalog.lake.seal",
+        "catalog.lake.opening", "catalog.lake.new_lake", "catalog.lake.seal", "tasks.run.items.index_rows",
     ),
     "functions that the writers call": (
         "catalog.terms.whole_file", "catalog.lake.side_folders", "tasks.upkeep.item_copies", "tasks.run.items.rows",

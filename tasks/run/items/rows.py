@@ -1,6 +1,5 @@
 """Convert between work items, Parquet rows and columns of ops: vectors, rounded scores, quarantine rows."""
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.arrow import TYPES
@@ -29,26 +27,6 @@ def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
     place = {name: n for n, name in enumerate(table[key].to_pylist())}
     return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
-
-
-def read_range(paths: tuple[str, ...], columns: list[str], span: tuple[int, int], is_small: bool) -> pa.Table:
-    """Read the rows of clusters ``span[0]`` to ``span[1]``, inclusive, from files that are sorted by cluster.
-
-    If ``is_small``, the process reads all rows once and caches them for other ranges: the eight ranges of a small lake
-    would open each file eight times, 1 CPU ms each. Otherwise it skips the row groups of other clusters.
-    """
-    first, last = span
-    if is_small:
-        rows = _all_rows(paths, tuple(columns))
-        return rows.filter((pc.field("cluster") >= first) & (pc.field("cluster") <= last))
-    tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
-    return pa.concat_tables(tables)
-
-
-@functools.lru_cache(maxsize=3)
-def _all_rows(paths: tuple[str, ...], columns: tuple[str, ...]) -> pa.Table:
-    """Read all rows of these files; the process keeps the last three results."""
-    return pa.concat_tables([read_table(path, list(columns)) for path in paths])
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
