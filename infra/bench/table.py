@@ -29,6 +29,7 @@ NAMES = (
     "end_to_end",
     "cluster",
     "associate",
+    "index_files",
     "duplicates",
     "near_sentences",
     "catalog",

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.stored_files import uploading
 from pairmill.catalog.pending.index_ranges import indexed_files
@@ -165,11 +167,12 @@ class MergeIndex:
         path = f"{self.data_path}{FOLDER}{_digest(manifest)}-{uuid.uuid4().hex[:8]}"
         filesystem, local = _filesystem(path)
         filesystem.makedirs(local.rpartition("/")[0], exist_ok=True)
+        schema = pa.schema([arrow_schema("vector_index").field(name) for name in COLUMNS])
         streams = [_by_range(path, self.lasts) for path in item.paths]
         with uploading(path) if path.startswith("s3://") else nullcontext():
             with filesystem.open(local, "wb") as file:
-                for tables in zip(*streams, strict=True):
-                    rows = pa.concat_tables(tables).combine_chunks()
+                for batches in zip(*streams, strict=True):
+                    rows = pa.Table.from_batches(chain.from_iterable(batches), schema).combine_chunks()
                     block = pa.BufferOutputStream()
                     with pa.ipc.new_stream(block, rows.schema) as stream:
                         stream.write_table(rows)
@@ -180,22 +183,22 @@ class MergeIndex:
         return []
 
 
-def _by_range(path: str, lasts: Sequence[int]) -> Iterator[pa.Table]:
+def _by_range(path: str, lasts: Sequence[int]) -> Iterator[Sequence[pa.RecordBatch]]:
     """Yield the rows of each range of clusters from a file that is sorted by cluster. Raises Damaged if it is not."""
     with open_parquet(path) as file:
         reader = pq.ParquetFile(file, buffer_size=2**16, pre_buffer=False, page_checksum_verification=True)
-        schema = pa.schema([reader.schema_arrow.field(name) for name in COLUMNS])
-        at, before, mine = 0, 0, []
+        at, before, mine = 0, 0, ()
         for batch in reader.iter_batches(ROWS, columns=COLUMNS, use_threads=False):
             clusters = batch["cluster"].to_numpy()
             if (np.diff(clusters, prepend=before) < 0).any() or clusters[-1] > lasts[-1]:
                 raise Damaged(f"{path} is not sorted by cluster: `pairmill check` says if it is as it was written.")
-            done, before = 0, clusters[-1]
-            while lasts[at] < before:
-                n = int(np.searchsorted(clusters, lasts[at], "right"))
-                yield pa.Table.from_batches([*mine, batch.slice(done, n - done)], schema)
-                mine, done, at = [], n, at + 1
-            mine.append(batch.slice(done))
-        for _ in lasts[at:]:
-            yield pa.Table.from_batches(mine, schema)
-            mine = []
+            done, before = 0, int(clusters[-1])
+            ended = lasts[at : bisect_left(lasts, before)]
+            for n in np.searchsorted(clusters, ended, "right").tolist():
+                # Most ranges have no row of a small file: there are files x ranges of these steps.
+                yield (*mine, batch.slice(done, n - done)) if n > done else mine
+                mine, done = (), n
+            at += len(ended)
+            mine = (*mine, batch.slice(done))
+        yield mine
+        yield from repeat((), len(lasts) - at - 1)
