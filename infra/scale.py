@@ -28,6 +28,7 @@ CLUSTERS = {"sentence": 2e6, "image": 1e6, "balance": 1e6}
 DIMENSION = 1024  # EVA02-E-14-plus
 DOCUMENTS_A_SHARD = 1000
 ASSIGNED = 131_072  # vectors an index file
+FEWEST, MERGED = 64, 64  # files that are merged into one, and merged files of an index
 HOUR = 3600
 GPU_RESULTS = ROOT / "bench" / "results" / "gpu.json"
 # Number of texts that a wave requests in a cluster that lacks r pictures, by the policies of infra/waves.py.
@@ -150,8 +151,9 @@ def stages() -> list[Stage]:
         Stage("assign to clusters", searched + eligible, (2 * searched + eligible) * vector,
               assigning(searched + eligible), 0, 13, (2 * searched + eligible) / ASSIGNED, "sorted inside each file"),
         Stage("duplicates", eligible, eligible * vector, duplicates(eligible), 0, 126 * eligible / 1e9, 10, "-"),
-        Stage("associate", eligible, (sentences + eligible) * vector, associating(eligible, sentences), 0, 2,
-              2 * ranges(sentences), f"{ranges(sentences):,.0f} ranges read a part of each file"),
+        Stage("associate", eligible, 3 * (sentences + eligible) * vector, associating(eligible, sentences),
+              0, 2, 2 * ranges(sentences),
+              f"merged by {ranges(sentences):,.0f} ranges, {opens(eligible, sentences) / 1e6:.2f} M opens"),
     ]  # fmt: skip
 
 
@@ -223,14 +225,20 @@ def exponent_of(what: str) -> float:
 
 
 def associating(eligible: float, sentences: float) -> float:
-    """Return the core-hours of associating by one probe: products with one cluster's sentences, and opening files.
+    """Return the core-hours of associating by one probe: products with one cluster's sentences, merging, opening files.
 
-    Products take the measured rate; each range opens every file.
+    Products and merges take the measured rates.
     """
     products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     search = eligible * sentences / CLUSTERS["sentence"] * DIMENSION / products / HOUR
-    opens = ranges(sentences) * (sentences + eligible) / ASSIGNED
-    return search + opens * assumed("ms to open a file and read its footer") / 1e3 / HOUR
+    merging = (eligible + sentences) / rate("index_files", "an index of 1,024", "vectors/CPU s") / HOUR
+    opened = opens(eligible, sentences) + (eligible + sentences) / ASSIGNED
+    return search + merging + opened * assumed("ms to open a file and read its footer") / 1e3 / HOUR
+
+
+def opens(eligible: float, sentences: float) -> float:
+    """Return the files that the ranges of one search open: each index is merged into at most MERGED files."""
+    return ranges(sentences) * sum(min(n / ASSIGNED // FEWEST, MERGED) for n in (eligible, sentences))
 
 
 def ranges(sentences: float) -> float:

@@ -8,8 +8,11 @@ of its manifests once a process, are added. The rate is of files with 1,024 dime
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import fsspec.implementations.local as local
 import numpy as np
@@ -39,21 +42,19 @@ def index(folder: Path, files: int, rows: int, width: int, clusters: int) -> tup
     return tuple(paths)
 
 
-class Opens:
-    """Count the local files that fsspec opens in a ``with`` block."""
+@contextmanager
+def opens() -> Iterator[list[str]]:
+    """Collect the paths of local files that fsspec opens in the ``with`` block."""
+    found: list[str] = []
+    open_file = local.LocalFileOpener._open
 
-    def __enter__(self) -> Opens:
-        self.n, self._open = 0, local.LocalFileOpener._open
+    def opened(file: Any) -> None:
+        if file.f is None or file.f.closed:
+            found.append(file.path)
+        open_file(file)
 
-        def opened(file: Any) -> None:
-            self.n += file.f is None or file.f.closed
-            self._open(file)
-
-        local.LocalFileOpener._open = opened
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        local.LocalFileOpener._open = self._open
+    with patch.object(local.LocalFileOpener, "_open", opened):
+        yield found
 
 
 def merge(folder: Path, split: list[tuple[str, ...]], lasts: tuple[int, ...]) -> None:
@@ -67,18 +68,18 @@ def counted(folder: Path, n: int) -> dict[str, float]:
     ranges = round(n * scale.ASSIGNED / 125_000)
     lasts = tuple(10 * number + 9 for number in range(ranges))
     paths = index(folder, n, 16, 8, 10 * ranges)
-    with Opens() as merging:
+    with opens() as merging:
         took = timed(lambda: merge(folder, groups(paths), lasts))
     merged = tuple(str(p) for p in sorted((folder / FOLDER).iterdir()) if not p.name.endswith(MANIFEST))
     read_range(merged, COLUMNS, (0, 9), False)  # manifests are read once a process
     spans = [(lasts[at] - 9, lasts[at]) for at in np.linspace(0, ranges - 1, SAMPLED).astype(int)]
-    with Opens() as after:
+    with opens() as after:
         new = [read_range(merged, COLUMNS, span, False).sort_by("key") for span in spans]
-    with Opens() as before:
+    with opens() as before:
         old = [read_range(paths, COLUMNS, span, False).sort_by("key") for span in spans[:1]]
     assert new[0].equals(old[0])
-    opens = merging.n + len(merged) + after.n * ranges // SAMPLED
-    return {"files": n, "ranges": ranges, "before": before.n * ranges, "after": opens, "merge_cpu_s": took.cpu}
+    total = len(merging) + len(merged) + len(after) * ranges // SAMPLED
+    return {"files": n, "ranges": ranges, "before": len(before) * ranges, "after": total, "merge_cpu_s": took.cpu}
 
 
 def main() -> None:
