@@ -42,7 +42,8 @@ OTHERS = {
         "tasks.release.export.shuffled_pictures", "ops.read.places.unpack", "ops.read.places.web",
     ),
     "no item: models, addresses, logs, locks": (
-        "ops.models.s3_folder", "flows.with_prefect.local_prefect", "flows.with_prefect.processes",
+        "ops.models.s3_folder", "ops.models.hub_model", "flows.with_prefect.local_prefect",
+        "flows.with_prefect.processes",
         "flows.command.pairmill_demo", "tasks.run.pool.fork_server", "flows.command.pairmill_start",
         "flows.preflight.cost_forecast", "flows.preflight.first_look",  # a folder with lakes of its own
     ),
