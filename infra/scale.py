@@ -237,7 +237,7 @@ def associating(eligible: float, sentences: float) -> float:
 
 
 def opens(eligible: float, sentences: float) -> float:
-    """Return the files that the ranges of one search open: each index is merged into at most MERGED files."""
+    """Count the file opens of one search: each range opens at most MERGED merged files of each index."""
     return ranges(sentences) * sum(min(n / ASSIGNED // FEWEST, MERGED) for n in (eligible, sentences))
 
 

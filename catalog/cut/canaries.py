@@ -15,7 +15,7 @@ counted.
 
 from collections.abc import Mapping, Sequence
 
-from pairmill.catalog.cut.facts_tables import score_tables
+from pairmill.catalog.cut.facts_tables import image_checks, score_tables
 from pairmill.catalog.cut.texts import join_uses, surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
@@ -52,11 +52,9 @@ def try_rules(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 def _with_text_of_another(lake: Lake, plan: Plan, check: Check) -> tuple[int, int]:
     """Count the pictures that have a text of another, and how many the rule rejects with it; (0, 0) of other rules."""
-    early = [each for each in plan.image_checks if each.stage < Stage.CAPTION]
-    own = {name for table in (plan.image_tables[0], *score_tables(plan)[0]) for name in table.columns}
     read = set(check.columns)
     tables = sorted(read & {f"{prefix}similarity" for prefix in _GENERATED})
-    if not tables or not read <= own | {*tables}:
+    if not tables or not read <= _own_columns(plan) | {*tables}:
         return 0, 0
     canary = {table: table.replace("similarity", "canary") for table in tables}
     columns = [f"{canary[name]} AS {name}" if name in canary else name for name in sorted(read)]
@@ -65,8 +63,12 @@ def _with_text_of_another(lake: Lake, plan: Plan, check: Check) -> tuple[int, in
         f"WHERE {canary[table]} IS NOT NULL) USING (sha256)"
         for table in tables
     )
+    first = (
+        f"SELECT * FROM facts.images{scores} WHERE {passed(image_checks(plan))} "
+        f"ORDER BY draw, sha256 LIMIT {CANARIES * _ALIKE}"
+    )
     rows = (
-        f"SELECT {', '.join(columns)} FROM facts.images{scores} WHERE {passed(early)} QUALIFY row_number() OVER "
+        f"SELECT {', '.join(columns)} FROM ({first}) QUALIFY row_number() OVER "
         f"(PARTITION BY coalesce(group_id, sha256) ORDER BY draw, sha256) = 1 ORDER BY draw, sha256 LIMIT {CANARIES}"
     )
     return lake.query(f"SELECT count(*), count(*) FILTER (({check.keep}) IS NOT TRUE) FROM ({rows})")[0]
@@ -101,9 +103,13 @@ def _in_place(plan: Plan) -> dict[str, str]:
 
 def _is_tried(plan: Plan, check: Check, places: Mapping[str, str]) -> bool:
     """Return whether a rule on images depends on a canary's candidates, and reads nothing that a canary lacks."""
-    known = {name for table in (plan.image_tables[0], *score_tables(plan)[0]) for name in table.columns}
     read = set(check.columns)
-    return bool(read & places.keys() - {"alt_similarity"}) and read <= known | places.keys()
+    return bool(read & places.keys() - {"alt_similarity"}) and read <= _own_columns(plan) | places.keys()
+
+
+def _own_columns(plan: Plan) -> set[str]:
+    """Return the columns of images that do not depend on a text."""
+    return {name for table in (plan.image_tables[0], *score_tables(plan)[0]) for name in table.columns}
 
 
 def _draw(lake: Lake, plan: Plan) -> None:

@@ -52,7 +52,7 @@ def count_unfetched(lake: Lake) -> int:
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
-    """Return the work items of the addresses that ``which`` selects, SQL over ``portions``.
+    """Return work items of addresses to request: those of ``which``, an SQL query over the CTE ``portions``.
 
     Portions are cut of all addresses, fetched ones too: a killed round gets the same items again. 30M addresses take 30
     rounds, each with one window over all links.

@@ -30,7 +30,7 @@ SECONDS = 60.0  # of one statement
 
 
 def serve(place: str) -> None:
-    """Serve the lake at ``place`` until stdin is closed. Raises PairmillError without the extra [mcp]."""
+    """Serve a lake (folder or lake.yaml) until stdin is closed. Raises PairmillError if the extra [mcp] is missing."""
     try:
         import anyio
         from mcp.server import MCPServer

@@ -1,9 +1,10 @@
-"""Find the files of a hub's model that this machine lacks, and download its weights so that a later call resumes.
+"""List the files of a model on the hub that this machine lacks; download the large ones, resuming after a break.
 
-The hub's own client deletes the part of a file that it has when its process ends; weights come in files of up to 5 GB.
+The hub's own client starts a file of up to 5 GB again when its process was ended: it deletes the part that it has.
 """
 
 import hashlib
+import os
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -55,6 +56,7 @@ class MissingModel:
             if hashlib.file_digest(stream, "sha256").hexdigest() != blob.name:
                 part.unlink()
                 raise OSError(f"{name} arrived damaged, run again")
+            os.fsync(stream.fileno())  # a blob counts as whole by its name, after a power loss too
         part.rename(blob)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 VERSION = 1  # increase when the same vectors give another similarity, rare ones aside
-# Images above are taken for copies of each other: recoloured copies have cosines of 0.85 to 0.965 of their originals.
+# Images with a higher cosine count as copies. Recoloured copies have 0.85 to 0.965: some of them count as others.
 COPIES = 0.95
 BLOCK = 512  # images among which another is chosen: 2 MB of cosines
 

@@ -302,9 +302,10 @@ def pending_ranges(session: Session, model: Trained, table: str, digest: str, up
 
 
 def range_files(session: Session, model: Trained, scorer: str, is_pending: bool) -> IndexFiles:
-    """Return the files from which ranges of the index of ``scorer`` are read.
+    """Return the files to search a vector index in; many files are merged first.
 
-    If ranges are pending, merge the files first where there are enough ranges and files. A survey merges nothing.
+    ``scorer`` is the digest of the assignment that wrote them. Merges from `index_rows.FEWEST` ranges and files on, if
+    a range is pending; never in a survey, which only counts work.
     """
     files = index_ranges.index_files(session.lake, scorer)
     lasts = tuple(last for _, last in index_ranges.ranges(model))

@@ -145,7 +145,7 @@ class History:
             self.insert(table, [{key: each, "group_id": join[group], "scorer": "g"} for each, group in found.items()])
 
     def split(self) -> None:
-        """Write a new grouping in which one sentence has left its group for one of its own."""
+        """Write a new grouping of sentences; in it one sentence stands alone that was in a group."""
         found = dict(self.lake.query("SELECT content, arg_max(group_id, commit) FROM sentence_groups GROUP BY 1"))
         if found:
             found[self.random.choice(sorted(found))] = "alone"

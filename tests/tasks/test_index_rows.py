@@ -150,7 +150,7 @@ def five_files(writer: Writer) -> tuple[str, ...]:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[tuple[Lake, tuple[str, ...]]]:
-    """A lake, and the paths of five files of its index."""
+    """Make a lake whose index has five files; return it with their paths."""
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         yield lake, five_files(writer)
 
@@ -159,7 +159,7 @@ LASTS = (4, 5, 11, K - 1)
 
 
 def merge(lake: Lake, paths: tuple[str, ...]) -> str:
-    """Merge the files; return the path of the merged file."""
+    """Merge index files into one; return its path."""
     MergeIndex(lake.data_path, LASTS)(WorkItem("merge", (), paths))
     (path,), loose = split_merged(lake, paths)
     assert not loose

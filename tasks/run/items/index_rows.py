@@ -65,12 +65,12 @@ def read_range(paths: tuple[str, ...], columns: list[str], span: tuple[int, int]
 
 @functools.lru_cache(maxsize=3)
 def _all_rows(paths: tuple[str, ...], columns: tuple[str, ...]) -> pa.Table:
-    """Read all rows of these files; the process keeps the last three results."""
+    """Read all rows of the files; the last three results of a process are cached."""
     return pa.concat_tables([read_table(path, list(columns)) for path in paths])
 
 
 def _read_block(path: str, span: tuple[int, int]) -> pa.Table:
-    """Read the rows of a range from a merged file. Raises Damaged, also if it was merged by other ranges."""
+    """Read one cluster range from a merged file. Raises Damaged if it is damaged, or was merged by other ranges."""
     filesystem, local = _filesystem(path)
     try:
         lasts, ends, checksums = _offsets(path)
@@ -101,7 +101,7 @@ def _filesystem(path: str) -> tuple[Any, str]:
 
 
 def _digest(manifest: dict[str, Any]) -> str:
-    """Hash what a manifest says was merged to 32 hex digits, with which its file's name begins."""
+    """Hash a manifest's sources and ranges to 32 hex digits; the name of its merged file begins with them."""
     return text_id("merged index", *manifest["sources"], *map(str, manifest["lasts"]))
 
 
@@ -134,7 +134,10 @@ def merged_files(lake: Lake) -> dict[str, set[str]]:
 
 
 def split_merged(lake: Lake, paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the merged files of the index files ``paths``, and those that none of them holds. Requires the lease."""
+    """Return (merged files with rows of the index files ``paths`` alone, files of ``paths`` that no merged file holds).
+
+    Requires the lease.
+    """
     merged = {path: sources for path, sources in merged_files(lake).items() if sources <= set(paths)}
     held = set().union(*merged.values())
     return list(merged), [path for path in paths if path not in held]
@@ -149,9 +152,10 @@ def groups(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class MergeIndex:
-    """Job: merge the files of an item, with absolute paths below ``data_path``, into one file of FOLDER.
+    """Job: merge the index files of an item into one file, in FOLDER below ``data_path``.
 
-    ``lasts`` has the last cluster of each range. In memory are a batch of each file, and the rows of one range.
+    ``lasts`` are the last clusters of the ranges, ascending. Memory holds a batch of each file, and the rows of one
+    range.
     """
 
     unit: ClassVar[str] = "index files"
@@ -184,7 +188,10 @@ class MergeIndex:
 
 
 def _by_range(path: str, lasts: Sequence[int]) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yield the rows of each range of clusters from a file that is sorted by cluster. Raises Damaged if it is not."""
+    """Read an index file range by range: yield the batches of each range of clusters, none for an empty range.
+
+    Raises Damaged if the file is not sorted by cluster.
+    """
     with open_parquet(path) as file:
         reader = pq.ParquetFile(file, buffer_size=2**16, pre_buffer=False, page_checksum_verification=True)
         at, before, mine = 0, 0, ()
