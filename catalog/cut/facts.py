@@ -145,10 +145,9 @@ def _write(lake: Lake, plan: Plan, making: Path, former: Path | None) -> bool:
         copyfile(former, making)
     lake.execute(f"ATTACH {quoted(str(making))} AS making")
     try:
-        if former is None:
-            fill(lake, plan)
-        elif not extend(lake, plan):
-            return False
+        if former is not None:
+            return extend(lake, plan)
+        fill(lake, plan)
         if lake.largest >= EXTENDED:
             record(lake)
         return True

@@ -10,7 +10,7 @@ of duplicate groups that changed, and pictures that have such a sentence among t
 the lake is a pass over the keys of each table, and the copy of the file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pairmill.catalog.cut import facts_tables
 from pairmill.catalog.lake.lake import Lake
@@ -19,27 +19,32 @@ from pairmill.catalog.write.recorded_removals import last_removal
 
 PICTURE, SENTENCE = "making.picture_of(sha256)", "making.key_of(content)"
 _TEMPORARY = ("new_groups", "new_pictures", "new_images", "new_sentences", "new_matched", "facts_pictures",
-              "facts_duplicates")  # fmt: skip
+              "facts_duplicates", "images_before", "sentences_before", "matches_before")  # fmt: skip
 
 
-def record(lake: Lake) -> None:
-    """Write ``making.seen(name, n, newest)``: the rows of each table, and its newest commit."""
-    lake.execute(f"CREATE OR REPLACE TABLE making.seen AS {_counted(lake, '')}")
+def record(lake: Lake, seen: Mapping[str, tuple[int, int]] | None = None) -> None:
+    """Write ``making.seen(name, n, newest)``: the rows of each table, and its newest commit; by default, count them."""
+    found = seen or {name: (n, newest) for name, n, _, newest in _counted(lake, -1, {})}
+    rows = ", ".join(str((name, *each)) for name, each in found.items())
+    lake.execute(f"CREATE OR REPLACE TABLE making.seen AS FROM (VALUES {rows}) s(name, n, newest)")
 
 
 def extend(lake: Lake, plan: Plan) -> bool:
     """Bring the facts in ``making`` up to date; return False if they must be made from nothing, then undefined."""
-    upto = lake.query("SELECT coalesce(max(newest), 0) FROM making.seen")[0][0]
-    before = _counted(lake, f'WHERE "commit" <= {upto}')
-    same, sparse = lake.query(
-        f"SELECT (SELECT count(*) FROM ({before}) JOIN making.seen USING (name, n)), "
-        "(SELECT max(rowid) > 2 * count(*) FROM making.images)"  # images that are computed anew get new rows
-    )[0]
-    since, taken = f'"commit" > {upto}', same < len(facts_tables.tables_read(lake)) or last_removal(lake) > upto
+    seen = {name: (n, newest) for name, n, newest in lake.query("SELECT name, n, coalesce(newest, 0) FROM making.seen")}
+    upto = max(newest for _, newest in seen.values())
+    # Images that are computed anew get new rows.
+    sparse = lake.query("SELECT max(rowid) > 2 * count(*) FROM making.images")[0][0]
+    since, counted = f'"commit" > {upto}', _counted(lake, upto, seen)
+    taken = any(seen.get(name, ())[:1] != (n - new,) for name, n, new, _ in counted) or last_removal(lake) > upto
     if taken or sparse or not _are_new(lake, since, upto):
         return False
     lake.execute(f"INSERT INTO making.contents SELECT {SENTENCE} FROM sentence_content WHERE {since} ORDER BY content")
-    facts_tables.sentence_groups(lake, plan, SENTENCE)
+    if lake.query(f"SELECT 1 FROM sentence_groups WHERE {since} LIMIT 1"):
+        facts_tables.sentence_groups(lake, plan, SENTENCE)
+    else:
+        lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates AS SELECT sentence, duplicates, member "
+                     "FROM making.sentences WHERE duplicates IS NOT NULL")  # fmt: skip
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE new_groups AS SELECT sentence, s.duplicates AS before, d.duplicates AS now FROM "
         "(SELECT sentence, duplicates FROM making.sentences WHERE duplicates IS NOT NULL) s "
@@ -50,18 +55,25 @@ def extend(lake: Lake, plan: Plan) -> bool:
         "WHERE g.before IS NOT NULL AND g.now IS DISTINCT FROM d.duplicates LIMIT 1"
     ):
         return False
-    _list_new(lake, plan, since)
-    _rewrite(lake, plan)
+    has_moved = bool(lake.query(f"SELECT 1 FROM superseded WHERE {since} LIMIT 1"))
+    _list_new(lake, plan, since, has_moved)
+    # Sentences that were read after the last contents were listed get their contents later than their rows.
+    _rewrite(lake, plan, since, has_moved or seen["sentences"][1] > seen["sentence_content"][1])
     lake.execute("; ".join(f"DROP TABLE {table}" for table in _TEMPORARY))
+    record(lake, {name: (n, newest) for name, n, _, newest in counted})
     return True
 
 
-def _counted(lake: Lake, where: str) -> str:
-    """Return SQL for a row a table that facts read: its name, number of rows that pass ``where``, highest commit."""
-    return " UNION ALL ".join(
-        f"SELECT '{table}' AS name, count(*) AS n, max(\"commit\") AS newest FROM {table} {where}"
+def _counted(lake: Lake, upto: int, seen: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int, int]]:
+    """Return for each table that facts read its name, its rows, those after commit ``upto``, and its newest commit.
+
+    DuckLake knows the first number, and which files have later commits: no other file is read.
+    """
+    return lake.query(" UNION ALL ".join(
+        f"SELECT '{table}', (SELECT count(*) FROM {table}), count(*), "
+        f"coalesce(max(\"commit\"), {seen.get(table, (0, 0))[1]}) FROM {table} WHERE \"commit\" > {upto}"
         for table in facts_tables.tables_read(lake)
-    )
+    ))  # fmt: skip
 
 
 def _are_new(lake: Lake, since: str, upto: int) -> bool:
@@ -75,8 +87,11 @@ def _are_new(lake: Lake, since: str, upto: int) -> bool:
     return not any(lake.query(alike.format(*each))[0][0] for each in checks)
 
 
-def _list_new(lake: Lake, plan: Plan, since: str) -> None:
-    """Create ``new_pictures``, ``new_sentences`` and ``new_matched``: the keys to compute anew."""
+def _list_new(lake: Lake, plan: Plan, since: str, has_moved: bool) -> None:
+    """Create ``new_pictures``, ``new_sentences`` and ``new_matched``: the keys to compute anew. Take out the images.
+
+    ``has_moved``: documents are gone or back. Else the candidates of pictures that were there stay.
+    """
 
     def create(name: str, key: str, tables: Iterable[str], *others: str) -> None:
         keys = " UNION ALL ".join([*(f"SELECT {key} AS key FROM {table} WHERE {since}" for table in tables), *others])
@@ -84,7 +99,7 @@ def _list_new(lake: Lake, plan: Plan, since: str) -> None:
 
     images, sentences = ([table.table for table in tables] for tables in facts_tables.score_tables(plan))
     of_new = f"document_id IN (SELECT document_id FROM {{}} WHERE {since})"
-    gone = of_new.format("superseded") if lake.query(f"SELECT 1 FROM superseded WHERE {since} LIMIT 1") else "false"
+    gone = of_new.format("superseded") if has_moved else "false"
     regrouped = (
         f"SELECT {PICTURE} FROM (SELECT i.sha256 FROM making.images i LEFT JOIN ({facts_tables.image_groups(plan)}) g "
         "ON g.sha256 = i.sha256 WHERE i.group_id IS DISTINCT FROM g.group_id)"
@@ -92,6 +107,7 @@ def _list_new(lake: Lake, plan: Plan, since: str) -> None:
     shown = f"SELECT {PICTURE} FROM images WHERE {of_new.format('documents')} OR {gone}"
     clusters = f"SELECT making.picture_of(key) FROM clusters WHERE {since}"
     create("new_pictures", PICTURE, ("images", *images), shown, clusters, regrouped)
+    _take(lake, "images", "picture", "pictures", "new_pictures")
     of_groups = "SELECT key FROM making.contents WHERE rowid IN (SELECT sentence FROM new_groups)"
     contents = ("sentences", "sentence_content", *sentences)
     create("new_sentences", SENTENCE, contents, of_groups, f"SELECT {SENTENCE} FROM sentences WHERE {gone}")
@@ -100,28 +116,47 @@ def _list_new(lake: Lake, plan: Plan, since: str) -> None:
         "SELECT key FROM making.pictures WHERE rowid IN (SELECT picture FROM (SELECT picture, unnest(sentences) AS s "
         "FROM making.matches) WHERE s IN (SELECT sentence FROM new_groups))"
     )
-    create("new_matched", PICTURE, pairs, "SELECT key FROM new_pictures", candidates)
+    shown = f"SELECT key FROM new_pictures{'' if has_moved else ' WHERE key NOT IN (SELECT key FROM images_before)'}"
+    create("new_matched", PICTURE, pairs, shown, candidates)
 
 
-def _rewrite(lake: Lake, plan: Plan) -> None:
-    """Compute the rows of ``new_pictures``, ``new_sentences`` and ``new_matched`` anew."""
-    rows = "DELETE FROM making.{} WHERE {} IN (SELECT rowid FROM making.{} WHERE key IN (SELECT key FROM {}))"
+def _rewrite(lake: Lake, plan: Plan, since: str, recount: bool) -> None:
+    """Compute the rows of ``new_pictures``, ``new_sentences`` and ``new_matched`` anew.
+
+    What has a row in the facts has its former scores and candidates unless there are new ones, so that only the files
+    of new rows are read. All are read for pictures that the lake knew and that had no row, as their documents were
+    gone, and candidates also if groups of sentences changed, or for scores of pairs. ``recount``: count sentences anew.
+    """
+    known = f"SELECT {PICTURE} FROM image_content WHERE {since} UNION ALL SELECT key FROM images_before"
+    is_back = bool(lake.query(f"SELECT 1 FROM new_pictures WHERE key NOT IN ({known}) LIMIT 1"))
+    of_images = () if is_back else (since, "images_before")
+    is_anew = is_back or plan.candidate_columns or lake.query("SELECT 1 FROM new_groups LIMIT 1")
+    of_matches = () if is_anew else (since, "matches_before")
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE new_images AS FROM {facts_tables.CURRENT_IMAGES} "
         f"WHERE {PICTURE} IN (SELECT key FROM new_pictures)"
     )
-    lake.execute(rows.format("images", "picture", "pictures", "new_pictures"))
     lake.execute(
         f"INSERT INTO making.pictures SELECT DISTINCT {PICTURE} AS key FROM new_images "
         "WHERE key NOT IN (SELECT key FROM making.pictures)"
     )
     facts_tables.number_pictures(lake, PICTURE, "new_images")
-    facts_tables.write_images(lake, plan, "making.picture_of({})".format, "new_images", "new_pictures")
-    lake.execute(rows.format("sentences", "sentence", "contents", "new_sentences"))
-    facts_tables.write_sentences(lake, plan, SENTENCE, "new_sentences")
-    lake.execute(rows.format("matches", "picture", "pictures", "new_matched"))
+    facts_tables.write_images(lake, plan, "making.picture_of({})".format, "new_images", "new_pictures", *of_images)
+    _take(lake, "sentences", "sentence", "contents", "new_sentences")
+    facts_tables.write_sentences(lake, plan, SENTENCE, "new_sentences", since, "sentences_before", recount)
+    _take(lake, "matches", "picture", "pictures", "new_matched")
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT key, {facts_tables.NUMBER} AS picture FROM "
         "making.pictures WHERE key IN (SELECT key FROM new_matched) AND rowid IN (SELECT picture FROM making.images)"
     )
-    facts_tables.write_matches(lake, plan, PICTURE, SENTENCE, "new_matched")
+    facts_tables.write_matches(lake, plan, PICTURE, SENTENCE, "new_matched", *of_matches)
+
+
+def _take(lake: Lake, table: str, number: str, numbered: str, keys: str) -> None:
+    """Move the rows of ``keys`` from a table of facts to ``TABLE_before(key, number, before)``, a struct of the row."""
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE {table}_before AS SELECT key, {number}, any_value(t) AS before "
+        f"FROM making.{table} t JOIN (SELECT key, rowid AS {number} FROM making.{numbered} "
+        f"WHERE key IN (SELECT key FROM {keys})) USING ({number}) GROUP BY ALL"
+    )
+    lake.execute(f"DELETE FROM making.{table} WHERE {number} IN (SELECT {number} FROM {table}_before)")

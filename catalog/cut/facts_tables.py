@@ -45,6 +45,7 @@ _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 CURRENT_IMAGES = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id)"
 KeyOf = Callable[[str], str]  # maps SQL of an id to SQL of its key
+Measured = tuple[str, Iterable[str], str]  # a table's name, columns of it, SQL of its rows with ``key`` and these
 SORTED_AT_ONCE = 8_000_000
 LAYOUT = 10  # incremented when the columns change: no cut reads facts of another layout
 
@@ -109,14 +110,22 @@ def number_pictures(lake: Lake, key: str, counted: str) -> None:
     )
 
 
-def write_images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str = "") -> None:
-    """Write ``making.images`` of the occurrences ``counted`` (SQL); with a table ``among`` of their keys, add them."""
-    images, scores = plan.image_tables[0], score_tables(plan)[0]
-    names = ["image_id", "sha256", "shard", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
-    names += _columns_to_include(images, plan.image_checks)
+def write_images(
+    lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str = "", since: str = "", before: str = ""
+) -> None:
+    """Write ``making.images`` of the occurrences ``counted`` (SQL); with a table ``among`` of their keys, add them.
+
+    ``since`` and ``before`` are as in `_joined`; ``before`` has the column ``picture``.
+    """
     of = key_of("sha256")
-    joins = "".join(_join_scores(plan, table, of, "sha256", _only(of, among)) for table in scores)
-    names += [name for table in scores for name in table.source]
+    only = since or _only(of, among)
+    clustered = f"scorer = '{plan.scorer('balance_clusters')}'{f' AND {since}' if since else ''}"
+    tables = [("cluster_of", ["cluster"], f"SELECT {key_of('key')} AS key, cluster FROM clusters WHERE {clustered}")]
+    tables += [_scores(plan, table, of, "sha256", only) for table in score_tables(plan)[0]]
+    (cluster, *measured), joins = _joined(tables, before)
+    names = ["image_id", "sha256", "shard", "picture", "repeated", "occurrence", "group_id", cluster, "draw"]
+    names += [*_columns_to_include(plan.image_tables[0], plan.image_checks), *measured]
+    joins = f"{f' LEFT JOIN {before} USING (picture)' if before else ''}{joins}"
     draw = _BITS.format(f"sha256 || '{plan.recipe.seed}'") + " AS draw"
     there, at = (_BITS.format(said) for said in ("concat_ws(' ', position, alt_text)", "coalesce(raw_image_url, '')"))
     occurrence = f"CASE WHEN repeated THEN {there}::UHUGEINT * 18446744073709551616 + {at} END AS occurrence"
@@ -125,9 +134,7 @@ def write_images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str
         f"{_into('images', among)} SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
         f"JOIN facts_pictures USING (key){joins} "
         f"LEFT JOIN ({_addresses_of_repeated(of, counted)}) USING (image_id) "
-        f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({image_groups(plan)})) USING (key) "
-        f"LEFT JOIN (SELECT {key_of('key')} AS key, cluster FROM clusters "
-        f"WHERE scorer = '{plan.scorer('balance_clusters')}') USING (key)"
+        f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({image_groups(plan)})) USING (key)"
     )
 
 
@@ -151,11 +158,24 @@ def _only(key: str, among: str) -> str:
     return among and f"{key} IN (SELECT key FROM {among})"
 
 
-def _join_scores(plan: Plan, table: ScoreColumns, of: str, key: str, only: str) -> str:
-    """Return SQL that joins the columns of a score table, of the rows ``only``, under the names that rules use."""
+def _scores(plan: Plan, table: ScoreColumns, of: str, key: str, only: str) -> Measured:
+    """Return a score table's name, its columns as rules name them, and SQL of its rows ``only`` with their ``key``."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
     rows = current_scores(plan, table.table, key, only=only)
-    return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {rows}) USING (key)"
+    return table.table, table.source, f"SELECT {of} AS key{measured} FROM {rows}"
+
+
+def _joined(tables: Iterable[Measured], before: str) -> tuple[list[str], str]:
+    """Return the columns of ``tables``, and SQL that joins their rows by ``key``.
+
+    With a table ``before``, whose column of that name has a struct of former values, these stay without a row.
+    """
+    columns, joins = [], ""
+    for table, names, rows in tables:
+        joins += f" LEFT JOIN ({rows}) {table} USING (key)"
+        former = f"if({table}.key IS NULL, before.{{0}}, {table}.{{0}}) AS {{0}}" if before else f"{table}.{{0}}"
+        columns += map(former.format, names)
+    return columns, joins
 
 
 def image_groups(plan: Plan) -> str:
@@ -168,26 +188,34 @@ def image_groups(plan: Plan) -> str:
     )
 
 
-def write_sentences(lake: Lake, plan: Plan, of: str, among: str = "") -> None:
-    """Write ``making.sentences``; ``of`` is SQL of a sentence's key. With a table ``among`` of keys, add these."""
-    contents, scores = plan.sentence_tables[0], score_tables(plan)[1]
+def write_sentences(
+    lake: Lake, plan: Plan, of: str, among: str = "", since: str = "", before: str = "", recount: bool = True
+) -> None:
+    """Write ``making.sentences``; ``of`` is SQL of a sentence's key. With a table ``among`` of keys, add these.
+
+    ``since`` and ``before`` are as in `_joined`; ``before`` has the column ``sentence``. ``recount`` must be true if a
+    document is gone or back: else new occurrences are added to the former number.
+    """
+    contents, only = plan.sentence_tables[0], since or _only(of, among)
+    own_only, count_only = (f" WHERE {each}" if each else "" for each in (only, _only(of, among) if recount else since))
     own = [name for name in _columns_to_include(contents, plan.sentence_checks) if name != "repeats"]
-    names = ["repeats", *own, *(name for table in scores for name in table.source)]
-    only = _only(of, among)
-    where = f" WHERE {only}" if only else ""
-    joins = "".join(_join_scores(plan, table, of, "content", only) for table in scores)
-    if own:
-        joins += f" LEFT JOIN (SELECT {of} AS key, {', '.join(own)} FROM sentence_content{where}) USING (key)"
-    repeats = (
-        f"SELECT {of} AS key, count(*) AS repeats FROM sentences s ANTI JOIN {gone_documents()} g "
-        f"ON g.document_id = s.document_id{where} GROUP BY key"
+    tables = [("own", own, f"SELECT {of} AS key, {', '.join(own)} FROM sentence_content{own_only}")] if own else []
+    tables += [_scores(plan, table, of, "content", only) for table in score_tables(plan)[1]]
+    measured, joins = _joined(tables, before)
+    counted = (
+        f"SELECT {of} AS key, count(*) AS n FROM sentences s ANTI JOIN {gone_documents()} g "
+        f"ON g.document_id = s.document_id{count_only} GROUP BY key"
     )
+    gone, repeats = f"key IN (SELECT {of} FROM {gone_sentences()})", "n"
+    if not recount:
+        gone, repeats = "coalesce(before.gone AND n IS NULL, false)", "coalesce(n + before.repeats, n, before.repeats)"
+    if before:
+        joins += f" LEFT JOIN {before} USING (sentence)"
+    columns = ", ".join([f"{gone} AS gone", "duplicates", "member", f"{repeats} AS repeats", *measured])
     lake.execute(
-        f"{_into('sentences', among)} SELECT sentence, key IN (SELECT {of} FROM {gone_sentences()}) AS gone, "
-        f"duplicates, member, {', '.join(names)} FROM (SELECT key, {NUMBER} AS sentence FROM making.contents "
-        f"WHERE {_only('key', among) or 'true'})"
-        f"{joins} "
-        f"LEFT JOIN ({repeats}) USING (key) LEFT JOIN facts_duplicates USING (sentence)"
+        f"{_into('sentences', among)} SELECT sentence, {columns} FROM (SELECT key, {NUMBER} AS sentence "
+        f"FROM making.contents WHERE {_only('key', among) or 'true'}){joins} LEFT JOIN ({counted}) USING (key) "
+        "LEFT JOIN facts_duplicates USING (sentence)"
     )
 
 
@@ -214,10 +242,13 @@ def _columns_to_include(table: ScoreColumns, checks: Sequence[Check]) -> list[st
     return [name for name in table.columns if name not in FREE_TEXTS or name in texts_read(checks)]
 
 
-def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, among: str = "") -> None:
+def write_matches(
+    lake: Lake, plan: Plan, of_picture: str, of_sentence: str, among: str = "", since: str = "", before: str = ""
+) -> None:
     """Write ``making.matches``: the best candidate sentences of each picture, one row per picture.
 
     With a table ``among`` of keys, add these pictures. Then numbers are in no order, and ties break by ``content``.
+    With a condition ``since``, only rows that pass it are read; the other candidates are the lists of table ``before``.
 
     Repeated (picture, sentence) pairs, of which there should be none, are merged first, and so are sentences of one
     group. The steps are separate statements: joined and sorted by one statement, which needs memory for every part, 10M
@@ -226,7 +257,7 @@ def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, amo
     names = [name for name, _ in plan.candidate_columns]
     further = "".join(f", {name}" for name in names)
     tie, content = ("content", ", content") if among else ("sentence", "")
-    only = _only(of_picture, among)
+    only = since or _only(of_picture, among)
     joins = "".join(
         f" LEFT JOIN (SELECT {of_picture} AS p, {of_sentence} AS s, {table.source[name]} AS {name} "
         f"FROM {current_scores(plan, table.table, 'sha256', only=only)}) USING (p, s)"
@@ -239,6 +270,14 @@ def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, amo
         "JOIN (SELECT key AS p, picture FROM facts_pictures) USING (p) "
         f"JOIN (SELECT key AS s, {NUMBER} AS sentence FROM making.contents) USING (s){joins}"
     )
+    if before:
+        lake.execute(
+            "INSERT INTO facts_candidates SELECT picture, sentence, similarity, content FROM (SELECT picture, "
+            "unnest(before.sentences) AS sentence, unnest(before.similarities) AS similarity "
+            f"FROM {before} SEMI JOIN facts_pictures USING (picture)) "
+            f"JOIN (SELECT key, {NUMBER} AS sentence FROM making.contents) USING (sentence) "
+            f"JOIN (SELECT {of_sentence} AS key, content FROM sentence_content) USING (key)"
+        )
     others = f"{content}{further}"
     once = f"(SELECT picture, sentence, max(similarity) AS similarity{others} FROM facts_candidates GROUP BY ALL)"
     grouped = lake.query("SELECT 1 FROM facts_duplicates LIMIT 1")

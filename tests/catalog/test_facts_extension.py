@@ -22,7 +22,7 @@ FULLY = {"name": "similar", "keep": "alt_similarity >= 0.2"}
 PLANS = (plan(2), plan(2, 1, 100), plan(4, 3, 64, 10, 2), plan(4, 3, 64, 10, 1, FULLY))
 # What may happen between two cuts, the usual things more often.
 ACTS = ("pages", "pages", "pages", "scores", "scores_again", "candidates", "groups", "split", "gone", "merge", "again",
-        "late", "newer_scorer", "takedown", "forget")  # fmt: skip
+        "late", "newer_scorer", "trained", "killed", "takedown", "forget")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ class History:
         where = f"WHERE {key} NOT IN ({but})" if but else ""
         return [row[0] for row in self.lake.query(f"SELECT DISTINCT {key} FROM {table} {where} ORDER BY 1")]
 
-    def pages(self) -> None:
+    def pages(self, *, is_killed: bool = False) -> None:
         """Pages show pictures and sentences, new and old; new ones get a home. Their scores may come later."""
         draw, images, sentences, documents = self.random, [], [], []
         for _ in range(draw.randint(1, 4)):
@@ -79,6 +79,9 @@ class History:
         self.insert("documents", documents)
         self.insert("images", images)
         self.insert("sentences", sentences)
+        if is_killed:
+            return
+        self.commit += 1
         new = self.ids("images", "sha256", "SELECT sha256 FROM image_content")
         self.insert("image_content", [{"sha256": key} for key in new])
         new = self.ids("sentences", "content", "SELECT content FROM sentence_content")
@@ -89,12 +92,17 @@ class History:
         draw = self.random
         new = self.ids("image_content", "sha256", "SELECT sha256 FROM image_quality")
         self.quality(new)
-        new = self.ids("image_content", "sha256", "SELECT key FROM clusters")
-        clusters = [{"kind": "image", "key": key, "scorer": "c", "cluster": draw.randrange(3)} for key in new]
-        self.insert("clusters", clusters)
+        by = self.plan.scorer("balance_clusters")
+        new = self.ids("image_content", "sha256", f"SELECT key FROM clusters WHERE scorer = '{by}'")
+        self.clusters(new)
         new = self.ids("sentence_content", "content", "SELECT content FROM sentence_quality")
         words = [{"content": key, "scorer": "sq", "n_words": draw.choice((2, 5, 8))} for key in new]
         self.insert("sentence_quality", words)
+
+    def clusters(self, keys: list[str]) -> None:
+        by = self.plan.scorer("balance_clusters")
+        rows = [{"kind": "image", "key": key, "scorer": by, "cluster": self.random.randrange(3)} for key in keys]
+        self.insert("clusters", rows)
 
     def quality(self, keys: list[str]) -> None:
         self.insert("image_quality", [
@@ -114,6 +122,15 @@ class History:
         """Score all pictures by a newer scorer, which the recipe reads from now on."""
         self.plan = self.plan.with_scorer("image_quality", f"q{self.commit}")
         self.quality(self.ids("image_content", "sha256"))
+
+    def killed(self) -> None:
+        """A run reads pages and is killed before new contents get a home; the next pages give it to them."""
+        self.pages(is_killed=True)
+
+    def trained(self) -> None:
+        """The clusters of the balance are trained anew."""
+        self.plan = self.plan.with_scorer("balance_clusters", f"c{self.commit}")
+        self.clusters(self.ids("image_content", "sha256"))
 
     def late(self) -> None:
         """A writer that began before the last commit commits after it."""
