@@ -69,7 +69,7 @@ test-slow: setup
 # times the examples, and 200 histories of runs, which take two hours of CPU time; captions by vLLM, which is 6 GB; a
 # team's cluster that loses a machine. Before a release, and when its code has changed; not in CI.
 test-full: setup
-	$(PYTEST) -m "full or hypothesis" --hypothesis-profile full
+	$(PYTEST) -m "full or hypothesis" --hypothesis-profile full --timeout 3600
 	PAIRMILL_VLLM=1 $(BIN)/pytest -n 0 tests/flows/test_served_captioner.py -k vllm
 	PAIRMILL_TEAM_CLUSTER=1 $(BIN)/pytest -n 0 tests/flows/test_team_cluster.py
 

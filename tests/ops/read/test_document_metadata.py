@@ -2,7 +2,7 @@ import json
 import math
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
@@ -23,6 +23,7 @@ def plain(value: object) -> object:
 
 
 @examples(200)
+@example({"": "\x1f\x0b"})  # a vertical tab is white space, whether JSON escapes it or not
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6))
 def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
     kept = as_storable(row)
