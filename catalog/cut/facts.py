@@ -9,6 +9,7 @@ writes another file and removes outdated ones. At 1M images and 11M candidates i
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import copyfile
@@ -33,7 +34,7 @@ EXTENDED = 100_000
 def attach(lake: Lake, plan: Plan) -> None:
     """Attach the facts of the lake's current rows for this plan as database ``facts``; build the file if need be."""
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
-    path = _unmodified_file(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
+    path = unmodified_file(folder, f"{data_digest(lake, 'lake', tables_read(lake))}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if path and attached == [(str(path),)]:
         return
@@ -53,17 +54,17 @@ def discard(lake: Lake) -> bool:
     return bool(attached)
 
 
-def _unmodified_file(folder: Path, name: str) -> Path | None:
+def unmodified_file(folder: Path, name: str) -> Path | None:
     """Return an unmodified facts file for ``name``, a glob pattern, or None; remove modified ones."""
     for path in folder.glob(f"{name}.*.duckdb"):
         with suppress(FileNotFoundError):
-            if path.name == _with_stamp(path.name.partition(".")[0], path):
+            if path.name == with_stamp(path.name.partition(".")[0], path):
                 return path
         path.unlink(missing_ok=True)
     return None
 
 
-def _with_stamp(name: str, path: Path) -> str:
+def with_stamp(name: str, path: Path) -> str:
     """Return the file name with size and modification time appended; a later write makes the name invalid."""
     found = path.stat()
     return f"{name}.{found.st_size}-{found.st_mtime_ns}.duckdb"
@@ -89,10 +90,10 @@ def facts_folder(lake: Lake) -> Path:
     return own_cache_folder(lake, "facts") if lake.read_only else cache_folder(lake, "facts")
 
 
-def _data_digest(lake: Lake, catalog: str) -> str:
-    """Hash the paths of all data files and delete files read, which are immutable, to 16 hex digits."""
+def data_digest(lake: Lake, catalog: str, tables: Sequence[str]) -> str:
+    """Hash the paths of all data files and delete files of ``tables``, which are immutable, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
-    files: dict[str, list[tuple]] = {table: [] for table in tables_read(lake)}
+    files: dict[str, list[tuple]] = {table: [] for table in tables}
     for table, data_file, delete_file in snapshot.files(lake.unchecked, files, catalog):
         deleted = delete_file and lake.data_path + delete_file
         files[table].append((lake.data_path + data_file, deleted))
@@ -124,19 +125,19 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
     with scratch_folder(folder.parent) as unfinished:
         making = unfinished / folder.name
         with lake.pinned() as catalog:
-            data_digest = _data_digest(lake, catalog)
-            former, written = _unmodified_file(folder, f"*-{plan_digest}") if lake.largest >= EXTENDED else None, False
+            digest = data_digest(lake, catalog, tables_read(lake))
+            former, written = unmodified_file(folder, f"*-{plan_digest}") if lake.largest >= EXTENDED else None, False
             with suppress(FileNotFoundError, PairmillError, duckdb.Error):  # the former facts are gone or damaged
                 written = former is not None and _write(lake, plan, making, former)
             if not written:
                 making.unlink(missing_ok=True)
                 _write(lake, plan, making, None)
         for former in folder.glob("*.duckdb"):
-            if not former.name.startswith(f"{data_digest}-"):
+            if not former.name.startswith((f"{digest}-", "texts-")):
                 former.unlink(missing_ok=True)
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
             return _make(lake, plan, folder, plan_digest)
-        return making.rename(folder / _with_stamp(f"{data_digest}-{plan_digest}", making))
+        return making.rename(folder / with_stamp(f"{digest}-{plan_digest}", making))
 
 
 def _write(lake: Lake, plan: Plan, making: Path, former: Path | None) -> bool:

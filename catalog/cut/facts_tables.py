@@ -11,6 +11,7 @@
 - ``sentences(sentence, gone, duplicates, member, repeats, ...)``: the columns that rules on sentences read. ``gone``:
   no current document contains it. ``duplicates``: the least number of its group, and ``member`` its content, by which
   ties break; NULL if in no group.
+- ``numbering(id)``: one row, an id of these numbers; facts that extend these have the same.
 - ``matches(picture, sentences, similarities, ...)``: one row per picture with its best 4 x top_k sentences, best first,
   each sentence once, and of a group of duplicates the most similar. A list for each score of pairs that the recipe
   reads (`Plan.candidate_columns`) follows.
@@ -47,7 +48,7 @@ CURRENT_IMAGES = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.d
 KeyOf = Callable[[str], str]  # maps SQL of an id to SQL of its key
 Measured = tuple[str, Iterable[str], str]  # a table's name, columns of it, SQL of its rows with ``key`` and these
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 10  # incremented when the columns change: no cut reads facts of another layout
+LAYOUT = 11  # incremented when the columns change: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -85,7 +86,7 @@ def fill(lake: Lake, plan: Plan) -> None:
     picture_key = _choose_key(lake, "image_content", "sha256")
     key = picture_key("sha256")
     lake.execute(
-        f"CREATE MACRO making.picture_of(sha256) AS {key}; "
+        f"CREATE TABLE making.numbering AS SELECT uuid() AS id; CREATE MACRO making.picture_of(sha256) AS {key}; "
         f"CREATE TABLE making.pictures AS SELECT DISTINCT {key} AS key FROM {CURRENT_IMAGES}"
     )
     number_pictures(lake, key, CURRENT_IMAGES)

@@ -13,8 +13,10 @@ needed, where generating none too many would take up to 113 waves (infra/SCALE.m
 
 from dataclasses import dataclass
 
+from pairmill.catalog.cut import kept_texts
+from pairmill.catalog.cut.facts import EXTENDED
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.generated import states, with_first_text
+from pairmill.catalog.pending.generated import generated, states, with_first_text
 from pairmill.catalog.recipe.plan import Plan
 
 # SQL window over the images of a cluster in hash order. In a lake of 10M images, the chance that two of these 64-bit
@@ -69,16 +71,26 @@ def judge(lake: Lake, plan: Plan) -> None:
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_late (n UINTEGER, state VARCHAR, value VARCHAR)")
     if not (begun := with_first_text(plan)):
         return
+    rows, kept = generated(
+        plan,
+        "(SELECT b.n, b.best, f.*, coalesce(t.text, '') AS sentence FROM cut_begun b JOIN facts.images f ON f.rowid = "
+        f"b.n LEFT JOIN ({fusion_sentences(plan, 'cut_begun')}) t ON t.n = b.n)",
+    )
+    name = kept_texts.name_of(lake, rows, kept) if lake.largest >= EXTENDED else ""
+    is_kept = bool(name) and kept_texts.read(lake, name)
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT s.n FROM cut_survivors s "
+        "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT s.n, s.best FROM cut_survivors s "
         f"JOIN facts.images f ON f.rowid = s.n SEMI JOIN {begun} b ON b.sha256 = f.sha256"
+        f"{' ANTI JOIN cut_known k ON k.n = s.n' if is_kept else ''}"
     )
-    among = (
-        "(SELECT b.n, f.*, coalesce(t.text, '') AS sentence FROM cut_begun b JOIN facts.images f ON f.rowid = b.n "
-        f"LEFT JOIN ({fusion_sentences(plan, 'cut_begun')}) t ON t.n = b.n)"
-    )
-    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, among)}")
-    lake.execute("DROP TABLE cut_begun")
+    if name:
+        into = "INSERT INTO cut_known" if is_kept else "CREATE OR REPLACE TEMP TABLE cut_known AS"
+        lake.execute(f"{into} SELECT n, {', '.join(['picture', 'best', *kept])} FROM ({rows})")
+        if lake.query("SELECT 1 FROM cut_begun LIMIT 1"):
+            kept_texts.keep(lake, name, rows, kept)
+        rows = "SELECT f.*, k.* EXCLUDE (picture) FROM cut_known k JOIN facts.images f ON f.rowid = k.n"
+    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, rows)}")
+    lake.execute("DROP TABLE IF EXISTS cut_begun; DROP TABLE IF EXISTS cut_known")
 
 
 def fusion_sentences(plan: Plan, among: str) -> str:

@@ -43,23 +43,33 @@ def with_first_text(plan: Plan) -> str:
     return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
 
 
-def states(plan: Plan, among: str) -> str:
-    """Return SQL for (n, state, value): how the rules on generated texts decide each image of ``among``.
+def generated(plan: Plan, among: str) -> tuple[str, list[str]]:
+    """Return SQL for the images of ``among(n, sha256, sentence, …)`` with their generated rows, for `states`.
 
-    ``among(n, sha256, sentence, …)`` has the other columns that rules read too. ``state``: the first of these rules
-    that the image fails, '' if it passes all with all texts, NULL while unknown. ``value``: what that rule read.
+    Further return the names of the columns among these that `states` reads.
     """
     made = dict(_generated_rows(plan))
-    columns = [
-        f"made_{table.table}.{source} AS {name}"
+    columns = {
+        name: f"made_{table.table}.{source}"
         for table in plan.image_tables
         if table.table in made
         for name, source in table.source.items()
-    ]
-    flags = [f"made_{name}.sha256 IS NOT NULL AS has_{name}" for name in made]
+    } | {f"has_{name}": f"made_{name}.sha256 IS NOT NULL" for name in made}
+    read = {name for check in late_checks(plan) for name in check.columns} | {f"has_{name}" for name in made}
+    added = "".join(f", {value} AS {name}" for name, value in columns.items())
     joins = " ".join(
         f"LEFT JOIN {rows} made_{name} ON made_{name}.sha256 = m.sha256{on}" for name, (rows, on) in made.items()
     )
+    return f"SELECT m.*{added} FROM {among} m {joins}", [name for name in columns if name in read]
+
+
+def states(plan: Plan, rows: str) -> str:
+    """Return SQL for (n, state, value): how the rules on generated texts decide each image of ``rows``.
+
+    ``rows`` is SQL of `generated`. ``state``: the first of these rules that the image fails, '' if it passes all with
+    all texts, NULL while unknown. ``value``: what that rule read.
+    """
+    made = dict(_generated_rows(plan))
     rules, values = [], []
     for check in late_checks(plan):
         unknown = f"WHEN {_lacks_row(name for name in made if name in check.tables)} THEN NULL"
@@ -67,10 +77,7 @@ def states(plan: Plan, among: str) -> str:
         rules += [unknown, f"{falls} '{check.name}'"]
         values += [unknown, f"{falls} {value_of(check)}"]
     end = f"WHEN {_lacks_row(made)} THEN NULL ELSE '' END"
-    return (
-        f"SELECT n, CASE {' '.join(rules)} {end} AS state, CASE {' '.join(values)} {end} AS value FROM "
-        f"(SELECT {', '.join(['m.*', *columns, *flags])} FROM {among} m {joins})"
-    )
+    return f"SELECT n, CASE {' '.join(rules)} {end} AS state, CASE {' '.join(values)} {end} AS value FROM ({rows})"
 
 
 def _lacks_row(names: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.recipe.plan import Plan
+from tests.catalog.test_facts import rotten
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds import random_lake as rules
@@ -62,6 +63,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     cap=st.integers(1, 3),
     stale=st.booleans(),
     choice=st.sampled_from(CHOICES),
+    is_kept=st.booleans(),
 )
 @examples(16)
 def test_waves_give_what_generating_everything_gives(
@@ -72,6 +74,7 @@ def test_waves_give_what_generating_everything_gives(
     cap: int,
     stale: bool,
     choice: tuple[int, dict[str, str]],
+    is_kept: bool,
 ):
     lake = several
     asked = {name: keep for name, keep in LATE.items() if name in late}
@@ -94,8 +97,16 @@ def test_waves_give_what_generating_everything_gives(
     generator = Generator(lake, made, images, seed)
     if stale:
         generator.stale()
-    by_waves(lake, made, generator, kill)
-    assert decided(lake) == of_everything
+    other = replace(made, sentence_checks=made.sentence_checks[1:])  # by it, some images get other sentences
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(late_cut, "EXTENDED", 0 if is_kept else ALL)
+        by_waves(lake, made, generator, kill)
+        assert decided(lake) == of_everything
+        cut(lake, other)
+        of_other = decided(lake)
+    cut(lake, other)
+    assert decided(lake) == of_other
+    cut(lake, made)
     assert stale or generated(lake) <= n_texts
     assert_captions(lake, made, generator)
     good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
@@ -117,6 +128,29 @@ def assert_captions(lake: Lake, plan: Plan, generator: Generator) -> None:
         (sha, f"c{place}", generator.text(place, sha), generator.status[place][sha], generator.fits[place][sha])
         for sha, place in by
     ]
+
+
+def test_kept_columns_of_texts_are_read_again_unless_their_file_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(late_cut, "EXTENDED", 0)
+    with opened_new(tmp_path / "lake") as lake:
+        images, words = rules.world(1)
+        rules.refill(lake, images, words, GENERATED)
+        made = plan(LATE)
+        generator = Generator(lake, made, images, 1)
+        by_waves(lake, made, generator, 0)
+        expected, folder = decided(lake), Path(lake.uri) / ".facts"
+        (kept,) = folder.glob("texts-*")
+        before = kept.stat().st_ino
+        cut(lake, made)
+        assert decided(lake) == expected
+        assert kept.stat().st_ino == before
+        rotten(kept)
+        cut(lake, made)
+        assert decided(lake) == expected
+        (kept,) = folder.glob("texts-*")
+        assert kept.stat().st_ino != before
 
 
 def test_without_rules_on_texts_one_wave_makes_those_of_the_kept_alone(tmp_path: Path):
