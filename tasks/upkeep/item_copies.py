@@ -60,7 +60,7 @@ PLACES = (
     CopyPlace(lambda lake, _: _caches(lake, "browse"), ("thumbnails/*/*",), (
         "tasks.release.gallery.thumbnails",
     ), named=True),
-    CopyPlace(lambda lake, _: _caches(lake, "facts"), ("*",), ("catalog.cut.facts", "catalog.cut.kept_texts")),
+    CopyPlace(lambda lake, _: _caches(lake, "facts"), ("*",), ("catalog.cut.facts",)),
     # Reports, strips of first captions, pages of thresholds.
     CopyPlace(lambda _, reports: [reports] if reports else [], ("*.html", "*.html.*.part"), (
         "flows.run.outcome", "flows.pages.renderer",
