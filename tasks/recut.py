@@ -30,21 +30,9 @@ from pairmill.ops.whole.components import components
 
 TRIED = "try"  # name of the rule of `recut --try`
 # Settings that only the cut reads. Any other setting may change a score.
-OF_THE_CUT = (
-    "images",
-    "sentences",
-    "candidates",
-    "imported",
-    "association.rank_by",
-    "balance.cap",
-    "association.max_uses",
-    "association.at_least",
-    "contamination.phash",
-    "contamination.cosine",
-    "splits",
-    "split_by",
-    "sizes",
-)
+OF_THE_CUT = ("images", "sentences", "candidates", "imported", "association.rank_by", "association.max_uses",
+              "association.at_least", "balance.cap", "contamination.phash", "contamination.cosine", "splits",
+              "split_by", "sizes")  # fmt: skip
 
 
 @dataclass(frozen=True)

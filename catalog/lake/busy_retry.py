@@ -39,7 +39,8 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
                 raise behind from None
             raise translate_error(error, uri) from error
         except (duckdb.Error, OSError) as error:
-            if not is_transient(error):
+            # A lock or a conflict may be gone at a retry; wrong SQL stays wrong.
+            if isinstance(error, _MISTAKES) or not any(sign in str(error).lower() for sign in TRANSIENT):
                 raise translate_error(error, uri) from error
             if is_inside:
                 raise
@@ -76,11 +77,6 @@ _DAMAGE = (
       "no files found that match", "no such file", "cannot open file", "footer"),
      "a file of it is gone or damaged. Put it back from a copy of the lake, and run this again."),
 )  # fmt: skip
-
-
-def is_transient(error: Exception) -> bool:
-    """Return whether a retry of the transaction may succeed: the error is a lock or a conflict, not wrong SQL."""
-    return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
 def one_line(error: Exception) -> str:

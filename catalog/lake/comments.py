@@ -20,12 +20,8 @@ def describe(lake: Lake) -> int:
     """
     statements = [*_comments(lake), *_macros(lake)]
 
-    def body() -> None:
-        for statement in statements:
-            lake.execute(statement)
-
     if statements:
-        lake.retrying(body)
+        lake.execute_all(statements)
     return len(statements)
 
 

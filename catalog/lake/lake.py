@@ -3,7 +3,7 @@
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -176,6 +176,10 @@ class Lake:
                 return body()
 
         return self._run(once)
+
+    def execute_all(self, statements: Iterable[str]) -> None:
+        """Run statements in one transaction, with the retries of `retrying`."""
+        self.retrying(lambda: [self.execute(each) for each in statements])
 
     @contextmanager
     def one_snapshot(self) -> Iterator[None]:

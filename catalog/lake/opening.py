@@ -65,7 +65,9 @@ def _connect_and_attach(
     else:
         with hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
             if not metadata.has_lake():  # another process may have created the lake meanwhile
-                _refuse_to_orphan(connection, location)
+                files = quoted(f"{location.data_path}main/**/*.parquet")
+                if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
+                    raise _orphaned(location, found[0][0])  # a new catalog would lack all of that data
             _attach(connection, location, read_only)
     return connection, metadata
 
@@ -110,13 +112,6 @@ def _translate_errors(location: Location) -> Iterator[None]:
         if isinstance(found, OSError):
             found = PairmillError(f"lake '{location.uri}': it cannot be opened or made there ({error}).")
         raise found from error
-
-
-def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
-    """Raise PairmillError if there is data without its catalog: a new catalog would lack all of that data."""
-    files = quoted(f"{location.data_path}main/**/*.parquet")
-    if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
-        raise _orphaned(location, found[0][0])
 
 
 def _orphaned(location: Location, file: str) -> PairmillError:

@@ -31,12 +31,7 @@ def changes(lake: Lake) -> list[str]:
 
 def add(lake: Lake) -> None:
     """Create the tables and columns that `changes` finds missing, in one transaction. The caller holds the lease."""
-
-    def body() -> None:
-        for statement in changes(lake):
-            lake.execute(statement)
-
-    lake.retrying(body)
+    lake.execute_all(changes(lake))
     lake.reload_tables()
     schema.record_no_rows(lake)
 
@@ -49,12 +44,8 @@ def add_heads(lake: Lake, scores: Sequence[Score]) -> None:
     kind = "TEMP TABLE" if lake.read_only else "TABLE"
     missing = [score for score in scores if score.table.startswith(HEAD) and score.table not in lake.tables]
 
-    def body() -> None:
-        for score in missing:
-            lake.execute(f"CREATE {kind} {table_shape(score)}")
-
     if missing:
-        lake.retrying(body)
+        lake.execute_all([f"CREATE {kind} {table_shape(score)}" for score in missing])
         lake.reload_tables()
 
 

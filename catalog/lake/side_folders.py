@@ -41,6 +41,11 @@ def cache_folder(lake: Lake, name: str) -> Path:
     return own_cache_folder(lake, name)
 
 
+def folder_of_people(lake: Lake, name: str) -> str:
+    """Return the folder ``name`` of what people write: beside a local lake's data, or below its prefix on S3."""
+    return f"{lake.data_path}{name}" if lake.data_path.startswith("s3://") else str(Path(lake.data_path).parent / name)
+
+
 def reports_folder(uri: str) -> Path:
     """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
     place = Path(uri).expanduser().absolute()

@@ -36,6 +36,19 @@ def make_folder(path: str) -> None:
         sync(os.path.dirname(folder))
 
 
+def remove_file(path: str) -> None:
+    """Remove a local file, whose name's end is synced, or an object on S3."""
+    if path.startswith("s3://"):
+        import fsspec  # only here is an object removed
+
+        filesystem, place = fsspec.core.url_to_fs(path)
+        filesystem.rm(place)
+    else:
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        sync(os.path.dirname(path))
+
+
 class SyncedNames:
     """Sync the names of files below ``root``. The names of folders are synced once; no other program removes them."""
 

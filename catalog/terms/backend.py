@@ -93,10 +93,8 @@ def backend_of(spec: str) -> Backend | None:
 
 def forms(*others: str) -> str:
     """Return how model specs are written, for messages: ``others``, then the forms of all backends, joined by 'or'."""
-    *all_but_last, last = (
-        *others,
-        *(backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values()),
-    )
+    declared = (backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values())
+    *all_but_last, last = (*others, *declared)
     return f"{', '.join(all_but_last)} or {last}"
 
 

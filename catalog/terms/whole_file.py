@@ -70,7 +70,8 @@ def cache_on_machine(
         if entry in (known := _read_cache(file, is_valid)):
             return known[entry]
         found = find()
-        _write_cache(file, {**_read_cache(file, is_valid), entry: found})
+        with suppress(OSError), whole_file(file) as new:  # the folder may not be writable
+            new.write_text(json.dumps({**_read_cache(file, is_valid), entry: found}, indent=1), encoding="utf-8")
     return found
 
 
@@ -82,9 +83,3 @@ def _read_cache(file: Path, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
         return {}
     entries = known.items() if isinstance(known, dict) else ()
     return {name: value for name, value in entries if is_valid(value)}
-
-
-def _write_cache(file: Path, known: dict[str, Any]) -> None:
-    """Replace the cache file atomically; ignore a folder that cannot be written."""
-    with suppress(OSError), whole_file(file) as new:
-        new.write_text(json.dumps(known, indent=1), encoding="utf-8")

@@ -10,13 +10,13 @@ import os
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import duckdb
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.stored_files import sync
+from pairmill.catalog.lake.side_folders import folder_of_people
+from pairmill.catalog.lake.stored_files import remove_file, sync
 from pairmill.catalog.terms.error import PairmillError
 
 FOLDER = "acts"
@@ -24,19 +24,12 @@ WAITING = 2**62  # the commit number of an act that waits, and more; beyond all 
 COLUMNS = 'act_id, act, dataset, sha256, field, pattern, value, before, who, "at"'
 
 
-def queue_folder(lake: Lake) -> str:
-    """Return the folder of the queue: beside a local lake's data, else below the data's prefix on S3."""
-    if lake.data_path.startswith("s3://"):
-        return f"{lake.data_path}{FOLDER}"
-    return str(Path(lake.data_path).parent / FOLDER)
-
-
 def put(lake: Lake, rows: str) -> None:
     """Write one act to the queue and sync it to disk. ``rows`` is SQL for its rows, with the columns COLUMNS.
 
     The lake may be open for reading only. Raises PairmillError if its folder cannot be written to.
     """
-    folder = queue_folder(lake)
+    folder = folder_of_people(lake, FOLDER)
     name = f"{time.time_ns():020}-{uuid.uuid4().hex}.parquet"
     path = f"{folder}/{name}"
     try:
@@ -58,7 +51,7 @@ def put(lake: Lake, rows: str) -> None:
 
 def waiting_files(lake: Lake) -> list[str]:
     """Return the paths of the queued acts, oldest first."""
-    folder = queue_folder(lake)
+    folder = folder_of_people(lake, FOLDER)
     if folder.startswith("s3://"):
         return [path for (path,) in lake.query(f"SELECT file FROM glob({quoted(f'{folder}/*.parquet')}) ORDER BY file")]
     # Not by glob, which takes `[` of a lake's path for a pattern.
@@ -99,7 +92,7 @@ def take(lake: Lake, begin: Callable[[], int]) -> None:
             "AND (sha256 IS NULL OR sha256 NOT IN (SELECT sha256 FROM bans))"
         )
         lake.retrying(lambda sql=sql: lake.execute(sql))
-        _remove(path)
+        remove_file(path)
 
 
 def _rows(path: str) -> str:
@@ -112,15 +105,3 @@ def _is_readable(lake: Lake, path: str) -> bool:
         return bool(lake.query(f"SELECT {COLUMNS} FROM {_rows(path)} LIMIT 1"))
     except (duckdb.Error, PairmillError):
         return False
-
-
-def _remove(path: str) -> None:
-    """Remove a queued file whose rows are committed."""
-    if path.startswith("s3://"):
-        import fsspec  # only here is an object removed
-
-        filesystem, place = fsspec.core.url_to_fs(path)
-        filesystem.rm(place)
-    else:
-        Path(path).unlink(missing_ok=True)
-        sync(os.path.dirname(path))

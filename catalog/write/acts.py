@@ -25,6 +25,12 @@ LONGEST = 100_000  # characters of a text; a pattern has 4,000 at most
 _SHOWN = 150  # characters of a text in a message
 MOST_RULES = 100  # of one dataset; each is one more pass over the texts
 VERDICTS = ("leave_out", "keep", "tag", "untag")
+# What a row of a user's file may name a picture by -> SQL of (key, sha256) of the lake.
+KEYS = {
+    "sha256": "SELECT sha256 AS key, sha256 FROM image_content",
+    "image_id": "SELECT image_id AS key, sha256 FROM images",
+    "url": "SELECT DISTINCT url AS key, sha256 FROM images WHERE url IS NOT NULL",
+}
 _READERS = {
     ".parquet": "read_parquet({})",
     ".csv": "read_csv({}, all_varchar = true, header = true, strict_mode = true, allow_quoted_nulls = false)",
@@ -166,8 +172,6 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     The file has a column ``sha256``, ``image_id`` or ``url``, and a column named as ``field``, or ``text``. Raises
     PairmillError if the file cannot be read or lacks a column, if a key names no picture of the lake, or has two texts.
     """
-    from pairmill.catalog.write.import_scores import KEYS
-
     key, column = _read(lake, file, (field, "text"))
     _check_known(lake, file, key)
     matched = f"SELECT sha256, value FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key)"
@@ -195,8 +199,6 @@ def pictures_in(lake: Lake, file: Path) -> list[str]:
 
     Raises PairmillError as `prepare_table`.
     """
-    from pairmill.catalog.write.import_scores import KEYS
-
     key, _ = _read(lake, file, ())
     _check_known(lake, file, key)
     found = lake.query(f"SELECT DISTINCT sha256 FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key) ORDER BY ALL")
@@ -206,8 +208,6 @@ def pictures_in(lake: Lake, file: Path) -> list[str]:
 
 def _check_known(lake: Lake, file: Path, key: str) -> None:
     """Raise PairmillError if a row of ``edit_rows`` names no picture of the lake."""
-    from pairmill.catalog.write.import_scores import KEYS
-
     others = f"temp.edit_rows ANTI JOIN ({KEYS[key]}) USING (key)"
     unknown, example = lake.query(f"SELECT count(*), coalesce(min(key), '') FROM {others}")[0]
     if unknown:
@@ -301,8 +301,6 @@ def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
     The column of texts is the first of ``texts`` that the file has; without ``texts`` none is read. Rows without a text
     are left out; an empty text removes the pair's.
     """
-    from pairmill.catalog.write.import_scores import KEYS, unreadable
-
     reader = _READERS.get(file.suffix.lower())
     if reader is None or not file.is_file():
         of = "new texts" if texts else "pictures"
@@ -325,3 +323,9 @@ def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
     except (duckdb.Error, BadQuery, Damaged) as error:
         raise unreadable(file, error) from error
     return key, column
+
+
+def unreadable(file: Path, error: Exception) -> PairmillError:
+    """Return the error for a user's file that DuckDB cannot read; its message about it may name the lake instead."""
+    why = str(error.__cause__ or error).splitlines()[0][:200]
+    return PairmillError(f"'{file}' cannot be read, write it anew: {why}")

@@ -15,15 +15,10 @@ from pairmill.catalog.terms.declared import declared, is_free
 from pairmill.catalog.terms.error import BadRecipe, Damaged, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMPORTED, IMPORTED_NAME, imported_score
+from pairmill.catalog.write.acts import KEYS, unreadable
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
 
-# What a row of the file may name a picture by -> SQL of (key, sha256) of the lake.
-KEYS = {
-    "sha256": "SELECT sha256 AS key, sha256 FROM image_content",
-    "image_id": "SELECT image_id AS key, sha256 FROM images",
-    "url": "SELECT DISTINCT url AS key, sha256 FROM images WHERE url IS NOT NULL",
-}
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "FLOAT", "DOUBLE"}  # fmt: skip
 
@@ -128,12 +123,6 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
             f"'{file}': {odd[0]:,} values of '{column}' are no finite numbers, the first of {key} {odd[1]}; leave "
             "these rows out."
         )
-
-
-def unreadable(file: Path, error: Exception) -> PairmillError:
-    """Return the error for a user's file that DuckDB cannot read; its message about it may name the lake instead."""
-    why = str(error.__cause__ or error).splitlines()[0][:200]
-    return PairmillError(f"'{file}' cannot be read, write it anew: {why}")
 
 
 def _match(lake: Lake, key: str, column: str) -> None:

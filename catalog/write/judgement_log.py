@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.stored_files import sync
+from pairmill.catalog.lake.side_folders import folder_of_people
+from pairmill.catalog.lake.stored_files import remove_file, sync
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.whole_file import whole_file
 
@@ -93,7 +94,7 @@ class JudgementLog:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._folder = log_folder(lake)
+        self._folder = folder_of_people(lake, FOLDER)
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{new_id()[:8]}"
         self._written = 0
         self._lock = threading.Lock()
@@ -158,10 +159,7 @@ def forget_lines(lake: Lake, taken: Callable[[Judgement], bool]) -> int:
         forgotten += text.count("\n") - len(kept)
         if path.startswith("s3://"):
             if not kept:
-                import fsspec  # only here does the log remove an object
-
-                filesystem, place = fsspec.core.url_to_fs(path)
-                filesystem.rm(place)
+                remove_file(path)
         elif len(kept) < text.count("\n"):
             with whole_file(path) as new:
                 new.write_text("".join(kept), encoding="utf-8")
@@ -177,16 +175,9 @@ def _is_taken(line: str, taken: Callable[[Judgement], bool]) -> bool:
     return isinstance(found, Judgement) and taken(found)
 
 
-def log_folder(lake: Lake) -> str:
-    """Return the folder of the logs: beside a local lake's data, else below the data's prefix on S3."""
-    if lake.data_path.startswith("s3://"):
-        return f"{lake.data_path}{FOLDER}"
-    return str(Path(lake.data_path).parent / FOLDER)
-
-
 def _texts(lake: Lake) -> list[tuple[str, str]]:
     """Return (path, text) of every log, by path."""
-    folder = log_folder(lake)
+    folder = folder_of_people(lake, FOLDER)
     if not folder.startswith("s3://"):
         found = sorted(Path(folder).glob("*.jsonl"))
         return [(str(path), path.read_text(encoding="utf-8", errors="replace")) for path in found]

@@ -60,16 +60,8 @@ def remove_name(lake: Lake, dataset: str, version: int, name: str) -> None:
 
 
 # Tables with the rows of versions; `datasets`, whose column of the dataset is `name`, last.
-_OF_VERSIONS = (
-    "pairs",
-    "edited_texts",
-    "decisions",
-    "funnel",
-    "wrong_pairs",
-    "proofs",
-    "dataset_captioners",
-    "datasets",
-)
+_OF_VERSIONS = ("pairs", "edited_texts", "decisions", "funnel", "wrong_pairs", "proofs", "dataset_captioners",
+                "datasets")  # fmt: skip
 
 
 def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:

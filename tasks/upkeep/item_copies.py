@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, remove_stale_spills
-from pairmill.catalog.write.act_queue import queue_folder
-from pairmill.catalog.write.judgement_log import log_folder
+from pairmill.catalog.lake.side_folders import cache_folder, folder_of_people, own_cache_folder, remove_stale_spills
+from pairmill.catalog.write import act_queue, judgement_log
 
 # What a removal cannot reach, for its report.
 NOT_REACHED = (
@@ -46,8 +45,9 @@ def _caches(lake: Lake, name: str) -> tuple[Path, Path]:
     return cache_folder(lake, name), own_cache_folder(lake, name)
 
 
-def _local(folder: str) -> Iterable[Path]:
-    """Return a folder, nothing for a prefix on S3, where no file is ever half written."""
+def _local(lake: Lake, name: str) -> Iterable[Path]:
+    """Return a folder beside a local lake's data, nothing for a lake on S3, where no file is ever half written."""
+    folder = folder_of_people(lake, name)
     return () if folder.startswith("s3://") else (Path(folder),)
 
 
@@ -66,15 +66,15 @@ PLACES = (
         "flows.run.outcome", "flows.pages.renderer",
     )),
     # Whole logs lose their lines of taken items; a killed rewriting leaves all lines in a file of its own.
-    CopyPlace(lambda lake, _: _local(log_folder(lake)), ("*.part",), ("catalog.write.judgement_log",)),
+    CopyPlace(lambda lake, _: _local(lake, judgement_log.FOLDER), ("*.part",), ("catalog.write.judgement_log",)),
     # Whoever holds the lease takes whole acts; a killed process leaves a half-written one.
-    CopyPlace(lambda lake, _: _local(queue_folder(lake)), (".*",), ("catalog.write.act_queue",)),
+    CopyPlace(lambda lake, _: _local(lake, act_queue.FOLDER), (".*",), ("catalog.write.act_queue",)),
 )  # fmt: skip
 
 
 def spill_parents(lake: Lake) -> tuple[Path, ...]:
     """Return the folders of a lake's temporary files: DuckDB's spilled data, caches being built, samples, dry runs."""
-    beside = _local(lake.data_path.rstrip("/"))
+    beside = () if lake.data_path.startswith("s3://") else (Path(lake.data_path),)
     caches = (folder for name in ("browse", "facts") for each in _caches(lake, name) for folder in (each, each.parent))
     return tuple(dict.fromkeys([*(path.parent for path in beside), *caches, Path(tempfile.gettempdir())]))
 

@@ -180,7 +180,7 @@ def test_a_kill_between_click_and_commit_loses_nothing_and_stores_nothing_twice(
 def test_a_folder_that_is_not_writable_and_a_damaged_file_are_told_in_a_line(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ):
-    sha, folder = of_fate(lake, "")[0], Path(act_queue.queue_folder(lake))
+    sha, folder = of_fate(lake, "")[0], Path(lake.data_path).parent / act_queue.FOLDER
     folder.write_bytes(b"")
     with pytest.raises(PairmillError, match=f"nothing was stored: {folder} is not writable") as refused:
         act(lake, "leave_out", sha)
