@@ -1,10 +1,12 @@
 """Check a lake, print its damages, and repair them, for the command and the Prefect flow."""
 
+from collections import Counter
+
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.lake.side_folders import reports_folder
 from pairmill.catalog.terms.error import Damaged
-from pairmill.catalog.upkeep.damages import Damage, describe
+from pairmill.catalog.upkeep.damages import describe
 from pairmill.tasks.upkeep.lake_check import Checked, Show, check_lake
 from pairmill.tasks.upkeep.removal import finish_unfinished
 
@@ -63,11 +65,6 @@ def _check_once(lake: Lake, deep: bool, say: Show, show: Show) -> Checked:
         say(f"… and {more:,} more")
     scope = "files, rows and pictures" if deep else "files and rows"
     size = f"{found.files:,} files of {found.bytes / 1e6:,.1f} MB"
-    say(f"{scope} of the lake checked ({size}): " + (_format_counts(found.damages) if found.damages else "all whole"))
+    counts = sorted(Counter(damage.trouble for damage in found.damages).items())
+    say(f"{scope} of the lake checked ({size}): {', '.join(f'{n:,} {name}' for name, n in counts) or 'all whole'}")
     return found
-
-
-def _format_counts(damages: tuple[Damage, ...]) -> str:
-    """Format the number of damages by kind of trouble."""
-    names = sorted({damage.trouble for damage in damages})
-    return ", ".join(f"{sum(each.trouble == name for each in damages):,} {name}" for name in names)

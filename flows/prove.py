@@ -15,7 +15,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.acts import pictures_in
 from pairmill.catalog.write.lease import writing
-from pairmill.catalog.write.record_proof import record_proof
+from pairmill.catalog.write.runs import record_proof
 from pairmill.flows.run.outcome import report_path
 from pairmill.flows.run.run_start import session_on
 from pairmill.flows.run.settings import Compute

@@ -1,22 +1,26 @@
-"""Run a recipe from Python, as `pairmill run` does."""
+"""Run a recipe from Python, as `pairmill run` does; in a Jupyter notebook with a bar that shows its progress."""
 
 import os
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.api.pair_dataset import PairDataset
-from pairmill.flows.run.notebook_bar import show_progress
+from pairmill.flows.run.progress_text import progress_text
 from pairmill.flows.run.run_recipe import curate_anew, last_result, request_run
 from pairmill.flows.run.settings import Compute, load_recipe, with_resolved_paths
-from pairmill.tasks.run.place.progress import ShowProgress, not_shown
+from pairmill.tasks.run.place.progress import Progress, ShowProgress, not_shown
 
 if TYPE_CHECKING:  # torch, 3 s
     from pairmill.flows.preflight.preflight import Preflight
     from pairmill.tasks.run.session import Session
 
+EVERY_SECONDS = 0.5  # between two drawings of a notebook's bar
 Places = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 
@@ -119,3 +123,31 @@ def _read(recipe: Recipe | str, sources: Places, compute: Compute | None) -> tup
     read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     return read, [os.fspath(each) for each in places], compute or Compute()  # pyright: ignore[reportCallIssue]
+
+
+def show_progress() -> ShowProgress:
+    """Return a callback that draws a run's progress below the cell; one that draws nothing outside of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return NotebookBar() if getattr(shell, "kernel", None) else not_shown
+
+
+class NotebookBar:
+    """Callback of a run that draws one bar, that of the current step, and redraws it every EVERY_SECONDS."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display  # pyright: ignore[reportMissingImports]
+
+        self._html: Any = HTML
+        self._handle: Any = display(HTML(""), display_id=True)
+        self._step, self._began, self._shown_at = "", 0.0, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        """Draw the progress of a step."""
+        now = time.monotonic()
+        if progress.is_begin or progress.step != self._step:
+            self._step, self._began, self._shown_at = progress.step, now, 0.0
+        if progress.is_end or now - self._shown_at >= EVERY_SECONDS:
+            self._shown_at = now
+            text = escape(f"{progress.step}: {progress_text(progress, now - self._began)}".rstrip(": "))
+            bar = f'<progress max="{max(1, progress.total)}" value="{progress.done}"></progress>'
+            self._handle.update(self._html(f"{bar} {text}"))

@@ -9,8 +9,19 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.proof_pairs import ORACLE, RAW, read_features
 from pairmill.catalog.queries.figures.proofs import ProofLine
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.whole.cut_trials import FEWEST, UNSEEN, Gain, Pool, centred, difference, kinds_of, random_arm, recalls
-from pairmill.ops.whole.factor_design import main_effects, plackett_burman
+from pairmill.ops.whole.cut_trials import (
+    FEWEST,
+    UNSEEN,
+    Gain,
+    Pool,
+    centred,
+    difference,
+    kinds_of,
+    main_effects,
+    plackett_burman,
+    random_arm,
+    recalls,
+)
 
 RANDOM, KEPT, DROPPED = "random", "kept", "dropped"
 Recalls = list[Mapping[str, Mapping[str, float]]]  # by seed: arm -> held-out set -> R@5

@@ -1,5 +1,6 @@
 """Find published datasets by NAME (the newest version), NAME@VERSION or NAME@TAG; read their funnel and pairs."""
 
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,8 +50,8 @@ class Dataset:
 
     @property
     def n_texts(self) -> int:
-        """Number of columns of real texts (``text1``, …) in the version's pairs."""
-        return text_columns.count_in(self.recipe)
+        """Number of columns of real texts (``text1``, …) in the version's pairs, 3 to 5."""
+        return text_columns.count(json.loads(self.recipe).get("association", {}).get("top_k", text_columns.RELEASED))
 
     @property
     def divisions(self) -> tuple[str, ...]:

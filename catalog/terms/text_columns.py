@@ -23,11 +23,6 @@ def count(top_k: int) -> int:
     return max(RELEASED, top_k)
 
 
-def count_in(recipe: str) -> int:
-    """Return the number of text columns of a version, 3 to 5, from its recipe as JSON."""
-    return count(json.loads(recipe).get("association", {}).get("top_k", RELEASED))
-
-
 def divisions_in(recipe: str) -> tuple[str, ...]:
     """Return the columns among OPTIONAL that a version has, from its recipe as JSON: `rights` if a rule reads them."""
     settings = json.loads(recipe)

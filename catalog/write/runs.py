@@ -1,11 +1,11 @@
-"""Record runs in table ``runs`` (flow, recipe, times, and how each ended), and finished exports in ``exports``."""
+"""Record runs in table ``runs`` (flow, recipe, times, and how each ended), finished exports, and proofs of versions."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import BudgetSpent, NotApproved, PairmillError, stop_behind
@@ -199,3 +199,16 @@ def record_export(
             lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     lake.retrying(body)
+
+
+def record_proof(
+    lake: Lake, dataset: tuple[str, int], head: tuple[str, int, int, int, datetime], lines: Iterable[Sequence[Any]]
+) -> None:
+    """Insert the lines of a proof. Requires the lease.
+
+    ``head``: judge, seeds, pairs of the pool, kinds, time; a line is the fields of `ProofLine` in order.
+    """
+    rows = [[*dataset, *head, place, *line] for place, line in enumerate(lines)]
+
+    sql = f"INSERT INTO proofs VALUES ({', '.join('?' * len(rows[0]))})"
+    lake.retrying(lambda: [lake.execute(sql, row) for row in rows])

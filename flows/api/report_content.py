@@ -173,7 +173,8 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
     for row in rows:
         row.update(pictures.get(row["sha256"], NONE))
     for pair in found["pairs"]:
-        _add_texts(pair)
+        pair["texts"] = [(text, similarity) for _, text, similarity in text_columns.real_texts(pair)]
+        pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
     names = {"similarities": pair_sample.SIMILARITIES, "compared": pair_sample.COMPARED}
     return found | names | {"first_dropped": _first_dropped(found["dropped"])}
 
@@ -204,12 +205,6 @@ def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str
     dropped = {rule: rows for rule, rows in dropped.items() if rule != "readable"}
     longest = max(map(len, dropped.values()), default=0)
     return [rows[n] for n in range(longest) for rows in dropped.values() if n < len(rows)][:FIRST]
-
-
-def _add_texts(pair: dict[str, Any]) -> None:
-    """Add ``texts``, the sentences with their similarities, and whether the picture's address is a link."""
-    pair["texts"] = [(text, similarity) for _, text, similarity in text_columns.real_texts(pair)]
-    pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
 
 
 def _rows(found: Any) -> Iterator[dict[str, Any]]:

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import work_without_pandas
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.score_tables import add_heads
 from pairmill.catalog.lake.side_folders import scratch_folder
+from pairmill.catalog.recipe.parts_of_texts import OWN
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.counted import counted, unit_of
+from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import NotApproved, PairmillError
 from pairmill.catalog.write.import_scores import with_imported
+from pairmill.flows.api.answer_types import FunnelStep
 from pairmill.flows.command.option_types import overrides
-from pairmill.flows.command.outcome_text import print_outcome
-from pairmill.flows.command.terminal import console, print_notes, shown, table
+from pairmill.flows.command.terminal import DEMO, console, print_notes, shown, table
 from pairmill.flows.run import run_recipe
 from pairmill.flows.run.demo_models import demo_note
 from pairmill.flows.run.model_size import AN_EXAMPLE
+from pairmill.flows.run.outcome import Outcome
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_inputs import inputs_digest
 from pairmill.flows.run.settings import Compute, load_runnable, resolve_source
@@ -186,3 +191,52 @@ def compute_of(args: Namespace) -> Compute:
         return Compute.model_validate(given)
     except ValidationError as error:
         raise PairmillError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
+    """Print the outcome and the run's ``notes``; ``is_new`` False means that no new version was published."""
+    dataset = found.dataset
+    said = "published" if is_new else "unchanged: the newest version already is this dataset"
+    recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
+    by = f", by [yellow]{MARK}[/]" if found.demo_weights else ""
+    console.print(f"\n[bold]{shown(dataset)}[/]  {counted(dataset.n_pairs, 'pairs')} ({said}){recall}{by}")
+    for kind in ("image", "sentence"):
+        if any(step.n_in for step in found.funnel if step.kind == kind):
+            console.print(funnel_table(found.funnel, kind))
+    for rate in () if found.demo_weights else found.canaries:  # the demo's scores say nothing of quality
+        if not any(str(rate) in note for note in notes):
+            console.print(f"rule    {shown(rate)}")
+    if found.wrong_pairs:
+        console.print(shown(found.wrong_pairs))
+    for rule, keep in found.calibrated:
+        console.print(f"rule    {shown(rule)}: {shown(keep)}")
+    for pair in found.samples:
+        console.print(_pair(pair, found.demo_weights))
+    print_notes(console, notes)
+    if found.limit:
+        console.print(f"\nyield   {shown(found.limit)}")
+    if found.report:
+        console.print(f"report  {shown(found.report)}")
+    if dataset.n_pairs:
+        console.print(f"go on   {shown(found.sql)}")
+
+
+def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
+    """Build a table of the rows that each rule received, dropped and kept; ``kind`` is 'image' or 'sentence'."""
+    made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
+    for step in (step for step in steps if step.kind == kind):
+        kept = step.n_in - step.n_dropped
+        made.add_row(shown(step.rule), f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
+    return made
+
+
+def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
+    """Format a pair: address, size, texts with similarities, generated texts; mark texts by the demo's models."""
+    lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
+    for name, text, similarity in text_columns.real_texts(pair):
+        lines.append(f"  {name}     {shown(text)}  [dim]{similarity:.3f}[/]")
+    for name, model in (("caption", "captioner"), ("syn_text", "fuser")):
+        is_own = name == "caption" and pair["captioner"] == OWN
+        mark = DEMO if model in demo_weights and not is_own else ""
+        lines += [f"  {name:<8}  {mark}{shown(pair[name])}"] if pair[name] else []
+    return "\n".join(lines)

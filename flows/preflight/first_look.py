@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
-from pairmill.catalog.queries.figures.first_texts import FirstTexts, first_texts
+from pairmill.catalog.queries.captioned import FirstTexts, first_texts
 from pairmill.flows.machine.finding import Patient
 from pairmill.flows.machine.recipe_models import recipe_models
 from pairmill.flows.preflight.draw import draw

@@ -435,11 +435,6 @@ def is_animated(data: bytes, format: str) -> bool:
         return False
 
 
-def _is_animated_gif(data: bytes) -> bool:
-    """Return whether a GIF has a second image descriptor (GIF89a)."""
-    return len(list(islice(_frames(data), 2))) == 2
-
-
 def _frames(data: bytes) -> Iterator[int]:
     """Yield the place of each image descriptor of a GIF, up to its trailer or MAX_BLOCKS blocks."""
     at, is_inside = 13 + palette_bytes(data[10]), False
@@ -482,11 +477,6 @@ def _is_animated_webp(data: bytes) -> bool:
     return False
 
 
-def _is_animated_avif(data: bytes) -> bool:
-    """Return whether the first box lists the brand 'avis', an image sequence (AVIF 1.1, section 6)."""
-    return b"avis" in brands(data)
-
-
 def brands(data: bytes) -> list[bytes]:
     """Return major brand, its version and compatible brands in the first 256 bytes of an ISO file (AVIF, HEIC)."""
     end = min(int.from_bytes(data[:4], "big"), 256)
@@ -494,8 +484,8 @@ def brands(data: bytes) -> list[bytes]:
 
 
 WALKS: dict[str, Callable[[bytes], bool]] = {
-    "gif": _is_animated_gif,
+    "gif": lambda data: len(list(islice(_frames(data), 2))) == 2,  # has a second image descriptor (GIF89a)
     "png": lambda data: _png(data).is_animated,
     "webp": _is_animated_webp,
-    "avif": _is_animated_avif,
+    "avif": lambda data: b"avis" in brands(data),  # an image sequence (AVIF 1.1, section 6)
 }

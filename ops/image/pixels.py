@@ -15,6 +15,7 @@ It follows the rules of an image viewer, so that scores, captions and people see
 import math
 import re
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int 
     except (TruncatedHeader, *HOSTILE) as error:
         says_so = (CUT_JPEG if header.format == "jpeg" else CUT).search(str(error))
         cut = says_so or isinstance(error, TruncatedHeader) or ends_early(data, header.format)
-        return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {_cause(error)}")
+        cause = "the file ends before its pixels" if isinstance(error, TruncatedHeader) else in_words(error)
+        return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {cause}")
     # In other formats than JPEG the first frame may not fill the canvas.
     whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
     orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
@@ -119,11 +121,6 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
     if orientation in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
     return pixels
-
-
-def _cause(error: Exception) -> str:
-    """Describe a decoder's error in words."""
-    return "the file ends before its pixels" if isinstance(error, TruncatedHeader) else in_words(error)
 
 
 def _jpeg(data: bytes, stored: StoredSize, least_side: int) -> np.ndarray:
@@ -222,7 +219,7 @@ def rgb(image: Image.Image) -> np.ndarray:
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     rows = max(1, STRIP // image.width)
     strips = [(top, min(top + rows, image.height)) for top in range(0, image.height, rows)]
-    convert = _opaque
+    convert: Callable[[Image.Image], Image.Image] = methodcaller("convert", "RGB")
     if image.mode in WIDE:
         convert = _wide_levels(image, strips)
     elif image.has_transparency_data and not _is_clear_bmp(image):
@@ -237,10 +234,6 @@ def rgb(image: Image.Image) -> np.ndarray:
 def _strip(image: Image.Image, top: int, bottom: int) -> Image.Image:
     """Return rows ``top`` to ``bottom`` of an image; the image itself if these are all rows."""
     return image if (top, bottom) == (0, image.height) else image.crop((0, top, image.width, bottom))
-
-
-def _opaque(image: Image.Image) -> Image.Image:
-    return image.convert("RGB")
 
 
 def _on_white(image: Image.Image) -> Image.Image:

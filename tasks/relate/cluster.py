@@ -131,7 +131,7 @@ def retrain_if_outgrown(session: Session, clustering: ClusterCount, found: Train
     """
     kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
-    if found is not None and not has_outgrown(session, found, n):
+    if found is not None and n <= session.recipe.association.retrain_at * found.eligible:
         return found
     scorer = centroid_scorer(session, clustering)
     k = clustering.of(n)
@@ -145,11 +145,6 @@ def retrain_if_outgrown(session: Session, clustering: ClusterCount, found: Train
             once=True,
         )
     return training.find_trained(session.lake, scorer.digest)
-
-
-def has_outgrown(session: Session, found: Trained, n: int) -> bool:
-    """Return whether ``n`` eligible rows exceed ``retrain_at`` times the number at the centroids' training."""
-    return n > session.recipe.association.retrain_at * found.eligible
 
 
 def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:

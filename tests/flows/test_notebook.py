@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "infra/docs/notebook.ipynb"
 BAR = """
-from pairmill.flows.run.notebook_bar import show_progress
+from pairmill.flows.python_run import show_progress
 from pairmill.tasks.run.place.progress import Progress
 show = show_progress()
 show(Progress("ingest", 0, 8, "files", 0, 2))

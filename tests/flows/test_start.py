@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.queries.figures.first_texts import FirstTexts
+from pairmill.catalog.queries.captioned import FirstTexts
 from pairmill.flows.command import pairmill_run
 from pairmill.flows.command.cli import main
 from pairmill.flows.preflight.first_look import FirstLook, propose_recipe

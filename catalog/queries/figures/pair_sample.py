@@ -105,15 +105,11 @@ def contamination_hits(lake: Lake, dataset: Dataset, plan: Plan) -> list[SetHits
     )
     found: dict[str, list[dict[str, Any]]] = {folder: [] for folder in section.sets}
     for row in rows:
-        folder = _set_of(row["file"], section.sets)
-        if folder:
-            found[folder].append(row)
+        for folder in section.sets if row["file"] else ():
+            if Path(row["file"]).is_relative_to(Path(folder).expanduser()):
+                found[folder].append(row)
+                break
     return [SetHits(folder, len(hits), hits[:SHOWN]) for folder, hits in found.items()]
-
-
-def _set_of(file: str | None, sets: list[str]) -> str:
-    """Return the set whose folder holds a file, '' for none."""
-    return next((each for each in sets if file and Path(file).is_relative_to(Path(each).expanduser())), "")
 
 
 HUBS = 10

@@ -230,7 +230,8 @@ def check_lake_only(lake: Lake, tree: dict[str, Any]) -> None:
         tree: The statement's parse tree, as of `check_reads_only`.
     """
     own = {name.lower() for name in (*lake.tables, *lake.views, DECISIONS)}
-    ctes = {str(each["key"]).lower() for node in tree_nodes(tree) for each in _ctes(node)}
+    withs = [found["map"] for node in tree_nodes(tree) if isinstance(found := node.get("cte_map"), dict)]
+    ctes = {str(each["key"]).lower() for entries in withs for each in entries}
     ctes = {name for name in ctes if not name.startswith(SYSTEM)}
     for node in tree_nodes(tree):
         kind = node.get("type")
@@ -255,12 +256,6 @@ def _is_own(node: dict[str, Any], own: set[str], ctes: set[str]) -> bool:
     if not catalog and not schema:  # DuckDB looks in the lake and in its own views, and then for a file
         return name in own or name in ctes or "." in name or "/" in name
     return name in own and (catalog, schema) in (("lake", "main"), ("", "main"), ("", "lake"))
-
-
-def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of a node's WITH clause."""
-    found = node.get("cte_map")
-    return found["map"] if isinstance(found, dict) else []
 
 
 def _parse(lake: Lake, sql: str) -> dict[str, Any]:

@@ -272,7 +272,8 @@ class Decoder:
         prompt = max(part["input_ids"].shape[1] for part in parts)
         buffers: Buffers | None = None
         firsts: list[torch.Tensor] = []
-        for start, part in zip(_starts(parts), parts, strict=True):
+        starts = [0, *accumulate(len(part["input_ids"]) for part in parts)][:-1]
+        for start, part in zip(starts, parts, strict=True):
             new = self.prefill(part, place)
             firsts.append(new.first)
             if max_tokens == 1:
@@ -400,11 +401,6 @@ def _why_not_fixed(layers: Sequence[Any], length: int) -> str:
         if layer.keys is None or layer.keys.shape[2] != length:
             return "keeps keys of other things than the prompt's tokens, as cross-attention to pictures does"
     return ""
-
-
-def _starts(parts: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the first row of each part."""
-    return [0, *accumulate(len(part["input_ids"]) for part in parts)][:-1]
 
 
 def _round_rows(n: int) -> int:

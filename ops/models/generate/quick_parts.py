@@ -35,18 +35,13 @@ def compile_parts(model: Any) -> None:
     share_keys(model)
     lay_out_patches(model)
     try:
-        torch.compile(_plus_one)(torch.ones(8, device=model.device))
+        torch.compile(lambda numbers: numbers + 1)(torch.ones(8, device=model.device))  # the smallest trial
     except Exception as error:  # anything missing in the tool chain
         note(f"torch.compile does not work here, generation is slower for it: {first_line(error)}")
         return
     for part in model.modules():
         if type(part).__name__.endswith(PARTS):
             part.compile(dynamic=True)
-
-
-def _plus_one(numbers: torch.Tensor) -> torch.Tensor:
-    """Add 1: the smallest function that shows whether torch.compile works."""
-    return numbers + 1
 
 
 def lay_out_patches(model: Any) -> None:

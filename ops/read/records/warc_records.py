@@ -130,9 +130,7 @@ def _fields(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-@lru_cache(256)  # of at most 64 KB; a server sends few different ones
-def _shared_fields(lines: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
-    return _fields(lines)
+_shared_fields = lru_cache(256)(_fields)  # of at most 64 KB; a server sends few different ones
 
 
 class HttpResponse(NamedTuple):

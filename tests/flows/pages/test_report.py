@@ -20,7 +20,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write import runs
 from pairmill.flows.command.cli import main
-from pairmill.flows.command.outcome_text import print_outcome
+from pairmill.flows.command.pairmill_run import print_outcome
 from pairmill.flows.command.terminal import console
 from pairmill.flows.pages.html_report import is_report_of, write_report
 from pairmill.flows.run.outcome import ensure_report, outcome_in

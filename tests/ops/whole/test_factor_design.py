@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pairmill.ops.whole.factor_design import main_effects, plackett_burman
+from pairmill.ops.whole.cut_trials import main_effects, plackett_burman
 
 
 @pytest.mark.parametrize(("factors", "runs"), [(1, 8), (3, 8), (7, 16), (11, 24), (12, 40), (23, 48)])
