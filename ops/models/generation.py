@@ -103,11 +103,9 @@ class Answering(Protocol):
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
         """Build the inputs of one batch on the CPU. Images are (h, w, 3) uint8 RGB, None for a prompt without one."""
-        ...
 
     def infer(self, prepared: Any, max_tokens: int) -> Any:
         """Start generating for a prepared batch; return a handle for `fetch`, which may be `Stepwise`."""
-        ...
 
     def fetch(self, running: Any) -> list[Generation]:
         """Block until all rows of a batch are answered; return the answers in row order."""

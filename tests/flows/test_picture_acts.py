@@ -160,7 +160,7 @@ from pairmill.catalog.lake.opening import create_or_open
 def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
 where, place, sha = sys.argv[1:]
 if where == "queued": picture_acts._still_waits = kill
-else: act_queue._remove = kill
+else: act_queue.remove_file = kill
 with create_or_open(place) as lake: picture_acts.act_on(lake, "small", "leave_out", {sha: "kept"})
 """
 

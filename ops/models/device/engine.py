@@ -37,15 +37,12 @@ class EngineStages(Protocol):
 
     def prepare(self, piece: Any, /) -> Any:
         """Convert a piece (one batch of rows) to the model's inputs, on the CPU."""
-        ...
 
     def infer(self, ready: Any, /) -> Any:
         """Launch the model on prepared inputs, without waiting; return the launched batch."""
-        ...
 
     def fetch(self, running: Any, /) -> Any:
         """Wait for a launched batch and return its outputs."""
-        ...
 
 
 def held_bytes(value: Any) -> int:

@@ -38,7 +38,6 @@ class ModelJob(Job, Protocol):
 
     def load(self) -> None:
         """Load the model before any row is in progress, so that a death while loading blames no row."""
-        ...
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the item's rows in batches of at most ``rows`` rows; 0: the model's own batch size."""
@@ -46,15 +45,12 @@ class ModelJob(Job, Protocol):
 
     def prepare(self, piece: Piece) -> Any:
         """Preprocess a piece on a CPU; return the input of `infer`."""
-        ...
 
     def infer(self, ready: Any) -> Any:
         """Launch the model on a prepared piece, without waiting; return the input of `fetch`."""
-        ...
 
     def fetch(self, running: Any) -> Any:
         """Wait for the model's result of a launched piece, and return it."""
-        ...
 
     def parts(self, item: WorkItem, found: list[Any]) -> Iterable[Part]:
         """Convert the results of all pieces of an item, in order, to rows of tables."""
