@@ -16,13 +16,9 @@ SHOWN = 200
 def check_steps(uri: str, deep: bool, repair: bool, say: Show, show: Show, lose_rows: bool = False) -> Checked:
     """Check the lake at ``uri``; return its damages, or after a repair those that are left.
 
-    Args:
-        uri: The lake.
-        deep: Also read every picture and compare its hash.
-        repair: Finish removals, read lost pages again where sources allow, remove damaged files, and check again.
-        say: Called with a line for each damage, for each repair and for the sum.
-        show: Called with the progress.
-        lose_rows: Let a repair remove rows that nothing can compute again.
+    With ``deep`` every picture is read too, and its hash compared. ``repair`` finishes removals, reads lost pages again
+    where sources allow, removes damaged files, and checks again; ``lose_rows`` lets it remove rows that nothing can
+    compute again. ``say`` gets a line for each damage, for each repair and for the sum, ``show`` the progress.
     """
     if repair:
         check_is_lake(uri)

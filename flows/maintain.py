@@ -43,9 +43,8 @@ class Limits:
 def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
     """Maintain the lake step by step; yield a line of text after each step.
 
-    Raises:
-        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. Earlier steps are finished.
-        LeaseLost: Another process took the lease over.
+    Raises LeaseHeld if a run writes to the lake, and did not end within ``wait_seconds``; earlier steps are finished.
+    Raises LeaseLost if another process took the lease over.
     """
     with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds):
         described = comments.describe(lake)

@@ -31,21 +31,14 @@ def prove(
 ) -> list[Proof]:  # fmt: skip
     """Prove versions of a lake that is open for writing, and record the proofs; return them in the order of ``specs``.
 
-    Args:
-        lake: Its lease is held while features are computed and while the proofs are stored, not while heads train.
-        specs: Versions.
-        judge: The spec of a CLIP that made no score of theirs.
-        seeds: Paired trainings, SEEDS or more.
-        right: File of the pictures whose raw pair is known to be right, as `pairmill edit --list` reads it; '' if no
-            truth is known.
-        rules: Whether to price each rule on pictures too (`tasks.compare_cuts.price_rules`).
-        tell: Gets lines on power and progress.
-        compute: Where the judge runs.
-        progress: Called with a `Progress` while the judge's features are computed.
+    The lake's lease is held while features are computed and while the proofs are stored, not while heads train.
+    ``judge`` is the spec of a CLIP that made no score of the versions, ``seeds`` the number of paired trainings.
+    ``right`` is a file of the pictures whose raw pair is known to be right, as `pairmill edit --list` reads it; '' if
+    no truth is known. ``rules`` prices each rule on pictures too (`tasks.compare_cuts.price_rules`). ``tell`` gets
+    lines on power and progress, ``progress`` a `Progress` while the judge's features are computed.
 
-    Raises:
-        PairmillError: There are too few seeds, pairs or texts, or the judge is the filter's own. ModelError if it is
-            missing, LeaseHeld if another process writes to the lake.
+    Raises PairmillError if there are fewer than SEEDS seeds, too few pairs or texts, or the judge is the filter's own;
+    ModelError if it is missing, LeaseHeld if another process writes to the lake.
     """
     if seeds < SEEDS:
         raise PairmillError(f"--seeds {seeds}: an interval over so few is too wide to tell; give {SEEDS} or more.")

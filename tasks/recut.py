@@ -59,10 +59,9 @@ def recut(lake: Lake, spec: str, changes: Mapping[str, Any], name: str = "") -> 
     The result equals that of a run with the same changes that had nothing to score. Takes 3 s for 1M images. Holds the
     lake's lease meanwhile. ``name`` is the published dataset's, by default the version's.
 
-    Raises:
-        BadRecipe: A key is none of OF_THE_CUT, or the changed rules let items through that have no scores yet.
-        PairmillError: There is no such version. LeaseHeld if another process writes to the lake; NoPairs if no picture
-            would be kept.
+    Raises BadRecipe if a key is none of OF_THE_CUT, or the changed rules let items through that have no scores yet;
+    PairmillError if there is no such version, LeaseHeld if another process writes to the lake, NoPairs if no picture
+    would be kept.
     """
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)
@@ -101,9 +100,8 @@ def try_recut(
 
     ``shown`` has the number of marginal images on each side by rule; by default each rule has a few.
 
-    Raises:
-        BadRecipe: A key is none of OF_THE_CUT, or the threshold of a calibrated rule was never measured.
-        PairmillError: There is no such version.
+    Raises BadRecipe if a key is none of OF_THE_CUT, or the threshold of a calibrated rule was never measured;
+    PairmillError if there is no such version.
     """
     dataset = find(lake, spec)
     plan = _changed_plan(lake, dataset, changes, name)

@@ -24,9 +24,8 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
     Waits 0.01 to 0.05 s, doubled at each retry up to ``doublings`` times. With ``is_inside`` (a transaction) nothing is
     retried: only the whole transaction can be, by the caller that began it.
 
-    Raises:
-        PairmillError: The catalog stays busy for SECONDS, or the error `translate_error` from a permanent fault.
-        BaseException: Whatever a signal handler raised meanwhile.
+    Raises PairmillError if the catalog stays busy for SECONDS, the error of `translate_error` for a permanent fault,
+    and whatever a signal handler raised meanwhile.
     """
     deadline = time.monotonic() + SECONDS
     attempt = 0

@@ -215,9 +215,8 @@ def compile_plan(
     ``scorers`` are the digests of the scorers by table; None before they are identified. ``scores`` are the scores that
     rules may read; by default all that this installation declares.
 
-    Raises:
-        BadPredicate: A rule is not one scalar boolean over known columns.
-        BadRecipe: A rule reads a score that this recipe does not compute, or the recipe names an undeclared score.
+    Raises BadPredicate if a rule is not one scalar boolean over known columns, BadRecipe if a rule reads a score that
+    this recipe does not compute, or the recipe names an undeclared score.
     """
     known = _add_named(recipe, declared() if scores is None else tuple(scores))
     _check_named_scores(recipe, known)

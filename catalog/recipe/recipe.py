@@ -208,13 +208,9 @@ class Recipe(Settings):
 def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:
     """Load a recipe by path, or by name from ``folder``.
 
-    Args:
-        name_or_path: A path if it ends in .yaml or .yml or holds a slash, else a name. The recipe may extend another.
-        overrides: Dotted keys with YAML values: {"association.top_k": "2", "images.short_side.keep": "width > 64"}.
-        folder: Where named recipes are.
-
-    Raises:
-        BadRecipe: The file or an override is not valid.
+    ``name_or_path`` is a path if it ends in .yaml or .yml or holds a slash, else a name. The recipe may extend another.
+    ``overrides`` are dotted keys with YAML values: {"association.top_k": "2", "images.short_side.keep": "width > 64"}.
+    Raises BadRecipe if the file or an override is not valid.
     """
     content = settings_of(name_or_path, folder)
     return _overridden(content, overrides or {}, str(content.get("name", Path(name_or_path).name)))

@@ -1,38 +1,33 @@
 """Export the types of all answers to questions about a lake, for annotations and JSON schemas."""
 
-from pairmill.catalog.pending.quarantine import FaultCount as FaultCount
-from pairmill.catalog.queries.compare.version_diff import Difference as Difference
-from pairmill.catalog.queries.compare.version_diff import Spread as Spread
-from pairmill.catalog.queries.compare.version_diff import VersionDiff as VersionDiff
-from pairmill.catalog.queries.datasets import Dataset as Dataset
-from pairmill.catalog.queries.datasets import FunnelStep as FunnelStep
-from pairmill.catalog.queries.datasets import PublishedVersion as PublishedVersion
-from pairmill.catalog.queries.edit_preview import EditPreview as EditPreview
-from pairmill.catalog.queries.explain.explanation import Explanation as Explanation
-from pairmill.catalog.queries.explain.explanation import ItemPage as ItemPage
-from pairmill.catalog.queries.explain.why import Facts as Facts
-from pairmill.catalog.queries.explain.why import Scope as Scope
-from pairmill.catalog.queries.export.selected_pairs import Selection as Selection
-from pairmill.catalog.queries.figures.histogram import Histogram as Histogram
-from pairmill.catalog.queries.figures.lake_status import LakeStatus as LakeStatus
-from pairmill.catalog.queries.figures.lake_status import StepUsage as StepUsage
-from pairmill.catalog.queries.figures.proofs import Proof as Proof
-from pairmill.catalog.queries.gallery.gallery_query import FACETS as FACETS
-from pairmill.catalog.queries.gallery.gallery_query import Choice as Choice
-from pairmill.catalog.queries.gallery.gallery_query import Concept as Concept
-from pairmill.catalog.queries.gallery.gallery_query import Gallery as Gallery
-from pairmill.catalog.queries.gallery.gallery_query import GalleryPage as GalleryPage
-from pairmill.catalog.queries.gallery.gallery_query import ImageSet as ImageSet
-from pairmill.catalog.queries.gallery.gallery_query import SortOrder as SortOrder
-from pairmill.catalog.queries.gallery.gallery_views import RuleView as RuleView
-from pairmill.catalog.queries.gallery.image_vectors import ImageVectors as ImageVectors
-from pairmill.catalog.queries.judge.judged_samples import MOST_JUDGED as MOST_JUDGED
-from pairmill.catalog.queries.judge.judged_samples import JudgedSample as JudgedSample
-from pairmill.catalog.queries.judge.judged_samples import JudgedThreshold as JudgedThreshold
-from pairmill.catalog.queries.judge.judging import VersionJudging as VersionJudging
-from pairmill.catalog.queries.sql.sql_answer import Relation as Relation
-from pairmill.catalog.upkeep.forgotten_scorer import Forgettable as Forgettable
-from pairmill.catalog.write.acts import Act as Act
-from pairmill.catalog.write.judgement_log import DrawnSample as DrawnSample
-from pairmill.flows.api.picture_acts import StoredAct as StoredAct
-from pairmill.tasks.recut import CutTrial as CutTrial
+# ruff: noqa: F401 (for others to import)
+
+from pairmill.catalog.pending.quarantine import FaultCount
+from pairmill.catalog.queries.compare.version_diff import Difference, Spread, VersionDiff
+from pairmill.catalog.queries.datasets import Dataset, FunnelStep, PublishedVersion
+from pairmill.catalog.queries.edit_preview import EditPreview
+from pairmill.catalog.queries.explain.explanation import Explanation, ItemPage
+from pairmill.catalog.queries.explain.why import Facts, Scope
+from pairmill.catalog.queries.export.selected_pairs import Selection
+from pairmill.catalog.queries.figures.histogram import Histogram
+from pairmill.catalog.queries.figures.lake_status import LakeStatus, StepUsage
+from pairmill.catalog.queries.figures.proofs import Proof
+from pairmill.catalog.queries.gallery.gallery_query import (
+    FACETS,
+    Choice,
+    Concept,
+    Gallery,
+    GalleryPage,
+    ImageSet,
+    SortOrder,
+)
+from pairmill.catalog.queries.gallery.gallery_views import RuleView
+from pairmill.catalog.queries.gallery.image_vectors import ImageVectors
+from pairmill.catalog.queries.judge.judged_samples import MOST_JUDGED, JudgedSample, JudgedThreshold
+from pairmill.catalog.queries.judge.judging import VersionJudging
+from pairmill.catalog.queries.sql.sql_answer import Relation
+from pairmill.catalog.upkeep.forgotten_scorer import Forgettable
+from pairmill.catalog.write.acts import Act
+from pairmill.catalog.write.judgement_log import DrawnSample
+from pairmill.flows.api.picture_acts import StoredAct
+from pairmill.tasks.recut import CutTrial

@@ -107,19 +107,10 @@ def windows(
     come at any time of the epoch, but neighbours come close together, as in tars read through a shuffle buffer. Each
     rank has n // ranks pairs, so that none waits at its end: up to ranks - 1 are left out, others in each epoch.
 
-    Args:
-        n: Number of pairs of the dataset.
-        seed: The shuffle's seed.
-        epoch: Number of the epoch.
-        rank: Number of the training process, of ``ranks``.
-        ranks: Number of training processes.
-        worker: Number of its data-loading worker, of ``workers``.
-        workers: Number of workers of each rank.
-        done: Number of pairs that the worker has used already; they are skipped.
-
-    Yields:
-        [spans, order]: ``spans`` (m, 2), int64, first and last + 1 of each run of pairs to read; ``order`` (k,), int64,
-        indices into the pairs of all spans, one span after another.
+    ``n``: pairs of the dataset. ``rank`` of ``ranks`` is the training process, ``worker`` of the rank's ``workers`` its
+    data-loading worker, which has used ``done`` pairs already; they are skipped. Yields [spans, order]: ``spans``
+    (m, 2), int64, first and last + 1 of each run of pairs to read; ``order`` (k,), int64, indices into the pairs of all
+    spans, one span after another.
     """
     mine = n // ranks
     first, last = (rank * mine + mine * each // workers for each in (worker, worker + 1))

@@ -63,12 +63,8 @@ def gpus(_: object) -> Iterator[Finding]:
 def judge(driver: Driver, torch: str, built_for: str, visible: str | None, cpus: int) -> Finding:
     """Return a finding on whether torch can use the GPUs.
 
-    Args:
-        driver: Version and GPUs of the driver.
-        torch: Version of torch.
-        built_for: CUDA version that torch was built for, '' for a build without CUDA.
-        visible: CUDA_VISIBLE_DEVICES, None if it is not set.
-        cpus: CPUs that this process may use.
+    ``torch`` is its version, ``built_for`` the CUDA version that it was built for, '' for a build without CUDA.
+    ``visible`` is CUDA_VISIBLE_DEVICES, None if it is not set; ``cpus`` are those that this process may use.
     """
     instead = f"models run on {cpus} CPUs"
     gpus = ", ".join(f"{n} × {name}" if n > 1 else name for name, n in Counter(driver.gpus).items())

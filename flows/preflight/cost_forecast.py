@@ -130,13 +130,9 @@ def forecast_cost(
 ) -> CostForecast:
     """Extrapolate the measured costs of a sample to the whole run.
 
-    Args:
-        measured: Measurements of the sample's steps.
-        found: The forecast of its yield.
-        share: Share of all documents in the sample.
-        written: Bytes of pictures, and of other files, that the sample wrote.
-        workers: The most workers at once.
-        is_priced: Whether any model has a price.
+    ``found`` is the forecast of the yield, ``share`` the share of all documents in the sample, ``written`` the bytes of
+    pictures, and of other files, that the sample wrote. ``workers``: the most at once. ``is_priced``: any model has a
+    price.
     """
     sums: dict[str, Range] = dict.fromkeys(("seconds", "gpu_seconds", "cost"), Range(0.0, 0.0, 0.0))
     clock = Range(0.0, 0.0, 0.0)

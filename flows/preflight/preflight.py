@@ -82,9 +82,7 @@ def preflight(
     The sample runs in a temporary lake, by the steps of a run. The lake, which may be missing, is only read. With
     ``keep``, a folder, the sample's lake stays there as ``sample``, and a call that was ended half way resumes.
 
-    Raises:
-        PairmillError: As `run_start.session`.
-        SourceError: A source is missing, or nothing in it is new.
+    Raises PairmillError as `run_start.session`, SourceError if a source is missing, or nothing in it is new.
     """
     with nullcontext(keep) if keep else scratch_folder() as folder:
         is_new = not Path(lake).expanduser().exists()

@@ -16,13 +16,8 @@ Say = Callable[[str, float], None]
 class CaptionRate:
     """A session's ``progress`` callback that forwards each call to ``then`` and reports the rate of committed captions.
 
-    It reports at most every ``every`` seconds and at the end of a step, for steps of the first captioner only.
-
-    Args:
-        session: The captioning session.
-        then: The next ``progress`` callback.
-        say: Called with the report and the share of images done, 0 to 1.
-        every: Minimum seconds between two reports.
+    It calls ``say`` with the report and the share of images done, 0 to 1: at most every ``every`` seconds and at the
+    end of a step, for steps of the first captioner only.
     """
 
     def __init__(self, session: Session, then: ShowProgress, say: Say, every: float) -> None:

@@ -46,9 +46,8 @@ def session(
     ``run_id`` is for a flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for
     `check_run`.
 
-    Raises:
-        PairmillError: As `check_run`, or a machine of the Ray cluster lacks something.
-        LeaseHeld: Another process writes to the lake.
+    Raises PairmillError as `check_run`, or if a machine of the Ray cluster lacks something; LeaseHeld if another
+    process writes to the lake.
     """
     uris, checked = check_run(recipe, sources, compute, lake, retry, needs_source)
     if compute.placement().is_cluster:

@@ -78,12 +78,8 @@ def through_gate(
     Items that are quarantined for the reason ``retry`` ('' for none) are tried again first. A recipe that only captions
     has no threshold before its captions: its first captions are shown instead.
 
-    Returns:
-        The recipe with the person's changes, and the answer.
-
-    Raises:
-        NotApproved: A person declines, or nobody answers within ``hours``.
-        LeaseHeld: Another run writes to the lake when the answer is to be recorded.
+    Returns the recipe with the person's changes, and the answer. Raises NotApproved if a person declines, or nobody
+    answers within ``hours``; LeaseHeld if another run writes to the lake when the answer is to be recorded.
     """
     with session(recipe, sources, lake, compute, FLOW, run_id=uuid.uuid4().hex, retry=retry) as opened:
         opened.progress = bars = ProgressArtifacts()

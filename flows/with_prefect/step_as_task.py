@@ -98,12 +98,8 @@ def step_text(
 ) -> str:
     """Format the result of a step as one line.
 
-    Args:
-        step: The step's name.
-        added: Shards and rows by table, from `added_since`.
-        worked: Rows by (stage, unit). A stage with the unit '' is left out; several stages are named.
-        seconds: Duration of the step.
-        is_idle: Whether the step has committed nothing.
+    ``added``: shards and rows by table, from `added_since`. ``worked``: rows by (stage, unit); a stage with the unit ''
+    is left out, several stages are named. ``is_idle``: the step has committed nothing.
     """
     stages = {stage: counted(n, unit) for (stage, unit), n in worked.items() if n and unit}
     counts = {name: counted(n, name) for name, n in added.items() if name != FAILED}

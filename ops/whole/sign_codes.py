@@ -50,10 +50,8 @@ def nearest(index: "faiss.Index | None", query: np.ndarray, vectors: np.ndarray,
 def most_similar(query: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
     """Return the row numbers (n,) int64 of the ``k`` most similar ``vectors``, best first; ties by the smaller row.
 
-    Args:
-        query: (d,) float32.
-        vectors: (n, d) float16 or float32, maybe a memory map.
-        k: Number of results; fewer if there are fewer vectors.
+    ``query`` is (d,) float32, ``vectors`` (n, d) float16 or float32, maybe a memory map. There are fewer than ``k``
+    results if there are fewer vectors.
     """
     products = np.empty(len(vectors), np.float32)
     for start in range(0, len(vectors), SCANNED_AT_ONCE):

@@ -155,11 +155,8 @@ def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int 
     The whole listing is cut, so that a restarted ingest computes the same shards as the killed one. New units that
     share a shard with old units are gathered and cut again: a few new pages a day must not make a shard each.
 
-    Args:
-        sizes: Bytes of each listed unit, int64 (n,).
-        new: Whether each unit is new, bool (n,).
-        most: The most units of a shard.
-        most_bytes: The most bytes of a shard; a larger unit is a shard by itself.
+    ``sizes``: bytes of each listed unit, int64 (n,); one of over ``most_bytes`` is a shard by itself. ``new``: whether
+    each unit is new, bool (n,).
     """
     scattered = new.copy()
     for first, end in cut_portions(sizes, most, most_bytes):

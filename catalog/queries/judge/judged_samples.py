@@ -189,11 +189,9 @@ def fixed_sequence(
     A candidate is 'too strict', and not tested, if the sample is expected to have too few labels above it. This depends
     on the sizes of sample and populations alone, not on any label, so the guarantee holds.
 
-    Args:
-        labels: (value, is wrong) of each judged item of a simple random sample above the loosest candidate.
-        populations: (threshold, items that it keeps) of each candidate, in any order.
-        share: Largest allowed share of wrong items, 0 to 1.
-        confidence: Chance that the share is not exceeded, 0 to 1.
+    ``labels``: (value, is wrong) of each judged item of a simple random sample above the loosest candidate.
+    ``populations``: (threshold, items that it keeps) of each candidate, in any order. ``confidence`` is the chance,
+    0 to 1, that the ``share`` of wrong items, 0 to 1, is not exceeded.
     """
     found: list[Candidate] = []
     goes_on, of = True, max((n for _, n in populations), default=0)

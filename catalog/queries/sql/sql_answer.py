@@ -223,11 +223,8 @@ def check_reads_only(lake: Lake, sql: str) -> dict[str, Any]:
 def check_lake_only(lake: Lake, tree: dict[str, Any]) -> None:
     """Raise BadQuery unless each table that a statement names is the lake's, its own CTE, or a file.
 
-    `confine` confines files. Functions of LISTING that the statement names are replaced by temporary macros.
-
-    Args:
-        lake: The lake that the statement reads.
-        tree: The statement's parse tree, as of `check_reads_only`.
+    ``tree`` is the statement's parse tree, as of `check_reads_only`; `confine` confines files. Functions of LISTING
+    that the statement names are replaced by temporary macros.
     """
     own = {name.lower() for name in (*lake.tables, *lake.views, DECISIONS)}
     withs = [found["map"] for node in tree_nodes(tree) if isinstance(found := node.get("cte_map"), dict)]

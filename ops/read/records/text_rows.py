@@ -56,9 +56,7 @@ def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> I
 
     CSV, TSV and compressed files are always read whole.
 
-    Raises:
-        FileNotFoundError: There is no such file.
-        zip_members.DAMAGED: One of these, if nothing more can be read.
+    Raises FileNotFoundError, and one of zip_members.DAMAGED if nothing more can be read.
     """
     with ExitStack() as stack:
         file = stack.enter_context(tree.open(path))

@@ -45,15 +45,11 @@ def croissant(
 ) -> dict[str, Any]:
     """Return the Croissant JSON-LD of an export, without a licence of the whole, which its publisher adds.
 
-    Args:
-        lake: The lake.
-        selected: The versions and which of their pairs; the first names the export.
-        about: A sentence that describes the export.
-        files: The glob of the data files, which form one FileSet; '' for a card alone.
-        names: The columns, for a RecordSet; empty for tars, whose members Croissant cannot join to rows.
-        splits: Names of the splits, for a RecordSet of them, to which the column `split` refers.
-        rai: Lines by further fields of Croissant RAI.
-        gaps: Counted concepts, listed in `rai:dataBiases` by the share of pictures that they lose.
+    The first of the versions names the export, ``about`` is a sentence that describes it. ``files``: the glob of the
+    data files, which form one FileSet; '' for a card alone. ``names``: the columns, for a RecordSet; empty for tars,
+    whose members Croissant cannot join to rows. ``splits``: names, for a RecordSet to which the column `split` refers.
+    ``rai``: lines by further fields of Croissant RAI. ``gaps``: counted concepts, listed in `rai:dataBiases` by the
+    share of pictures that they lose.
     """
     came_along, dataset, steps = licences(lake, selected), selected.versions[0], list[str]()
     for version in selected.versions:

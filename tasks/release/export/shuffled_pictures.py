@@ -35,11 +35,8 @@ class ShuffledPictures:
     depend on the passes. Memory is one file's pictures, 1 GB at most. The temporary files have no names, so a killed
     process leaves none; an export that goes on begins its first pass at the first missing file.
 
-    Args:
-        lake: The lake, with the numbered rows of `catalog.queries.export.exports.gather`.
-        ends: The number of the last row of each file, plus 1.
-        sizes: An upper bound of the bytes of each row.
-        paths: The files with the pictures' bytes, by shard.
+    The lake has the numbered rows of `catalog.queries.export.exports.gather`. ``ends``: the number of the last row of
+    each file, plus 1. ``sizes``: an upper bound of the bytes of each row. ``paths``: the pictures' files by shard.
     """
 
     def __init__(self, lake: Lake, ends: Sequence[int], sizes: np.ndarray, paths: Paths) -> None:

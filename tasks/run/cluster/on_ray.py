@@ -45,11 +45,9 @@ class Fleet:
 
     Raises PairmillError if no machine has the resources of one worker, and none joined for ``patience`` seconds.
 
-    Args:
-        asked: The resources of one worker, and the number of workers.
-        patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
-        name: The model or the step, by which Ray's dashboard and metrics name the operators and actors.
-        show: Called with a text while the fleet waits for a machine, and with '' at the end of the wait.
+    ``asked``: the resources of one worker, and the number of workers. ``name``: the model or the step, by which Ray's
+    dashboard and metrics name the operators and actors. ``show`` gets a text while the fleet waits for a machine, and
+    '' at the end of the wait. Time in which an autoscaler launches a machine does not count as waiting.
     """
 
     def __init__(self, asked: Resources, patience: float, name: str, show: Callable[[str], None]) -> None:

@@ -113,12 +113,8 @@ def log_places() -> str:
 class ResourceWait:
     """Wait until some machine has the resources of one worker, and report the wait; Ray alone would wait silently.
 
-    The start and the end of a wait are logged.
-
-    Args:
-        asked: The resources.
-        patience: Seconds to wait for them while no autoscaler launches a machine.
-        show: Called with each new text about a wait, and with '' when it ends.
+    It waits ``patience`` seconds while no autoscaler launches a machine. The start and the end of a wait are logged;
+    ``show`` gets each new text about it, and '' when it ends.
     """
 
     def __init__(self, asked: Resources, patience: float, show: Callable[[str], None]) -> None:
