@@ -7,17 +7,10 @@ import pyarrow as pa
 from pairmill.catalog.lake.schema import columns
 
 TYPES = {
-    "VARCHAR": pa.string(),
-    "BIGINT": pa.int64(),
-    "INTEGER": pa.int32(),
-    "UBIGINT": pa.uint64(),
-    "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(),
-    "BLOB": pa.binary(),
-    "VARCHAR[]": pa.list_(pa.string()),
-    "DOUBLE[]": pa.list_(pa.float64()),
-    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
-}
+    "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INTEGER": pa.int32(), "UBIGINT": pa.uint64(),
+    "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "BLOB": pa.binary(), "VARCHAR[]": pa.list_(pa.string()),
+    "DOUBLE[]": pa.list_(pa.float64()), "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+}  # fmt: skip
 
 
 @cache

@@ -15,12 +15,8 @@ from collections.abc import Callable, Sequence
 from pairmill.catalog.lake.lake import Lake
 
 # Key columns of the tables in which documents that are read again get second rows.
-_KEYS = {
-    "documents": "document_id",
-    "images": "image_id",
-    "sentences": "sentence_id",
-    "links": "(document_id, position)",
-}
+_KEYS = {"documents": "document_id", "images": "image_id", "sentences": "sentence_id",
+         "links": "(document_id, position)"}  # fmt: skip
 # Units with a new reading that was not yet compared with earlier ones. A source that only skipped a file, because it
 # was restricted to other formats, has not read the file.
 _READINGS = (

@@ -16,13 +16,9 @@ from pairmill.catalog.write.recorded_removals import removed_at, unfinished_remo
 STEP = "forget "  # then the scorer's digest: the step's name in `commits`
 # Tables that steps of the cut read besides the rules' scores.
 _OF_STEPS = {
-    "image_groups": ("duplicate",),
-    "match_candidates": ("no_text", "texts"),
-    "sentence_groups": ("no_text", "texts"),
-    "captions": ("captions",),
-    "synthetic": ("synthetic texts",),
-    "tags": ("tags",),
-}
+    "image_groups": ("duplicate",), "match_candidates": ("no_text", "texts"), "sentence_groups": ("no_text", "texts"),
+    "captions": ("captions",), "synthetic": ("synthetic texts",), "tags": ("tags",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -52,25 +52,14 @@ class DuplicateKind:
 
 
 PICTURES = DuplicateKind(
-    IMAGES,
-    "pictures",
-    "image_hash",
-    "duplicate_edges",
-    "image_groups",
-    "perceptual_edges",
-    "semantic_edges",
+    IMAGES, "pictures", "image_hash", "duplicate_edges", "image_groups", "perceptual_edges", "semantic_edges",
     ("perceptual duplicates", "semantic duplicates", "group duplicates"),
-)
+)  # fmt: skip
 TEXTS = DuplicateKind(
-    SENTENCES,
-    "sentences",
-    SENTENCE_SIGNATURE.table,
-    "sentence_edges",
-    "sentence_groups",
-    "sentence_perceptual_edges",
+    SENTENCES, "sentences", SENTENCE_SIGNATURE.table, "sentence_edges", "sentence_groups", "sentence_perceptual_edges",
     "sentence_semantic_edges",
     ("perceptual sentence duplicates", "semantic sentence duplicates", "group sentence duplicates"),
-)
+)  # fmt: skip
 
 
 def group_duplicates(session: Session) -> None:

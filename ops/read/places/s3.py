@@ -31,12 +31,8 @@ NOWHERE = "no such bucket or prefix; check its name and the region"
 # A place that cannot be reached is given up after some 30 s; a place that stops responding, after 3 minutes.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5
 # botocore retries requests that are refused or not answered, but not a response that breaks off.
-BROKEN_OFF = (
-    aiohttp.ClientPayloadError,
-    exceptions.ResponseStreamingError,
-    exceptions.IncompleteReadError,
-    ConnectionError,
-)
+BROKEN_OFF = (aiohttp.ClientPayloadError, exceptions.ResponseStreamingError, exceptions.IncompleteReadError,
+              ConnectionError)  # fmt: skip
 WAITS = (0.2, 0.4, 0.8, 1.6)
 UNREACHABLE = (exceptions.BotoCoreError, exceptions.ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
 Asked = TypeVar("Asked")
