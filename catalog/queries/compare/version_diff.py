@@ -89,19 +89,12 @@ class Drift:
 
 @dataclass(frozen=True)
 class VersionDiff:
-    """The difference of two versions.
+    """The difference of two versions, ``before`` and ``after`` (NAME@VERSION), with their numbers of pairs.
 
-    Attributes:
-        before: Name of the earlier version, as NAME@VERSION.
-        after: Name of the later one.
-        pairs_before: Pairs of the earlier version.
-        pairs_after: Pairs of the later one.
-        gained: Pairs that only the later version has.
-        lost: Pairs that only the earlier one has.
-        changed: Pairs of both whose texts, scores or other columns differ.
-        causes: Counts by kind and cause, largest first within a kind.
-        groups: For each kind of group, the LARGEST values by gained and lost pairs.
-        drift: Spreads of lengths and similarities; measures without a value in both versions are left out.
+    ``gained`` are pairs that only the later version has, ``lost`` those that only the earlier one has, ``changed``
+    pairs of both whose texts, scores or other columns differ. ``causes``: counts by kind and cause, largest first
+    within a kind. ``groups``: for each kind of group, the LARGEST values by gained and lost pairs. ``drift``: spreads
+    of lengths and similarities; measures without a value in both versions are left out.
     """
 
     before: str

@@ -40,19 +40,13 @@ class StepUsage:
 
 @dataclass(frozen=True)
 class LakeStatus:
-    """State of a lake at one moment.
+    """State of a lake at one moment: its address, the format of its tables, and their numbers of ``rows``.
 
-    Attributes:
-        lake: The lake's address.
-        format: The format of its tables.
-        rows: Table -> number of rows.
-        datasets: The newest version of each dataset.
-        canaries: NAME@VERSION -> how many wrong texts the rules on pairs of this version accept.
-        writer: The process that holds the lease; None if nobody does.
-        left_by: A killed writer, whose lease the next run takes over; else None.
-        runs: The last runs, the newest first; the state of a run whose process is gone is 'killed'.
-        usage: Tokens of these runs by step.
-        unfinished: A line on removals whose bytes are still to be erased, '' if there are none.
+    ``datasets``: the newest version of each. ``canaries``: how many wrong texts the rules on pairs of a NAME@VERSION
+    accept. ``writer``: the process that holds the lease; None if nobody does. ``left_by``: a killed writer, whose lease
+    the next run takes over; else None. ``runs``: the last ones, the newest first; the state of a run whose process is
+    gone is 'killed'. ``usage``: tokens of these runs by step. ``unfinished``: a line on removals whose bytes are still
+    to be erased, '' if there are none.
     """
 
     lake: str

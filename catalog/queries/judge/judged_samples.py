@@ -51,17 +51,12 @@ class JudgedSample:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One tested threshold of a rule, and the test's outcome.
+    """One tested ``threshold`` of a rule, from which on items are kept, and the test's outcome.
 
-    Attributes:
-        threshold: Items with at least this value are kept.
-        population: Items of the sample's frame that the threshold keeps.
-        labels: Judged items of the sample that the threshold keeps.
-        wrong: Items among ``labels`` that some judge did not call a match.
-        bound: Upper bound of the share of wrong items.
-        outcome: 'holds', 'fails', 'untested' (looser than the first threshold that fails), or 'too strict' (the sample
-            is too small for it).
-        lacking: Number of further labels, all of them matches, for the bound to be low enough; 0 if it is.
+    ``population`` and ``labels``: items of the sample's frame, and judged items of the sample, that it keeps.
+    ``wrong``: items among ``labels`` that some judge did not call a match; ``bound``: upper bound of their share.
+    ``outcome``: 'holds', 'fails', 'untested' (looser than the first threshold that fails), or 'too strict' (the sample
+    is too small for it). ``lacking``: further labels, all of them matches, for the bound to be low enough; 0 if it is.
     """
 
     threshold: float
