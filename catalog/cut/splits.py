@@ -128,12 +128,9 @@ def divide(
     their smallest node, fill the splits from 1 up to their shares of the current nodes; what is left gets split 0. A
     group has a tenth of a split at most if smaller ones fill it.
 
-    Args:
-        group: The smallest node of each node's group, (n,).
-        former: Number of each node's former split, -1 without one, (n,).
-        is_current: Whether the node counts, (n,) bool; others only link.
-        draw: A hash of each node, uint64 (n,).
-        shares: Share of each split, the largest first.
+    Of each of n nodes: ``group``, the smallest node of its group; ``former``, the number of its former split, -1
+    without one; ``is_current``, whether it counts (others only link), bool; ``draw``, a hash of it, uint64. ``shares``
+    are those of the splits, the largest first.
     """
     roots, of = np.unique(group, return_inverse=True)
     n, of_current = int(is_current.sum()), np.bincount(of[is_current], minlength=len(roots))

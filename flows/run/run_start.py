@@ -67,12 +67,9 @@ def check_run(
     sources; without ``sources``, ``lake`` must exist. The cheapest checks come first: a model may have to be
     downloaded, and all its bytes are read.
 
-    Raises:
-        BadRecipe: The recipe is not valid, or a rule's threshold is that of another scorer.
-        ModelError: A model is missing or unusable.
-        SourceError: A source is missing.
-        PairmillError: Another setting is wrong; the message names the remedy.
-        LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
+    Raises BadRecipe if the recipe is not valid, or a rule's threshold is that of another scorer; ModelError or
+    SourceError if a model or source is missing or unusable; PairmillError if another setting is wrong; LeaseHeld if
+    another process still writes to the lake after ``compute.wait_minutes``.
     """
     if retry:
         check_reason(retry)

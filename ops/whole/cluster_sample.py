@@ -37,11 +37,8 @@ def resampled_totals(counts: np.ndarray, n_units: int, share: float, seed: int =
 
     The sampled part of the source is known, so deviations from the sample's totals shrink by sqrt(1 - share).
 
-    Args:
-        counts: Quantities of each unit, float64 (m, k).
-        n_units: Number of units in the sample: the m, and those with all quantities 0.
-        share: Share of all units that is in the sample, above 0 and at most 1.
-        seed: Random seed of the resamples.
+    ``counts``: quantities of each unit, float64 (m, k). ``n_units``: units in the sample: the m, and those with all
+    quantities 0. ``share``: the share of all units that is in the sample, above 0 and at most 1.
     """
     chances = np.full(len(counts) + 1, 1 / n_units)
     chances[-1] = max(0.0, 1 - len(counts) / n_units)

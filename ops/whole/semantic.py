@@ -20,15 +20,9 @@ def edges_within(
     the nearest ``most``: its component is larger than ``most`` anyway, so with ``most`` at least the largest group
     allowed, no allowed group loses an edge. Memory is bounded by one block of products plus the edges.
 
-    Args:
-        vectors: (n, d) of length 1; float32 or float16.
-        is_new: (n,) bool.
-        rows: Row numbers of ``vectors``; ``rows[m]`` is a member of ``clusters[m]``.
-        clusters: Cluster numbers, parallel to ``rows``.
-        threshold: The smallest cosine of a pair.
-        most: The most edges from a row to later rows of its cluster.
-
-    Returns (i, j, similarity) as int64, int64, float32, with i < j, sorted.
+    ``vectors`` (n, d) of length 1 are float32 or float16, ``is_new`` is (n,) bool. Row number ``rows[m]`` of the
+    vectors is a member of cluster ``clusters[m]``. Returns (i, j, similarity) as int64, int64, float32, with i < j,
+    sorted.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)

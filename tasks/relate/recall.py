@@ -157,13 +157,9 @@ def fewest_probes(
 ) -> int:
     """Return the fewest probes, 1 to ``most``, whose recall@k is at least ``recall``; ``most`` if none reaches it.
 
-    Args:
-        ranks: The rank of each result's cluster among its query's nearest clusters, (n, w), from 0.
-        similarities: Similarities of the exact search, (n, w), best first, padded with -inf.
-        groups: The duplicate group of each result, (n, w), -1 for padding.
-        k: Results that a query gets.
-        recall: The recall to reach, (0, 1].
-        most: The largest number of probes.
+    Of each result of n queries, (n, w): ``ranks``, the rank of its cluster among its query's nearest clusters, from 0;
+    ``similarities`` of the exact search, best first, padded with -inf; ``groups``, its duplicate group, -1 for padding.
+    A query gets ``k`` results. ``recall`` is in (0, 1].
     """
     _, exact = first_of_groups(groups, similarities, groups, k)
 

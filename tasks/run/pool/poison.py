@@ -52,18 +52,13 @@ def isolate(
 ) -> tuple[list[Result], dict[str, LostWorker]]:
     """Run ``item`` in parts to find the rows that kill a worker: by the rows in progress at a death, else by halves.
 
-    Returns the results of the parts that ran, and the loss by fatal row. Takes some log2(n) lost workers for each
-    fatal row, at most three if the rows in progress are known, one for a damaged row.
+    ``attempt`` runs a part; with ``rows`` 1 it runs row by row, so that the next loss names one row. ``first`` is an
+    earlier loss of the whole item, which is run once more unless the rows in progress are known or the time limit was
+    exceeded. Returns the results of the parts that ran, and the loss by fatal row. Takes some log2(n) lost workers for
+    each fatal row, at most three if the rows in progress are known, one for a damaged row.
 
-    Args:
-        item: The item to divide.
-        attempt: Runs a part; with ``rows`` 1 it runs row by row, so that the next loss names one row.
-        first: An earlier loss of the whole item. The item is run once more unless the rows in progress are known or the
-            time limit was exceeded.
-
-    Raises:
-        PairmillError: The item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
-            Damaged rows are not counted, unless nothing else is left of more than MAX_KILLERS.
+    Raises PairmillError if the item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
+    Damaged rows are not counted, unless nothing else is left of more than MAX_KILLERS.
     """
     results: list[Result] = []
     killers: dict[str, LostWorker] = {}
