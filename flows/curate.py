@@ -53,6 +53,7 @@ def measure_steps(session: Session, run_step: RunStep, retry: str = "") -> None:
 
 def text_steps(session: Session, run_step: RunStep) -> Published:
     """Run the steps that follow the measuring steps: generate texts in waves, then publish the dataset."""
+    session.is_measured = False
     while run_step(next_wave, session):
         run_step(caption, session)
         run_step(tag, session)

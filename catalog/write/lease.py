@@ -64,6 +64,7 @@ class Writer:
         self._begun[number] = (number, self.run_id, step, datetime.now(UTC))
         for scorer in scorers:
             self._scorers.setdefault(scorer.digest, (scorer, number))
+        self.lake.end_reading()
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
@@ -154,7 +155,8 @@ def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) ->
         lake.guard, lake.settled = writer.end_transaction, writer.settle
         try:
             writer.take_acts()
-            yield writer
+            with lake.shared_reads():
+                yield writer
             writer.thin()
             writer.take_acts()
         finally:

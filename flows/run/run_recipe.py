@@ -71,6 +71,13 @@ def pending_digest(recipe: Recipe) -> str:
     return _digest(["pending", recipe.record()])
 
 
+def measured_digest(recipe: Recipe) -> str:
+    """Return the key of the recipe's last run whatever its cap and `max_uses`, on which no measuring step depends."""
+    record = recipe.record()
+    record["balance"]["cap"], record["association"]["max_uses"] = recipe.balance.cap is None, None
+    return _digest(["measured", record])
+
+
 def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, inputs: str) -> tuple[str, ...] | None:
     """Return the notes of the recipe's last run that still hold, if that run left no work; None if work may be pending.
 
@@ -126,10 +133,13 @@ def curate_anew(
     with create_or_open(lake) as opened:
         with session_on(opened, checked, compute, "curate", uris, completed=completed) as session:
             session.notes += notes
+            found_before = finished.load(opened, measured_digest(request.recipe), has_lease=True)
+            session.is_measured = bool(request.inputs and found_before and found_before.inputs == request.inputs)
             begin(session)
             found.append(curate_steps(session, run_step, request.retry))
         published = found[0]
-        shown = outcome_in(opened, f"{published.name}@{published.version}")
+        with opened.shared_reads():
+            shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)
 
 
@@ -137,6 +147,6 @@ def store(wanted: RunRequest, session: "Session", published: "Published") -> Non
     """Record the result of a completed run for `last_result`, unless an input has changed since the run began."""
     if wanted.inputs and wanted.inputs == inputs_digest(wanted.recipe, wanted.sources):
         result = (wanted.inputs, published.name, published.version, session.lasting_notes)
-        digests = (wanted.digest, pending_digest(wanted.recipe))
+        digests = (wanted.digest, pending_digest(wanted.recipe), measured_digest(wanted.recipe))
         with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
             finished.save(session.writer, *(finished.Finished(digest, *result) for digest in digests))

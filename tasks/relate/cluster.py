@@ -95,6 +95,8 @@ def cluster_survivors(session: Session) -> None:
     found = find_frozen(session, clustering)
     if found is not None:
         _assign_survivors(session, found)
+        if session.is_measured:
+            return
     select_survivors(session.lake, session.plan)
     model = retrain_if_outgrown(session, clustering, found)
     if model is not None and model != found:
@@ -129,6 +131,8 @@ def retrain_if_outgrown(session: Session, clustering: ClusterCount, found: Train
 
     Returns None if no row is eligible, and in a survey if training is pending.
     """
+    if found is not None and session.is_measured:
+        return found
     kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
     if found is not None and n <= session.recipe.association.retrain_at * found.eligible:

@@ -44,6 +44,7 @@ class Session:
     waiting: Callable[[str, str], None] = lambda step, text: None
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()  # networks (CIDR) that a fetch may contact although they are not public
+    is_measured: bool = False  # whether a run over the same rows and inputs has done all that the current step measures
     allow_empty: bool = False  # whether a version without a pair is published
     counts: dict[str, int] = field(default_factory=dict)  # number of work items by step
     # number of rows by (step, unit), such as 'pictures'
@@ -140,6 +141,8 @@ class Session:
 
         Raises PairmillError when the run's budget is spent.
         """
+        if self.is_measured:
+            return
         prices = self.placement.pool_of(getattr(job, "model", "")).prices
         with self._stage(step, job, self.placement) as stage:
             for items in rounds:

@@ -25,7 +25,7 @@ def test_a_run_over_a_copied_lake_and_one_with_another_cap_ask_little(
     with counting() as counts:
         tell(*words, "--set=balance.cap=2")
     statements, metadata, commits = *counts.statements.values(), counts.commits
-    # Every step lists its pending work again: `recut` publishes another cap without that.
+    # No step that measures lists its pending work again.
     assert 0 < statements <= 417 and metadata <= 220 and 0 < commits <= 6, (statements, metadata, commits)
 
 

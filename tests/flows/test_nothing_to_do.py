@@ -119,6 +119,13 @@ def test_an_unfinished_removal_is_a_note_of_a_run_without_work_and_of_one_with_w
         assert begun.notes == found.notes and not begun.lasting_notes
 
 
+def test_another_cap_asks_for_no_other_measurements_and_none_or_another_rule_does(given: Given):
+    caps = [given.question(balance__cap=cap).recipe for cap in ("20", "7", "none")]
+    same, other, none = map(run_recipe.measured_digest, caps)
+    rule = given.question(balance__cap="20", images__short_side__keep="least(width, height) >= 65").recipe
+    assert same == other and len({same, none, run_recipe.measured_digest(rule)}) == 3
+
+
 ASKED = {
     "a setting": {"balance__cap": "7"},
     "a rule": {"images__short_side__keep": "least(width, height) >= 65"},
