@@ -6,8 +6,9 @@ the new rows are about are computed anew, by the statements that make facts from
 too. A removal, a forgotten scorer or a retry takes rows away: then all facts are made from nothing.
 
 New rows are about their own key; further about the pictures and sentences of a document that is gone or back, members
-of duplicate groups that changed, and pictures that have such a sentence among their candidates. What still grows with
-the lake is a pass over the keys of each table, and the copy of the file.
+of duplicate groups that changed, and pictures that have such a sentence among their candidates. Scores, counts and
+candidates that had a row stay, and only the files of new rows are read. What still grows with the lake is a pass over
+the keys of pictures and sentences, and the copy of the file.
 """
 
 from collections.abc import Iterable, Mapping
