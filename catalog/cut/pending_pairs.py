@@ -13,7 +13,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import REPLACED, items_by_shard, payload_paths, stale_rows
+from pairmill.catalog.pending.row_files import paths_by_shard
+from pairmill.catalog.pending.worklist import REPLACED, items_by_shard, stale_rows
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score
 
@@ -42,7 +43,7 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
         SELECT p.shard, l.sha256 AS key, contents, texts,
             {text_digest("array_to_string(contents, ' ')")} AS input_digests
         FROM lacking l JOIN image_content p ON p.sha256 = l.sha256"""
-    inputs, files = ("contents", "texts", "input_digests"), partial(payload_paths, lake, "payloads")
+    inputs, files = ("contents", "texts", "input_digests"), partial(paths_by_shard, lake, "payloads")
     yield from items_by_shard(lake, sql, files, inputs, (score.table,), _PAIRS)
 
 
@@ -60,5 +61,5 @@ def pending_texts_of_wave(
     wanted = f"""SELECT p.shard, p.sha256, [coalesce(c.{column}, '')] AS texts, {text_digest(f"c.{column}")} AS digest
         FROM image_content p JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = p.sha256
         SEMI JOIN wave_asked k ON k.sha256 = p.sha256"""
-    sql, files = stale_rows(plan, score.table, wanted, rows, same), partial(payload_paths, lake, "payloads")
+    sql, files = stale_rows(plan, score.table, wanted, rows, same), partial(paths_by_shard, lake, "payloads")
     return items_by_shard(lake, sql, files, ("texts", *REPLACED), (score.table,))

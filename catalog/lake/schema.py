@@ -63,9 +63,16 @@ AND table_id NOT IN (SELECT table_id FROM ducklake_table_stats)
 AND NOT EXISTS (FROM ducklake_column p WHERE p.table_id = c.table_id AND p.parent_column = c.column_id)"""
 _TABLES_WITHOUT_ROWS = """INSERT INTO ducklake_table_stats SELECT table_id, 0, 0, 0 FROM ducklake_table
 WHERE end_snapshot IS NULL AND table_id NOT IN (SELECT table_id FROM ducklake_table_stats)"""
-# Workers open these files by the paths in `partitions`, so they are never compacted, however small.
-READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids",
-                "word_probabilities", "sentence_groups")  # fmt: skip
+# Tables whose files workers open by path: maintenance joins small ones (`catalog.write.rewritten`) instead of DuckLake.
+# The SQL names what all rows of a file have in common. Of the last three, workers read a scorer's newest rows alone.
+_IS_NEWEST = '(scorer, "commit") IN (SELECT (scorer, max("commit")) FROM {0} GROUP BY scorer)'
+READ_BY_PATH = {
+    "payloads": "''",
+    "sentences": "''",
+    **dict.fromkeys(("image_embedding", "sentence_embedding", "vector_index"), "scorer"),
+    **{name: f"CASE WHEN {_IS_NEWEST.format(name)} THEN scorer ELSE '' END"
+       for name in ("centroids", "word_probabilities", "sentence_groups")},
+}  # fmt: skip
 
 
 class SchemaVersion(NamedTuple):

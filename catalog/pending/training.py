@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.pending.row_files import newest_paths
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
 
@@ -117,12 +118,11 @@ def newest_frozen(lake: Lake, table: str, size: str, scorer: str) -> tuple[str, 
     ``size`` is the column, equal in all rows of a file, that has the size of the lake when they were frozen.
     """
     found = lake.query(
-        f"""SELECT p.path, any_value(f.{size}), p."commit", count(*)
-        FROM partitions p JOIN {table} f ON f.scorer = p.scorer AND f."commit" = p."commit"
-        WHERE p."table" = '{table}' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
+        f'SELECT any_value({size}), "commit", count(*) FROM {table} WHERE scorer = ? GROUP BY "commit" '
+        'ORDER BY "commit" DESC LIMIT 1',
         (scorer,),
     )
-    return (lake.data_path + found[0][0], *found[0][1:]) if found else None
+    return (newest_paths(lake, table, scorer)[0], *found[0]) if found else None
 
 
 def _digest(lake: Lake, scorer: str, commit: int) -> str:

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.pending.training import SENTENCES, newest_frozen, sample_query
-from pairmill.catalog.pending.worklist import payload_paths, rounds
+from pairmill.catalog.pending.worklist import rounds
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.ids import text_id
 
@@ -39,7 +40,7 @@ def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
         AND shard NOT IN (SELECT shard FROM partitions WHERE "table" = 'word_counts' AND scorer = ?)
         GROUP BY shard ORDER BY shard"""
     for run in rounds(lake.query(sql, (scorer,))):
-        paths = payload_paths(lake, "sentences", run)
+        paths = paths_by_shard(lake, "sentences", run)
         yield [WorkItem(shard, (shard,), paths[shard], ("word_counts",)) for shard in run]
 
 

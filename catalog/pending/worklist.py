@@ -17,8 +17,8 @@ from pairmill.catalog.pending.asked_shards import AskedShards
 from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.eligible import current_scores, image_rows, matches, surviving_images, surviving_sentences
 from pairmill.catalog.pending.generated import fusion_digest
-from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem, group_neighbours
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.recipe.plan import Check, Plan
@@ -62,8 +62,7 @@ def items_by_shard(
 
     ``sql`` returns the columns ``shard``, ``key`` and those of ``inputs``; an item's inputs are in the order of its
     keys. ``tables`` are the scores that the rows lack; ``size`` is SQL for an item's size in a round of ROUND.
-    ``paths_of`` returns the files to read by shard; a shard without any is a KeyError. DuckDB holds the other rounds'
-    rows, and spills them if necessary.
+    ``paths_of`` returns the files to read by shard. DuckDB holds the other rounds' rows, and spills them if necessary.
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
     grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
@@ -145,31 +144,13 @@ def _pending_in(
         f"WHERE {' OR '.join(lacking)}) GROUP BY ALL ORDER BY shard, {groups}"
     )
     lake.execute("DROP TABLE pending_open; DROP TABLE pending_shards")
-    paths = payload_paths(lake, payload, {row[0] for row in found})
+    paths = paths_by_shard(lake, payload, {row[0] for row in found})
     return [
         WorkItem(
             shard, tuple(keys.split(" ")), paths[shard], tuple(t for t, on in zip(tables, lacks, strict=True) if on)
         )
         for shard, *lacks, keys in found
     ]
-
-
-def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the Parquet files of ``table`` by shard, as absolute paths that a worker can open.
-
-    Raises Damaged; not for ``payloads``, because each image is verified when it is read.
-    """
-    wanted = sorted(set(shards))
-    if not wanted:
-        return {}
-    if table != "payloads":
-        lake.check_files(table)
-    found = lake.query(
-        """SELECT shard, list(path ORDER BY path) FROM partitions
-        WHERE "table" = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
-        (table, wanted),
-    )
-    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
 
 
 def sorted_by_payload(lake: Lake, item: WorkItem) -> list[str]:
@@ -188,7 +169,7 @@ def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkI
     sql = f"""SELECT shard, v.{score.key} AS key FROM {score.vector_table} v
         ANTI JOIN (SELECT {score.key} FROM {score.table} WHERE scorer = '{plan.scorer(score.table)}') s
         ON s.{score.key} = v.{score.key} WHERE v.scorer = '{vectors}'"""
-    files = partial(score_paths, lake, score.vector_table, vectors)
+    files = partial(paths_by_shard, lake, score.vector_table, scorer=vectors)
     return items_by_shard(lake, sql, files, tables=(score.table,))
 
 
@@ -216,7 +197,7 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
         among = "shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY shard ORDER BY shard"
         keys = f"SELECT shard, list(DISTINCT key ORDER BY key) FROM unassigned WHERE {among}"
         found = lake.query(keys, (run,)) if run else []
-        files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
+        files = paths_by_shard(lake, kind.table, run, plan.scorer(kind.table))
         yield merge_small_items(
             [WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found], most
         )
@@ -269,11 +250,8 @@ def pending_in_wave(
     """
     sql = f"""SELECT c.shard, c.sha256 AS key FROM image_content c SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256"""
-    if not of_vectors:
-        return items_by_shard(lake, sql, partial(payload_paths, lake, "payloads"))
-    files = _vector_files(lake, plan)
-    # In a survey (`run --dry-run`) a shard has no file of vectors that a tagger's model has yet to compute.
-    return items_by_shard(lake, sql, lambda shards: defaultdict(tuple, files(shards)))
+    files = _vector_files(lake, plan) if of_vectors else partial(paths_by_shard, lake, "payloads")
+    return items_by_shard(lake, sql, files)
 
 
 def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
@@ -307,7 +285,7 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
             WHERE s.scorer IN ({by}) GROUP BY s.sha256)
         SELECT w.*, k.known FROM other w LEFT JOIN answers k ON k.sha256 = w.key"""
     inputs = ("captions", "tags", "sentences", *REPLACED, "known")
-    return items_by_shard(lake, sql, partial(payload_paths, lake, "payloads"), inputs)
+    return items_by_shard(lake, sql, partial(paths_by_shard, lake, "payloads"), inputs)
 
 
 def stale_rows(plan: Plan, table: str, wanted: str, current: str = "", same: str = "") -> str:
@@ -324,4 +302,4 @@ def stale_rows(plan: Plan, table: str, wanted: str, current: str = "", same: str
 
 def _vector_files(lake: Lake, plan: Plan) -> Callable[[list[str]], dict[str, tuple[str, ...]]]:
     """Return the function from shards to the files of their images' vectors."""
-    return partial(score_paths, lake, "image_embedding", plan.scorer("image_embedding"))
+    return partial(paths_by_shard, lake, "image_embedding", scorer=plan.scorer("image_embedding"))

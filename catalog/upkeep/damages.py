@@ -11,14 +11,13 @@ from typing import Literal
 
 from pairmill.catalog.cut.splits import HOST, links
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.schema import READ_BY_PATH
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.contents import HOMES
 from pairmill.catalog.queries.datasets import published
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.scores import HEAD
-from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, named_paths, still_named
+from pairmill.catalog.upkeep.recorded_files import LIST, ROWS_LEFT, still_named
 
 # 'gone': the file is missing. 'damaged': other bytes than were written, or not readable. 'doubled': rows that count
 # twice. 'counts': fewer or more rows than `partitions` records. 'source': the lake refers to bytes that are gone.
@@ -153,7 +152,6 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
         deleted = f", {held - left:,} of them deleted" if left < held else ""
         text = f"the file has {held:,} rows{deleted}, and `partitions` records {recorded:,}"
         yield Damage("counts", table, text, max(recorded, left), path, (number,))
-    yield from _find_unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
     keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
     columns = "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE database_name = 'lake' GROUP BY ALL"
@@ -165,22 +163,6 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
             for shard, scorer, n in lake.query(f"{twice} HAVING n > 0 ORDER BY ALL"):
                 text = f"{n:,} contents of shard {shard} have two rows of one scorer"
                 yield Damage("doubled", table, text, n, shard=shard, scorer=scorer)
-
-
-def _find_unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
-    """Yield the partitions whose file DuckLake does not name, of tables whose files are never merged.
-
-    A file of pages that were read again is gone where none of its rows was new: all of them were deleted.
-    """
-    of_table = "SELECT path, rows FROM partitions WHERE \"table\" = ? AND path <> ''"
-    sql = f"{of_table} AND path NOT IN (SELECT path FROM {LIST})"
-    for table in sorted({*READ_BY_PATH} - set(without)):
-        of_page = f" AND shard NOT IN ({READ_AGAIN})" if table in OF_A_PAGE else ""
-        found = lake.query(sql + of_page, (table,))
-        named = named_paths(lake, table, [path for path, _ in found])  # committed since the files were listed
-        for path, rows in found:
-            if path not in named:
-                yield Damage("counts", table, "the partition's file is not registered", rows, path)
 
 
 def _groups(lake: Lake, table: str, names: Collection[str]) -> Iterator[Damage]:

@@ -7,7 +7,7 @@ file, so it can be made of a lake with damaged files.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 
@@ -71,7 +71,10 @@ def files_of(lake: Lake, table: str) -> list[RecordedFile]:
 
 def still_named(lake: Lake, ids: Iterable[int]) -> set[int]:
     """Return the data files among ``ids`` that the newest snapshot still has; others were merged or emptied."""
-    return _find_values(lake, "data_file_id", map(str, ids))
+    if not (among := ", ".join(map(str, ids))):
+        return set()
+    sql = f"SELECT data_file_id FROM {_OWN}data_file WHERE end_snapshot IS NULL AND data_file_id IN ({among})"
+    return {number for (number,) in lake.unchecked(sql)}
 
 
 def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
@@ -97,20 +100,6 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
     theirs, left = _rows_of(lake, table, f"id IN ({', '.join(map(str, ids))})"), whole_rows(lake, table, out)
     sql = f"SELECT count(*) FROM (SELECT {columns} FROM {theirs} EXCEPT SELECT {columns} FROM {left})"
     return lake.unchecked(sql)[0][0]
-
-
-def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:
-    """Return those of ``paths``, data files of a table, that the newest snapshot has."""
-    folder = f"main/{table}/"
-    return {folder + path for path in _find_values(lake, "path", (quoted(each.removeprefix(folder)) for each in paths))}
-
-
-def _find_values(lake: Lake, column: str, values: Iterable[str]) -> set[Any]:
-    """Return which of these values, as SQL, a column of the newest snapshot's data files has."""
-    if not (among := ", ".join(values)):
-        return set()
-    sql = f"SELECT {column} FROM {_OWN}data_file WHERE end_snapshot IS NULL AND {column} IN ({among})"
-    return {value for (value,) in lake.unchecked(sql)}
 
 
 def _files(lake: Lake) -> str:

@@ -18,11 +18,8 @@ another page shows too stays there, as does a sentence that another page holds. 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import removed_by
 from pairmill.catalog.pending.chosen_captions import text_digest
@@ -31,14 +28,8 @@ from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
 from pairmill.catalog.terms.scores import JUDGE_TEXT
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pairmill.catalog.write.lease import Writer
-
 TABLES = ("taken_documents", "taken_pictures", "taken_images", "taken_sentences", "taken_fused")
 _HOST = "lower(regexp_extract({0}, '^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#@]*@)?([^/?#:]+)', 2))"
-AT_ONCE = 100_000  # rows of a rewritten file in memory
 # SQL for whether a column names a taken item, by the kind of item.
 _NAMES = {
     "picture": "{0} IN (SELECT sha256 FROM taken_pictures)",
@@ -309,49 +300,3 @@ def _forget_paths(lake: Lake, table: str) -> None:
         f"AND concat(?, path) NOT IN ({paths})",
         (lake.data_path,),
     )
-
-
-def rows_left(lake: Lake, table: str, path: str) -> "Iterator[pa.Table]":
-    """Yield the rows of a data file that are not deleted, in their order, in tables of at most AT_ONCE rows."""
-    import pyarrow as pa
-
-    schema = arrow_schema(table)
-    columns, here = ", ".join(f'"{name}"' for name in schema.names), _of_file(lake, path)
-    for batch in lake.blocks(f"SELECT {columns} FROM {table} WHERE {here} ORDER BY rowid", rows=AT_ONCE):
-        yield pa.Table.from_batches([batch]).cast(schema)
-
-
-def replace_file(writer: "Writer", table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
-    """Register the file ``new`` in place of the data file at ``path``, in one transaction. Raises LeaseLost.
-
-    Both paths are relative to the data path. ``new`` has ``rows`` rows, the remaining ones, in ``n_bytes``.
-    """
-    lake = writer.lake
-
-    def body() -> None:
-        writer.check()
-        lake.execute(f"DELETE FROM {table} WHERE {_of_file(lake, path)}")
-        lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, [lake.data_path + new]))
-        _rename_partition(lake, table, path, new, rows, n_bytes)
-
-    lake.retrying(body)
-
-
-def _of_file(lake: Lake, path: str) -> str:
-    """Return SQL for whether a row is of the data file at ``path``."""
-    return f"filename = {quoted(lake.data_path + path)}"
-
-
-def _rename_partition(lake: Lake, table: str, path: str, new: str, rows: int, n_bytes: int) -> None:
-    """Record a partition's file of the rows that are left, and take back what its group had subtracted for it."""
-    where = '"table" = ? AND path = ?'
-    for shard, scorer, before in lake.query(f"SELECT shard, scorer, rows FROM partitions WHERE {where}", (table, path)):
-        lake.execute(f"UPDATE partitions SET path = ?, rows = ?, bytes = ? WHERE {where}",
-                     (new, rows, n_bytes, table, path))  # fmt: skip
-        group = '"table" = ? AND shard = ? AND scorer = ? AND rows < 0'
-        newest = f'SELECT max("commit") FROM partitions WHERE {group}'
-        lake.execute(f'UPDATE partitions SET rows = rows + ? WHERE {group} AND "commit" = ({newest})',
-                     (before - rows, *(table, shard, scorer) * 2))  # fmt: skip
-        lake.execute(
-            f"DELETE FROM partitions WHERE {group.replace('< 0', '= 0')} AND path = ''", (table, shard, scorer)
-        )

@@ -1,4 +1,4 @@
-"""Rewrite data files without their deleted rows.
+"""Rewrite data files without their deleted rows, and join small ones.
 
 A row that is replaced is deleted first, and DuckLake never merges a file that has deleted rows. Tables whose rows are
 replaced often would keep the files of each night for good: `synthetic` had 113 after 20 nights, each with a second file
@@ -9,6 +9,7 @@ NULL if a file of the table has nothing but NULL in that column. The next insert
 rows, and queries silently leave out all others (seen with DuckDB 1.5.5). An INSERT only widens the bounds.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,19 @@ if TYPE_CHECKING:
 SAME_ROWS = "pairmill: rows written anew"
 # Bytes of files that one transaction writes anew, and one file more. A kill costs one transaction.
 AT_ONCE = 64_000_000
-_BY_PATH = ", ".join(map(quoted, READ_BY_PATH))
+# Bytes from which a file that workers open by path is not joined any more. To read one of 60 KB takes 1 CPU ms, of 1 MB
+# 2, of 8 MB 7, of 16 MB 18, and an item reads all of it; DuckDB takes 0.3 ms a file and statement. So a night writes at
+# most this much anew a table and scorer, and snapshots keep seven times this on disk.
+JOINED = 8_000_000
+# Merged copies of larger vector indices are void once a file that they were made of is written anew.
+LARGE_INDEX = 1_000_000_000
 
 
 def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
     """Move the remaining rows of some files of ``table`` into new files, in one transaction.
 
-    ``paths`` are relative to the data path. The rows keep their order. Readers of older snapshots still find the old
-    files, until `sweep` has expired these. Raises LeaseLost.
+    ``paths`` are relative to the data path. The rows keep their order; those of a vector index are sorted by cluster.
+    Readers of older snapshots still find the old files, until `sweep` has expired these. Raises LeaseLost.
     """
     lake = writer.lake
     these = f"filename IN ({', '.join(quoted(lake.data_path + path) for path in paths)})"
@@ -38,7 +44,9 @@ def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
     def body() -> None:
         if table in BOOKKEEPING:  # an inlined deletion of all rows of a file would leave the file
             inline(lake, table, 0)
-        lake.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE {these} ORDER BY rowid")
+        order = "cluster, rowid" if table == "vector_index" else "rowid"
+        for rows in _files_apart(lake, table, these):
+            lake.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE {these} AND {rows} ORDER BY {order}")
         lake.execute(f"DELETE FROM {table} WHERE {these}")
         if table in BOOKKEEPING:
             inline(lake, table)
@@ -48,18 +56,59 @@ def rewrite(writer: "Writer", table: str, paths: Sequence[str]) -> None:
     lake.retrying(body)
 
 
+def _files_apart(lake: Lake, table: str, these: str) -> list[str]:
+    """Return SQL conditions on the rows that meet ``these``, one for each new file."""
+    if table == "payloads":  # DuckDB's row groups have 2,048 pictures at least, which a worker loads at once
+        stored = f"sum(CASE WHEN bytes IS NULL THEN 0 ELSE length END) OVER (ORDER BY rowid) // {AT_ONCE} AS portion"
+        portions = f"SELECT rowid AS row, {stored} FROM payloads WHERE {these}"
+        ends = lake.query(f"SELECT min(row), max(row) FROM ({portions}) GROUP BY portion ORDER BY ALL")
+        return [f"rowid BETWEEN {first} AND {last}" for first, last in ends]
+    if (common := READ_BY_PATH.get(table)) is None:
+        return ["true"]
+    values = lake.query(f"SELECT DISTINCT {common} FROM {table} WHERE {these} ORDER BY ALL")
+    return [f"{common} = {quoted(value)}" for (value,) in values]
+
+
+def files_to_join(lake: Lake, table: str) -> Iterator[tuple[str, ...]]:
+    """Yield groups of small files of a table in READ_BY_PATH, each to become one file, until that has JOINED bytes.
+
+    Paths are relative to the data path; the files are in the order of their age. Files without rows are left out.
+    """
+    sizes = lake.metadata.read(
+        "SELECT 'main/' || table_name || '/' || f.path, file_size_bytes FROM ducklake_data_file f JOIN ducklake_table t"
+        f" USING (table_id) WHERE table_name = {quoted(table)} AND f.end_snapshot IS NULL AND t.end_snapshot IS NULL "
+        f"AND file_size_bytes < {JOINED} ORDER BY data_file_id"
+    )
+    if len(sizes) < 2:
+        return
+    among = ", ".join(quoted(lake.data_path + path) for path, _ in sizes)
+    rows = f"SELECT filename, {READ_BY_PATH[table]} AS common FROM {table} WHERE filename IN ({among})"
+    if table == "vector_index":
+        large = f"SELECT scorer FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL HAVING sum(bytes)"
+        rows += f" AND scorer NOT IN ({large} > {LARGE_INDEX})"
+    common = dict(lake.query(f"SELECT filename, min(common) FROM ({rows}) GROUP BY filename"))
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    held: Counter[str] = Counter()
+    for path, size in sizes:
+        if (value := common.get(lake.data_path + path)) is not None:
+            groups[value].append(path)
+            held[value] += size
+            if held[value] >= JOINED:
+                yield tuple(groups.pop(value))
+                del held[value]
+    yield from (tuple(group) for group in groups.values() if len(group) > 1)
+
+
 def drop_emptied(writer: "Writer") -> None:
     """Drop data files whose rows are all deleted from the current snapshot.
 
-    DuckLake itself does so only if one statement deletes all rows of a file. Tables whose files workers open by path
-    are left out. Raises LeaseLost.
+    DuckLake itself does so only if one statement deletes all rows of a file. Raises LeaseLost.
     """
     metadata = writer.lake.metadata
     emptied = (
         "SELECT data_file_id, delete_file_id, d.begin_snapshot AS since FROM ducklake_data_file f "
-        "JOIN ducklake_delete_file d USING (data_file_id) JOIN ducklake_table t ON t.table_id = f.table_id "
-        "WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL AND d.delete_count = f.record_count "
-        f"AND t.table_name NOT IN ({_BY_PATH})"
+        "JOIN ducklake_delete_file d USING (data_file_id) "
+        "WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL AND d.delete_count = f.record_count"
     )
 
     def body() -> None:
@@ -82,7 +131,8 @@ def with_deleted_rows(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield (table, paths) of files with deleted rows and less than ``smaller_than`` bytes, in groups of AT_ONCE bytes.
 
-    Paths are relative to the data path; tables come by name, and their files by age.
+    Groups of files that workers open by path have JOINED bytes. Paths are relative to the data path; tables come by
+    name, and their files by age.
     """
     files = (
         "SELECT DISTINCT t.table_name, 'main/' || t.table_name || '/' || f.path AS path, f.file_size_bytes AS size, "
@@ -90,7 +140,8 @@ def with_deleted_rows(
         "JOIN ducklake_table t ON t.table_id = f.table_id WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL "
         f"AND t.end_snapshot IS NULL AND f.file_size_bytes < {smaller_than}"
     )
-    portions = f"SELECT *, sum(size) OVER (PARTITION BY table_name ORDER BY id) // {AT_ONCE} AS portion FROM ({files})"
+    most = f"CASE WHEN table_name IN ({', '.join(map(quoted, READ_BY_PATH))}) THEN {JOINED} ELSE {AT_ONCE} END"
+    portions = f"SELECT *, sum(size) OVER (PARTITION BY table_name ORDER BY id) // {most} AS portion FROM ({files})"
     found = f"SELECT table_name, portion, list(path ORDER BY id) FROM ({portions}) GROUP BY ALL ORDER BY ALL"
     for table, _, paths in lake.metadata.read(found):
         if table in tables:

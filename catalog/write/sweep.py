@@ -11,7 +11,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import forget_former_holders
 from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
 from pairmill.catalog.write.lease import Writer, thin
-from pairmill.catalog.write.rewritten import drop_emptied, rewrite, with_deleted_rows
+from pairmill.catalog.write.rewritten import drop_emptied, files_to_join, rewrite, with_deleted_rows
 
 SNAPSHOT_SECONDS = 7 * 86_400
 SMALL_BYTES = 1_000_000
@@ -55,10 +55,11 @@ def sweep(
 def checkpoint(writer: Writer) -> None:
     """Move bookkeeping rows from the metadata database to Parquet, and compact small files.
 
-    Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
-    path, so that neither grows with the number of commits. Such files with deleted rows are rewritten first, since
-    DuckLake does not merge them; a larger file keeps its deleted rows until a removal (`tasks.upkeep.removal`). `sweep`
-    later removes the replaced files. Each merged file is a transaction: a kill costs one of them. Raises LeaseLost.
+    Compacts all files of bookkeeping tables, and small files of the others: under ``SMALL_BYTES``, or under
+    `rewritten.JOINED` where workers open them by path. So none grows with the number of commits. Such files with
+    deleted rows are rewritten first, since DuckLake does not merge them; a larger file keeps its deleted rows until a
+    removal (`tasks.upkeep.removal`). `sweep` later removes the replaced files. Each new file is a transaction: a kill
+    costs one of them. Raises LeaseLost.
     """
     lake = writer.lake
     flush_inlined(writer)
@@ -70,6 +71,9 @@ def checkpoint(writer: Writer) -> None:
     files = Counter(file.table for file in snapshot.files(lake.unchecked, merged))
     for table in sorted(table for table, n in files.items() if n > 1):
         _merge(writer, table, "" if table in BOOKKEEPING else f", max_file_size => {SMALL_BYTES}")
+    for table in sorted(lake.tables.intersection(READ_BY_PATH)):
+        for paths in files_to_join(lake, table):
+            rewrite(writer, table, paths)
     thin(lake)
 
 

@@ -87,7 +87,8 @@ class CountWords:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Count the words of one item's sentences; return rows of ``word_counts``."""
-        counts = count_words(text for path in item.paths for text in read_table(path, ["text"])["text"].to_pylist())
+        tables = (read_table(path, ["text"], [("shard", "==", item.shard)]) for path in item.paths)
+        counts = count_words(text for table in tables for text in table["text"].to_pylist())
         words = sorted(counts)
         rows = {"word": pa.array(words, pa.string()), "n": pa.array([counts[word] for word in words], pa.int64())}
         return [Part("word_counts", pa.table(rows), self.scorer)]

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pairmill.catalog.pending import index_ranges, training
+from pairmill.catalog.pending import index_ranges, row_files, training
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import SENTENCES
 from pairmill.catalog.pending.worklist import pending_similarity
@@ -74,8 +74,8 @@ def search(session: Session) -> None:
     if not all(each.paths for each in files):
         return
     searched = [name for name, span in pending.items() if span["done"] >= 0]
-    known = index_ranges.merged_paths(session.lake, "match_candidates", digest, searched) if searched else {}
-    common = {"files": files, "groups": index_ranges.newest_paths(session.lake, "sentence_groups", groups)}
+    known = row_files.paths_by_shard(session.lake, "match_candidates", searched, digest)
+    common = {"files": files, "groups": row_files.newest_paths(session.lake, "sentence_groups", groups)}
     items = [
         WorkItem(name, (str(upto),), inputs={**span, **common, "known": known.get(name, ())})
         for name, span in pending.items()

@@ -27,8 +27,7 @@ import pyarrow as pa
 
 from pairmill.catalog.cut.cut import select_survivors
 from pairmill.catalog.lake.side_folders import scratch_folder
-from pairmill.catalog.pending import index_ranges, training, worklist
-from pairmill.catalog.pending.index_ranges import IndexFiles
+from pairmill.catalog.pending import index_ranges, row_files, training, worklist
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, SURVIVORS, Kind, Trained
 from pairmill.catalog.terms.ids import text_id
@@ -300,13 +299,13 @@ def pending_ranges(session: Session, model: Trained, table: str, digest: str, up
     return {name: inputs for name, inputs in pending.items() if inputs["done"] < upto}
 
 
-def range_files(session: Session, model: Trained, scorer: str, is_pending: bool) -> IndexFiles:
+def range_files(session: Session, model: Trained, scorer: str, is_pending: bool) -> row_files.IndexFiles:
     """Return the files to search a vector index in; many files are merged first.
 
     ``scorer`` is the digest of the assignment that wrote them. Merges from `index_rows.FEWEST` ranges and files on, if
     a range is pending; never in a survey, which only counts work.
     """
-    files = index_ranges.index_files(session.lake, scorer)
+    files = row_files.index_files(session.lake, scorer)
     lasts = tuple(last for _, last in index_ranges.ranges(model))
     if not is_pending or files.is_small or len(lasts) < index_rows.FEWEST:
         return files
@@ -320,7 +319,7 @@ def range_files(session: Session, model: Trained, scorer: str, is_pending: bool)
             items = [WorkItem(text_id("merge", *paths), (), paths) for paths in todo]
             session.work("merge index files", items, index_rows.MergeIndex(session.lake.data_path, lasts))
             merged, loose = index_rows.split_merged(session.lake, files.paths)
-        found.append(IndexFiles((*merged, *loose), False))
+        found.append(row_files.IndexFiles((*merged, *loose), False))
 
     session.follow(merge)
     return found[-1]

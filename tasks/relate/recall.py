@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.pending import duplicate_edges, eligible, index_ranges, training
+from pairmill.catalog.pending import duplicate_edges, eligible, index_ranges, row_files, training
 from pairmill.catalog.pending.eligible import matches
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, Trained
 from pairmill.catalog.write.scorer import settings_of
@@ -45,7 +45,7 @@ def measure_recall(session: Session) -> float | None:
     if not pictures.num_rows:
         return None
     queries = to_vectors(pictures["vector"])
-    paths = index_ranges.index_files(session.lake, clusters).paths
+    paths = row_files.index_files(session.lake, clusters).paths
     keys, values = nearest_sentences(queries, paths, CROWD * k)
     of = group_numbers(session, keys, values)
     _, exact = first_of_groups(of, values, of, k)
@@ -126,7 +126,7 @@ def _frozen(session: Session, model: Trained, recall: float) -> tuple[int, int]:
 def _fewest(session: Session, model: Trained, queries: np.ndarray, recall: float) -> int:
     """Return the fewest probes with which the search finds ``recall`` of each query's exact top_k groups."""
     most = min(model.k, MOST_PROBES)
-    paths = index_ranges.index_files(session.lake, session.plan.scorer(SENTENCES.clusters)).paths
+    paths = row_files.index_files(session.lake, session.plan.scorer(SENTENCES.clusters)).paths
     if not len(queries) or not paths:
         return 1
     k = session.recipe.association.top_k

@@ -14,16 +14,16 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import former_holders
-from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
+from pairmill.catalog.lake.schema import BOOKKEEPING
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.export.exports import lake_id, with_pairs_of
 from pairmill.catalog.upkeep import taken_items
 from pairmill.catalog.upkeep.amended_versions import amend, find_touched
 from pairmill.catalog.upkeep.forgotten_scorer import STEP, Forgettable, delete_scorer, forgettable
-from pairmill.catalog.upkeep.taken_items import Subject, Taken, replace_file, rows_left
+from pairmill.catalog.upkeep.taken_items import Subject, Taken
 from pairmill.catalog.upkeep.vacuum import refresh_statistics, vacuum
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
@@ -35,7 +35,6 @@ from pairmill.catalog.write.version_names import drop_version
 from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.tasks.run.items.index_rows import merged_files
-from pairmill.tasks.run.items.partition import ParquetFile
 from pairmill.tasks.run.items.payloads import payloads
 from pairmill.tasks.upkeep.item_copies import NOT_REACHED, remove_copies
 
@@ -71,7 +70,7 @@ def held_of(lake: Lake, banned: BanList, is_by_id: bool) -> list[str]:
     shards = taken_items.pictures_by_shard(lake)
     if is_by_id:
         return [sha256 for keys in shards.values() for sha256 in keys if sha256 in banned.pictures]
-    paths = payload_paths(lake, "payloads", list(shards))
+    paths = paths_by_shard(lake, "payloads", list(shards))
     items = (WorkItem(shard, tuple(keys), paths.get(shard, ())) for shard, keys in shards.items())
     read = (
         (sha256, data) for item in items for portion in payloads(item) for sha256, data in zip(*portion, strict=True)
@@ -252,24 +251,6 @@ def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:
     drop_emptied(writer)
     rewritten = 0
     for table, paths in with_deleted_rows(writer.lake, tables):
-        if table in READ_BY_PATH:
-            for path in paths:
-                writer.check()
-                _replace(writer, table, path)
-        else:
-            rewrite(writer, table, paths)
+        rewrite(writer, table, paths)
         rewritten += len(paths)
     return rewritten
-
-
-def _replace(writer: Writer, table: str, path: str) -> None:
-    """Replace a file that workers open by its path with a new file of its rows that are not deleted."""
-    lake, kept = writer.lake, 0
-    file = ParquetFile(f"{lake.data_path}main/{table}/{writer.run_id}/rewritten-{uuid.uuid4().hex}.parquet")
-    for rows in rows_left(lake, table, path):
-        file.write(rows)
-        kept += rows.num_rows
-    new, size, digest = file.close()
-    new = new.removeprefix(lake.data_path)
-    replace_file(writer, table, path, new, kept, size)
-    lake.checksums.add({new: digest})

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.index_ranges import merged_paths
+from pairmill.catalog.pending.row_files import index_files, newest_paths, paths_by_shard
 from pairmill.catalog.write import lease, rewritten
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.finished import state
@@ -52,7 +53,7 @@ def test_a_partition_done_twice_leaves_one_file_after_the_sweep(lake: Lake) -> N
 
 def test_the_files_of_a_shard_are_found_before_and_after_they_are_merged(lake: Lake) -> None:
     def found(*shards: str) -> dict[str, list[str]]:
-        paths = merged_paths(lake, "image_hash", "k", list(shards))
+        paths = paths_by_shard(lake, "image_hash", shards, "k")
         kept = {shard: [("shard", "==", shard)] for shard in shards}
         tables = {n: [pq.read_table(path, filters=kept[n], partitioning=None) for path in paths[n]] for n in shards}
         return {shard: [key for table in tables[shard] for key in table["sha256"].to_pylist()] for shard in shards}
@@ -60,14 +61,14 @@ def test_the_files_of_a_shard_are_found_before_and_after_they_are_merged(lake: L
     with lease.writing(lake, "run", "sweep") as writer:
         for name, keys in (("one", ["a", "b"]), ("two", ["c"])):
             writer.commit([partition(lake, name, keys)])
-        apart = merged_paths(lake, "image_hash", "k", ["one", "two"])
+        apart = paths_by_shard(lake, "image_hash", ["one", "two"], "k")
         assert found("one", "two") == {"one": ["a", "b"], "two": ["c"]}
         assert [len(paths) for paths in apart.values()] == [1, 1] and apart["one"] != apart["two"]
         checkpoint(writer)
         writer.commit([replace(partition(lake, "two", ["d"], attempt="again"), partition_id="two again")])
-        joined = merged_paths(lake, "image_hash", "k", ["one", "two"])
+        joined = paths_by_shard(lake, "image_hash", ["one", "two"], "k")
         assert found("one", "two", "none") == {"one": ["a", "b"], "two": ["c", "d"], "none": []}
-        assert len(joined["one"]) == 1 and joined["one"] != apart["one"] and joined["two"][0] == joined["one"][0]
+        assert len(joined["one"]) == 1 and joined["one"] != apart["one"] and {*joined["one"]} < {*joined["two"]}
 
 
 def test_old_snapshots_go_and_what_is_true_now_stays(lake: Lake) -> None:
@@ -161,19 +162,57 @@ def test_a_long_run_deletes_useless_bounds_before_it_ends(lake: Lake, monkeypatc
     assert found == [6, 12, 18, 8, 14, 20, 26, 32, 18, 24, 30, 36]
 
 
-def test_files_that_workers_open_by_path_are_never_joined(lake: Lake) -> None:
+def test_small_files_that_workers_open_by_path_are_joined_by_scorer_and_found_by_their_rows(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files(table: str) -> list[str]:
+        return [lake.data_path + file.data_file for file in snapshot.files(lake.unchecked, (table,))]
+
+    def store(table: str, n: int, scorer: str, rows: list[dict]) -> None:
+        path = f"{lake.staging(table, 'run')}/{table}-{n}.parquet"
+        own = {"shard": str(n), "scorer": scorer, "commit": n}
+        schema = arrow_schema(table)
+        columns = [{name: (own | row).get(name) for name in schema.names} for row in rows]
+        pq.write_table(pa.Table.from_pylist(columns, schema), path)
+        writer.commit([Manifest(table, f"{table}-{n}", str(n), scorer, len(rows), 1, 0.1, path, n, "run")])
+
+    def read(paths: tuple[str, ...], column: str) -> list[list]:
+        return [pq.read_table(path)[column].to_pylist() for path in paths]
+
     with lease.writing(lake, "run", "sweep") as writer:
-        manifests = []
-        for name in ("a", "b"):
-            path = f"{lake.staging('payloads', 'run')}/{name}.parquet"
-            rows = [{"sha256": name, "shard": name, "commit": 1}]
-            pq.write_table(pa.Table.from_pylist(rows, arrow_schema("payloads")), path)
-            manifests.append(Manifest("payloads", name, name, "", 1, 1, 0.1, path, 1, "run"))
-        for manifest in manifests:
-            writer.commit([manifest])
+        for n in range(4):
+            picture = {"bytes": bytes(99), "length": 99}
+            store("payloads", n, "", [{"sha256": f"{n}{k}"} | picture for k in range(2)])
+            store("vector_index", n, "ab"[n % 2], [{"cluster": 9 * k + n, "index_vector": b"v"} for k in range(2)])
+            store("sentence_groups", n, "g", [{"content": f"{n}", "group_id": "x"}])
+        with monkeypatch.context() as patch:
+            patch.setattr(rewritten, "JOINED", min(os.path.getsize(path) for path in files("payloads")))
+            checkpoint(writer)
+            assert len(files("payloads")) == 4
+        known = state(lake)
         checkpoint(writer)
-        assert len(lake.query("FROM ducklake_list_files('lake', 'payloads')")) == 2
-        assert all(Path(manifest.path).exists() for manifest in manifests)
+        assert state(lake) == known
+        in_order = [(f"{n}{k}",) for n in range(4) for k in range(2)]
+        assert lake.query("SELECT sha256 FROM payloads ORDER BY rowid") == in_order
+        assert read(index_files(lake, "a").paths, "cluster") == [[0, 2, 9, 11]]
+        assert read(index_files(lake, "b").paths, "cluster") == [[1, 3, 10, 12]]
+        assert read(newest_paths(lake, "sentence_groups", "g"), "content") == [["3"]]
+        assert len(files("sentence_groups")) == 2
+        store("payloads", 4, "", [{"sha256": "40"}])
+        found = paths_by_shard(lake, "payloads", ["1", "4", "none"])
+        assert {shard: len(paths) for shard, paths in found.items()} == {"1": 1, "4": 1, "none": 0}
+        assert found["1"] != found["4"]
+        kept = files("vector_index")
+        checkpoint(writer)
+        assert len(files("payloads")) == 1 and files("vector_index") == kept
+        lake.execute("DELETE FROM payloads WHERE sha256 = '20'")
+        monkeypatch.setattr(rewritten, "AT_ONCE", 198)
+        for table, paths in rewritten.with_deleted_rows(lake, ["payloads"]):
+            rewritten.rewrite(writer, table, paths)
+        portions = read(tuple(files("payloads")), "sha256")
+        keys = sorted(key for portion in portions for key in portion)
+        assert keys == ["00", "01", "10", "11", "21", "30", "31", "40"]
+        assert max(map(len, portions)) <= 3 and len(portions) == 4  # of 198 bytes, and a reference
 
 
 def test_a_lake_whose_newest_files_were_joined_can_be_moved(tmp_path: Path) -> None:

@@ -127,16 +127,20 @@ def test_a_lost_file_of_any_table_but_the_published_is_made_again(
 def test_a_lost_file_that_was_merged_of_many_is_made_again(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = all_rows(curated_copy, "images")
+    held = all_rows(curated_copy, "images", "payloads", "sentences")
     with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "merge") as writer:
         checkpoint(writer)
     assert main(["check", "--lake", str(curated_copy), "--deep"]) == 0
     n = len(rows(curated_copy, "SELECT 1 FROM image_quality"))
-    for table in ("images", "image_quality"):
+    scores = ("image_quality", "image_embedding")
+    for table in (*held, *scores):
         (file,) = files_of(curated_copy, table)
-        file.unlink()
-    assert f"image_quality: the next run does {n:,} rows again" in repaired(curated_copy, capsys)
-    assert all_rows(curated_copy, "images", "image_quality") == {**held, "image_quality": []}
+        file.unlink() if table == "images" else flip_a_bit(file)
+    assert main(["check", "--lake", str(curated_copy)]) == 3
+    told = repaired(curated_copy, capsys)
+    assert all(re.search(rf"damaged +{table}/", told) for table in ("payloads", "sentences", "image_embedding"))
+    assert f"image_quality: the next run does {n:,} rows again" in told
+    assert all_rows(curated_copy, *held, *scores) == {**held, "image_quality": [], "image_embedding": []}
     assert main(["check", "--lake", str(curated_copy)]) == 0
 
 

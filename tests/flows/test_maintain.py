@@ -26,7 +26,7 @@ from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.flows.with_prefect.lake_deployments import maintain
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, rows, work_done
-from tests.worlds.shared import opened_new
+from tests.worlds.shared import copied, opened_new
 
 VERSIONS = ("SELECT * FROM datasets ORDER BY ALL", "SELECT * FROM pairs ORDER BY ALL",
             "SELECT * FROM decisions ORDER BY ALL", "SELECT * FROM funnel ORDER BY ALL")  # fmt: skip
@@ -60,17 +60,27 @@ def test_a_maintained_lake_has_fewer_files_and_the_same_versions(
     with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "sweep") as writer:
         sweep(writer, older_than_seconds=-1)
     files, snapshots = sizes(curated_copy)
-    assert files < before[0] / 2 and snapshots == 1 and content(curated_copy) == versions
+    for table in ("payloads", "sentences", "image_embedding", "sentence_embedding"):
+        assert len(list((curated_copy / "data/main" / table).rglob("*.parquet"))) == 1, table
+    assert files < before[0] / 3 and snapshots == 1 and content(curated_copy) == versions
     assert main(["check", "--lake", str(curated_copy)]) == 0
     assert main(["maintain", "--lake", str(curated_copy)]) == 0
     assert "removed 0 files" in capsys.readouterr().out.splitlines()[-3]
 
 
-@pytest.mark.slow  # 10 s: a run
-def test_a_run_over_a_maintained_lake_finds_nothing_to_do(curated_copy: Path) -> None:
+@pytest.mark.slow  # 30 s: three runs
+def test_a_run_over_a_maintained_lake_finds_nothing_to_do_and_makes_of_new_pages_what_it_would_have_made(
+    curated: Path, curated_copy: Path, more_pages: Path, tmp_path: Path
+) -> None:
+    alone = copied(curated, tmp_path / "alone")
     assert main(["maintain", "--lake", str(curated_copy)]) == 0
     published, counts = curate(curated_copy, pages(), settings=small_settings())
     assert not published.is_new and not work_done(counts)
+    digests = []
+    for lake in (curated_copy, alone):
+        curate(lake, pages(), more_pages, settings=small_settings())
+        digests.append(rows(lake, "SELECT version, content_digest, n_pairs FROM datasets ORDER BY ALL"))
+    assert len(digests[0]) == 2 and digests[0] == digests[1]
 
 
 @pytest.mark.slow  # 12 s: each kill needs a process of its own

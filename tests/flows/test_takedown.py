@@ -20,8 +20,8 @@ from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.index_ranges import index_files
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import index_files
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_file import gallery_file
 from pairmill.catalog.queries.gallery.image_vectors import image_vectors
@@ -125,6 +125,7 @@ def unseen(lake: Lake) -> list[tuple[str, str]]:
 def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert main(["maintain", "--lake", str(curated_copy)]) == 0  # joins its small files with others
     # The document with the last of all texts: DuckLake keeps a column's largest value beside the rows.
     last = "SELECT document_id FROM sentences ORDER BY text DESC LIMIT 1"
     document, uri, title = rows(

@@ -17,8 +17,8 @@ from infra.bench.measure import exponent
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import index_ranges
-from pairmill.catalog.pending.index_ranges import index_files
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import index_files
 from pairmill.catalog.pending.training import SENTENCES
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import Damaged

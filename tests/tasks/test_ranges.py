@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairmill.catalog.pending.index_ranges import IndexFiles
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import IndexFiles
 from pairmill.tasks.relate.associate import Search
 from pairmill.tasks.relate.duplicates import SemanticEdges
 from pairmill.tasks.run.items.rows import to_blobs

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pairmill.catalog.pending import quarantine
-from pairmill.catalog.pending.index_ranges import score_paths
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.sweep import sweep
 from pairmill.flows.run.run_start import session
@@ -142,7 +142,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         assert retry_quarantined(held, "poison") == 1
         score_images(held)
         for _ in range(2):
-            files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
+            files = paths_by_shard(held.lake, "image_embedding", [shard], scorer)[shard]
             rows = read_rows(WorkItem(shard, (victim,), files), ["sha256", "image_vector"], "sha256")
             assert to_vectors(rows["image_vector"]).shape[0] == 1
             sweep(held.writer, older_than_seconds=0, snapshot_seconds=0)

@@ -13,7 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows
-from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.queries.captioned import captions_of
 from pairmill.catalog.queries.datasets import Dataset, find
 from pairmill.catalog.queries.export.selected_pairs import Selection
@@ -170,7 +170,7 @@ def digest(lake: Lake, first: int, last: int) -> str:
 
 def picture_paths(lake: Lake, shards: str = PICTURE_SHARDS) -> dict[str, tuple[str, ...]]:
     """Return, by shard, the files with the image bytes of the gathered rows; ``shards`` is a query of their shards."""
-    return payload_paths(lake, "payloads", [shard for (shard,) in lake.query(shards)])
+    return paths_by_shard(lake, "payloads", [shard for (shard,) in lake.query(shards)])
 
 
 def release(lake: Lake) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from pairmill.catalog.pending.index_ranges import IndexFiles, ranges
+from pairmill.catalog.pending.index_ranges import ranges
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.row_files import IndexFiles
 from pairmill.catalog.pending.training import Trained
 from pairmill.tasks.relate.associate import Search
 

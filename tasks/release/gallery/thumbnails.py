@@ -14,7 +14,7 @@ from PIL import Image
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.side_folders import cache_folder, trim
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.pending.row_files import paths_by_shard
 from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
@@ -133,7 +133,7 @@ def _by_shard(lake: Lake, wanted: Mapping[str, str]) -> Iterator[Iterator[tuple[
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted.items():
         keys[shard].append(sha256)
-    paths = payload_paths(lake, "payloads", keys)
+    paths = paths_by_shard(lake, "payloads", keys)
     for shard, shas in keys.items():
         chunks = payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16)
         yield (each for names, datas in chunks for each in zip(names, datas, strict=True))

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.stored_files import uploading
-from pairmill.catalog.pending.index_ranges import indexed_files
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.ids import text_id
@@ -118,7 +118,7 @@ def merged_files(lake: Lake) -> dict[str, set[str]]:
     except FileNotFoundError:
         return {}
     sizes = {each["name"].rpartition("/")[2]: each["size"] for each in listed if each["type"] == "file"}
-    current, found = indexed_files(lake), {}
+    current, found = {file.data_file for file in snapshot.files(lake.query, ("vector_index",))}, {}
     with_manifest = (name for name in sizes if f"{name}{MANIFEST}" in sizes)
     for name in sorted(with_manifest, key=lambda name: (-sizes[name], name)):
         with suppress(ValueError, LookupError, TypeError):  # a damaged manifest

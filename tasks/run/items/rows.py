@@ -22,11 +22,13 @@ OWN = Score.__dataclass_fields__["package"].default
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
     """Read ``columns`` of the item's files, in the order of ``item.keys``; ``key`` is the column of the keys.
 
-    A key that several files have is read from the last file; a key without a row is left out.
+    Of a key with several rows, the row of the newest commit is read: the others are deleted, but still in the files. A
+    key without a row is left out.
     """
-    table = pa.concat_tables([read_table(path, columns) for path in item.paths])
-    place = {name: n for n, name in enumerate(table[key].to_pylist())}
-    return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
+    table = pa.concat_tables([read_table(path, [*columns, "commit"]) for path in dict.fromkeys(item.paths)])
+    names = table[key].to_pylist()
+    place = {names[n]: n for n in np.argsort(table["commit"].to_numpy(), kind="stable").tolist()}
+    return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64())).select(columns)
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
