@@ -11,10 +11,10 @@ from typing import Any
 class WorkItem:
     """One worker's portion of work: the rows ``keys`` of ``shard``, read from the files ``paths``.
 
-    The keys are necessary besides the paths because deleted rows are still in the files. ``tables`` names the scores
-    that these rows lack. ``inputs`` has small values per row (texts), aligned with ``keys``, among them ``before``, the
-    commit of the row to replace. ``joined`` are the items that this item was merged from (`join`), () for an item of a
-    single shard.
+    The keys are necessary besides the paths because the files may hold rows of other shards, and deleted rows.
+    ``tables`` names the scores that these rows lack. ``inputs`` has small values per row (texts), aligned with
+    ``keys``, among them ``before``, the commit of the row to replace. ``joined`` are the items that this item was
+    merged from (`join`), () for an item of a single shard.
     """
 
     shard: str

@@ -28,7 +28,8 @@ AT_ONCE = 64_000_000
 # 2, of 8 MB 7, of 16 MB 18, and an item reads all of it; DuckDB takes 0.3 ms a file and statement. So a night writes at
 # most this much anew a table and scorer, and snapshots keep seven times this on disk.
 JOINED = 8_000_000
-# Merged copies of larger vector indices are void once a file that they were made of is written anew.
+# Bytes from which files of a vector index are not joined: searches of large ones read merged copies of several files,
+# which are void once one of these is written anew.
 LARGE_INDEX = 1_000_000_000
 
 
@@ -84,8 +85,8 @@ def files_to_join(lake: Lake, table: str) -> Iterator[tuple[str, ...]]:
     among = ", ".join(quoted(lake.data_path + path) for path, _ in sizes)
     rows = f"SELECT filename, {READ_BY_PATH[table]} AS common FROM {table} WHERE filename IN ({among})"
     if table == "vector_index":
-        large = f"SELECT scorer FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL HAVING sum(bytes)"
-        rows += f" AND scorer NOT IN ({large} > {LARGE_INDEX})"
+        large = f"SELECT scorer FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
+        rows += f" AND scorer NOT IN ({large} HAVING sum(bytes) > {LARGE_INDEX})"
     common = dict(lake.query(f"SELECT filename, min(common) FROM ({rows}) GROUP BY filename"))
     groups: defaultdict[str, list[str]] = defaultdict(list)
     held: Counter[str] = Counter()

@@ -120,7 +120,7 @@ def row(key: str, kept: list[Measured], alone: list[Measured], early: int) -> Ro
     """Compare the last night of the maintained lake with that of the other; the note has night ``early`` + 1."""
     what, unit = WHAT[key]
     first, last, other = kept[early][key], kept[-1][key], alone[-1][key]
-    bounded = {"files": 1.2, "statements_s": 1.2, "open_s": 1.5, "commit_s": 2.0}.get(key)
+    bounded = {"files": 1.2, "statements_s": 1.2, "commit_s": 2.0}.get(key)
     target = f"night {len(kept)} <= {bounded:g} x night {early + 1}" if bounded else ""
     met = last <= bounded * first if bounded else None
     note = f"night {early + 1}: {first:.3g}, night {len(kept)}: {last:.3g}, {last / first:.2f} x"
