@@ -26,7 +26,7 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.maintain import Limits, maintain_steps
 
 NEW = 8  # partitions of each table a night
-EARLY = 5  # the night with which the last one is compared
+EARLY = 5  # the middle of the three nights with whose median that of the last three is compared
 TABLES = ("image_hash", "image_embedding", "quarantine")
 DAY = 86_400
 Measured = dict[str, float]
@@ -69,14 +69,14 @@ def day_passes(place: Path) -> None:
 
 
 def statements(place: Path) -> float:
-    """Return the least CPU seconds, of five times, of a statement on each table that grows."""
+    """Return the least CPU seconds, of twenty times, of a statement on each table that grows."""
 
     def read() -> None:
         for table in TABLES:
             lake.query(f"SELECT count(DISTINCT shard) FROM {table}")
 
     with create_or_open(place, read_only=True) as lake:
-        return min(timed(read).cpu for _ in range(5))
+        return min(timed(read).cpu for _ in range(20))
 
 
 def opening(place: Path) -> float:
@@ -116,14 +116,16 @@ WHAT = {"files": ("files of all tables", "files"), "statements_s": ("a statement
         "commit_s": ("median commit", "CPU s")}  # fmt: skip
 
 
-def row(key: str, kept: list[Measured], alone: list[Measured], early: int) -> Row:
-    """Compare the last night of the maintained lake with that of the other; the note has night ``early`` + 1."""
+def row(key: str, kept: list[Measured], alone: list[Measured]) -> Row:
+    """Compare the last nights of the maintained lake with those of the other; the note has the nights around EARLY."""
     what, unit = WHAT[key]
-    first, last, other = kept[early][key], kept[-1][key], alone[-1][key]
+    early = min(EARLY, len(kept))
+    of_nights = (kept[early - 2 : early + 1], kept[-3:], alone[-3:])
+    first, last, other = (statistics.median(night[key] for night in nights) for nights in of_nights)
     bounded = {"files": 1.2, "statements_s": 1.2, "commit_s": 2.0}.get(key)
-    target = f"night {len(kept)} <= {bounded:g} x night {early + 1}" if bounded else ""
+    target = f"night {len(kept)} <= {bounded:g} x night {early}" if bounded else ""
     met = last <= bounded * first if bounded else None
-    note = f"night {early + 1}: {first:.3g}, night {len(kept)}: {last:.3g}, {last / first:.2f} x"
+    note = f"night {early}: {first:.3g}, night {len(kept)}: {last:.3g}, {last / first:.2f} x"
     name = f"{what} after {len(kept)} nights"
     return Row(name, unit, last, other, "left alone", other / last, target=target, met=met, note=note)
 
@@ -137,8 +139,7 @@ def main() -> None:
         places = [Path(folder) / "kept", Path(folder) / "alone"]
         found = [[night(place, n, place is places[0]) for place in places] for n in range(options.nights)]
     kept, alone = (list(each) for each in zip(*found, strict=True))
-    early = min(EARLY, options.nights) - 1
-    finish("nights", [row(key, kept, alone, early) for key in WHAT], options, kept=kept, alone=alone)
+    finish("nights", [row(key, kept, alone) for key in WHAT], options, kept=kept, alone=alone)
 
 
 if __name__ == "__main__":
