@@ -62,7 +62,7 @@ def pictures_in(lake: Path) -> set[int]:
     found = set()
     for path in (each for each in lake.rglob("*") if each.is_file()):
         values = [path.read_bytes()]
-        if path.parent.parent.name == "payloads":
+        if "payloads" in path.parts and path.suffix == ".parquet":
             values += [row["bytes"] for row in pq.read_table(path, columns=["bytes"]).to_pylist()]
         found |= {n for n in range(N) if any(picture(n) in value for value in values)}
     return found
