@@ -47,17 +47,21 @@ def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
 
 def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> list[DataFile]:
     """Return the files of ``tables``, or of all tables, sorted by table and path."""
+    return [DataFile(*row) for row in query(f"{files_sql(tables, catalog)} ORDER BY ALL")]
+
+
+def files_sql(tables: Iterable[str], catalog: str = "lake") -> str:
+    """Return the SQL of `files`, whose columns are table_name, data_file and delete_file."""
     among = ", ".join(f"'{table}'" for table in tables)
-    rows = query(
+    return (
         f"{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder "
         f"FROM {_own(catalog, 'table')} t JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
         f"WHERE {_is_valid('t')} AND {_is_valid('h')}{f' AND table_name IN ({among})' if among else ''}), "
         f"deletes AS (SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {_is_valid('d')}) "
-        f"SELECT table_name, folder || f.path AS file, folder || d.path "
+        f"SELECT table_name, folder || f.path AS data_file, folder || d.path AS delete_file "
         f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
-        f"s WHERE {_is_valid('f')} ORDER BY ALL"
+        f"s WHERE {_is_valid('f')}"
     )
-    return [DataFile(*row) for row in rows]
 
 
 def current_snapshot(query: Query, catalog: str = "lake") -> int:

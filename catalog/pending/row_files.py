@@ -31,7 +31,8 @@ def paths_by_shard(
     if table != "payloads":
         lake.check_files(table)
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for shard, path in _places(lake, table, "" if scorer is None else f" AND scorer = {quoted(scorer)}", wanted):
+    which = "" if scorer is None else f" AND scorer = {quoted(scorer)}"
+    for shard, path in _places(lake, table, which, wanted)[0]:
         found[shard].append(path)
     return {shard: tuple(found[shard]) for shard in wanted}
 
@@ -46,40 +47,40 @@ class IndexFiles:
 
 def index_files(lake: Lake, scorer: str) -> IndexFiles:
     """Return the files that hold the vectors which ``scorer`` assigned to clusters."""
-    size = "SELECT coalesce(sum(bytes), 0) FROM partitions WHERE \"table\" = 'vector_index' AND scorer = ?"
-    is_small = lake.query(size, (scorer,))[0][0] <= SMALL_BYTES
-    return IndexFiles(_paths(lake, "vector_index", f" AND scorer = {quoted(scorer)}"), is_small)
+    lake.check_files("vector_index")
+    found, size = _places(lake, "vector_index", f" AND scorer = {quoted(scorer)}")
+    return IndexFiles(tuple(path for _, path in found), size <= SMALL_BYTES)
 
 
 def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
     """Return the files of a scorer's last commit to ``table``, whose commits are complete snapshots."""
     of_scorer = f" AND scorer = {quoted(scorer)}"
     newest = f"SELECT max(\"commit\") FROM partitions WHERE \"table\" = '{table}' AND rows > 0{of_scorer}"
-    return _paths(lake, table, f'{of_scorer} AND "commit" = ({newest})')
-
-
-def _paths(lake: Lake, table: str, which: str) -> tuple[str, ...]:
-    """Return the files with rows that meet the condition ``which``, sorted. Raise Damaged."""
     lake.check_files(table)
-    return tuple(dict.fromkeys(path for _, path in _places(lake, table, which)))
+    return tuple(path for _, path in _places(lake, table, f'{of_scorer} AND "commit" = ({newest})')[0])
 
 
-def _places(lake: Lake, table: str, which: str, shards: list[str] | None = None) -> list[tuple[str, str]]:
-    """Return (shard, absolute path) of the files with rows of ``shards`` that meet ``which``, sorted by path.
+def _places(
+    lake: Lake, table: str, which: str, shards: list[str] | None = None
+) -> tuple[list[tuple[str, str]], int]:
+    """Return (shard, absolute path) of the files with rows of ``shards`` that meet ``which``, by path, and their bytes.
 
     ``which`` is SQL on columns of the table that `partitions` has too; without ``shards``, the shard is ''.
     """
     shard = "''" if shards is None else "shard"
     among = "" if shards is None else " AND shard IN (SELECT unnest(?::VARCHAR[]))"
-    sql = f"SELECT DISTINCT {shard}, path FROM partitions WHERE \"table\" = '{table}' AND rows > 0{which}{among}"
-    recorded = lake.query(sql, () if shards is None else (shards,))
-    now = {file.data_file for file in snapshot.files(lake.query, (table,))}
-    found = {(shard, lake.data_path + path) for shard, path in recorded if path in now}
-    if len(found) < len(recorded):
+    recorded = lake.query(
+        f"SELECT {shard}, path, coalesce(bytes, 0), path IN (SELECT data_file FROM ({snapshot.files_sql((table,))})) "
+        f"FROM partitions WHERE \"table\" = '{table}' AND rows > 0{which}{among}",
+        () if shards is None else (shards,),
+    )
+    found = {(shard, lake.data_path + path) for shard, path, _, is_current in recorded if is_current}
+    if not all(is_current for *_, is_current in recorded):
+        now = {file.data_file for file in snapshot.files(lake.query, (table,))}
         known = lake.query("SELECT path FROM partitions WHERE \"table\" = ? AND path <> ''", (table,))
         if joined := now.difference(path for (path,) in known):
             files = ", ".join(quoted(lake.data_path + path) for path in sorted(joined))
             rows = f"SELECT DISTINCT {shard}, filename FROM read_parquet([{files}]) WHERE true{which}"
             wanted = {""} if shards is None else set(shards)
             found.update(row for row in lake.unchecked(rows) if row[0] in wanted)
-    return sorted(found, key=lambda place: place[1])
+    return sorted(found, key=lambda place: place[1]), sum(size for _, _, size, _ in recorded)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.snapshot import files_sql
 from pairmill.catalog.pending.eligible import image_rows, sentence_rows
 from pairmill.catalog.pending.row_files import newest_paths
 from pairmill.catalog.recipe.plan import Plan
@@ -118,11 +119,15 @@ def newest_frozen(lake: Lake, table: str, size: str, scorer: str) -> tuple[str, 
     ``size`` is the column, equal in all rows of a file, that has the size of the lake when they were frozen.
     """
     found = lake.query(
-        f'SELECT any_value({size}), "commit", count(*) FROM {table} WHERE scorer = ? GROUP BY "commit" '
-        'ORDER BY "commit" DESC LIMIT 1',
+        f"""SELECT any_value(f.{size}), p."commit", count(*), p.path, p.path IN (SELECT data_file FROM
+            ({files_sql((table,))})) FROM partitions p JOIN {table} f ON f.scorer = p.scorer AND f."commit" = p."commit"
+        WHERE p."table" = '{table}' AND p.scorer = ? AND p.rows > 0 GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
         (scorer,),
     )
-    return (newest_paths(lake, table, scorer)[0], *found[0]) if found else None
+    if not found:
+        return None
+    *numbers, path, is_current = found[0]
+    return (lake.data_path + path if is_current else newest_paths(lake, table, scorer)[0], *numbers)
 
 
 def _digest(lake: Lake, scorer: str, commit: int) -> str:

@@ -16,7 +16,7 @@ from infra import scale
 from infra.bench.measure import exponent
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending import index_ranges
+from pairmill.catalog.pending import row_files
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.row_files import index_files
 from pairmill.catalog.pending.training import SENTENCES
@@ -113,7 +113,7 @@ def below(lake: Lake) -> list[Path]:
 @pytest.fixture
 def merging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge small indices, several times in a few nights, and all anew at last."""
-    monkeypatch.setattr(index_ranges, "SMALL_BYTES", 0)
+    monkeypatch.setattr(row_files, "SMALL_BYTES", 0)
     for name, value in (("FEWEST", 3), ("MOST", 5), ("MERGED", 2), ("MOST_MERGED", 3)):
         monkeypatch.setattr(index_rows, name, value)
 
