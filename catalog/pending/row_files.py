@@ -55,14 +55,12 @@ def index_files(lake: Lake, scorer: str) -> IndexFiles:
 def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
     """Return the files of a scorer's last commit to ``table``, whose commits are complete snapshots."""
     of_scorer = f" AND scorer = {quoted(scorer)}"
-    newest = f"SELECT max(\"commit\") FROM partitions WHERE \"table\" = '{table}' AND rows > 0{of_scorer}"
+    newest = f'SELECT max("commit") FROM partitions WHERE "table" = {quoted(table)} AND rows > 0{of_scorer}'
     lake.check_files(table)
     return tuple(path for _, path in _places(lake, table, f'{of_scorer} AND "commit" = ({newest})')[0])
 
 
-def _places(
-    lake: Lake, table: str, which: str, shards: list[str] | None = None
-) -> tuple[list[tuple[str, str]], int]:
+def _places(lake: Lake, table: str, which: str, shards: list[str] | None = None) -> tuple[list[tuple[str, str]], int]:
     """Return (shard, absolute path) of the files with rows of ``shards`` that meet ``which``, by path, and their bytes.
 
     ``which`` is SQL on columns of the table that `partitions` has too; without ``shards``, the shard is ''.
