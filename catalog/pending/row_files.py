@@ -1,7 +1,9 @@
 """Find the data files that hold rows of some shards or of a scorer, for workers, which open files by their paths.
 
 `partitions` records the file of each partition. `pairmill maintain` and removals write the rows of several files into a
-new one: a *joined* file, which is in no partition. Its own rows tell of which shards and scorers they are.
+new one: a *joined* file, which is in no partition. Its own rows tell of which shards and scorers they are. They are
+asked once for each round of a work list that has shards of joined files, at some 5 ms a file: 10,000 joined files, or
+80 GB that came in files of less than 8 MB, take a minute a round.
 """
 
 from collections import defaultdict
