@@ -52,7 +52,7 @@ class Lake:
         self.uri = location.uri
         self.data_path = location.data_path
         self._connection = connection
-        self.metadata = metadata
+        self._metadata = metadata
         self.read_only = read_only
         self.guard: Callable[[], None] = lambda: None
         self.settled: Callable[[], None] = lambda: None
@@ -72,6 +72,12 @@ class Lake:
         """DuckDB's connection, outside of the transaction of `shared_reads`."""
         self.end_reading()
         return self._connection
+
+    @property
+    def metadata(self) -> Metadata:
+        """DuckLake's own database, outside of the transaction of `shared_reads`, which would not see its changes."""
+        self.end_reading()
+        return self._metadata
 
     def interrupt(self) -> None:
         """Interrupt the running statement, from another thread."""
@@ -156,7 +162,7 @@ class Lake:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body in one transaction without retries; a nested transaction joins the outer. See `retrying`."""
-        with self._lock, self.metadata.undisturbed() if self._depth == 0 else nullcontext():
+        with self._lock, self._metadata.undisturbed() if self._depth == 0 else nullcontext():
             outermost = self._depth == 0
             if outermost:
                 self._changed.clear()
@@ -167,7 +173,7 @@ class Lake:
                 if outermost:
                     self.checksums.record_written(self._changed & self.tables)
                     self.guard()
-                    with self.metadata.changing():
+                    with self._metadata.changing():
                         self.connection.execute("COMMIT")
                     self.settled()
             except BaseException:
@@ -235,9 +241,10 @@ class Lake:
 
     def end_reading(self, statement: str = "ROLLBACK") -> None:
         """End the transaction of `shared_reads` if it is open, as before work of hours. It has written nothing."""
-        if self._is_reading:
-            self._is_reading = False
-            self._connection.execute(statement)
+        with self._lock:  # another thread may commit
+            if self._is_reading:
+                self._is_reading = False
+                self._connection.execute(statement)
 
     @contextmanager
     def pinned(self) -> Iterator[str]:
@@ -286,7 +293,7 @@ class Lake:
                 self.checksums.record()
         with suppress(duckdb.Error):
             self.connection.execute("USE memory; DETACH lake")
-        self.metadata.close()
+        self._metadata.close()
         self.connection.close()
 
     def __enter__(self) -> Self:
@@ -308,7 +315,7 @@ class Lake:
         elif not self._is_reading:
             self._connection.execute("BEGIN")
             self._is_reading = True
-        with nullcontext() if self._depth or not _WRITES.match(sql) else self.metadata.changing():
+        with nullcontext() if self._depth or not _WRITES.match(sql) else self._metadata.changing():
             done = self._connection.execute(sql, params) if params else self._connection.execute(sql)
         if found and found[1]:
             self.end_reading("END")

@@ -35,7 +35,7 @@ def items(tmp_path: Path) -> list[WorkItem]:
     for shard in range(6):
         contents = [f"{shard}-{n}" for n in range(len(SENTENCES))]
         path = tmp_path / f"sentences-{shard}.parquet"
-        pq.write_table(pa.table({"content": contents, "text": SENTENCES}), path)
+        pq.write_table(pa.table({"content": contents, "text": SENTENCES, "commit": [1] * len(contents)}), path)
         made.append(WorkItem(f"shard-{shard}", tuple(contents[:3]), (str(path),), (SENTENCE_QUALITY.table,)))
     return made
 
