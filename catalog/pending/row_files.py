@@ -68,15 +68,15 @@ def _places(lake: Lake, table: str, which: str, shards: list[str] | None = None)
     ``which`` is SQL on columns of the table that `partitions` has too; without ``shards``, the shard is ''.
     """
     shard = "''" if shards is None else "shard"
-    among = "" if shards is None else " AND shard IN (SELECT unnest(?::VARCHAR[]))"
-    recorded = lake.query(
+    among = "" if shards is None else f" AND shard IN ({', '.join(map(quoted, shards))})"
+    lake.check_files("partitions")  # the statements name ``table`` but read no file of it
+    recorded = lake.unchecked(
         f"SELECT {shard}, path, coalesce(bytes, 0), path IN (SELECT data_file FROM ({snapshot.files_sql((table,))})) "
-        f"FROM partitions WHERE \"table\" = '{table}' AND rows > 0{which}{among}",
-        () if shards is None else (shards,),
+        f'FROM partitions WHERE "table" = {quoted(table)} AND rows > 0{which}{among}'
     )
     found = {(shard, lake.data_path + path) for shard, path, _, is_current in recorded if is_current}
     if not all(is_current for *_, is_current in recorded):
-        now = {file.data_file for file in snapshot.files(lake.query, (table,))}
+        now = {file.data_file for file in snapshot.files(lake.unchecked, (table,))}
         known = lake.query("SELECT path FROM partitions WHERE \"table\" = ? AND path <> ''", (table,))
         if joined := now.difference(path for (path,) in known):
             files = ", ".join(quoted(lake.data_path + path) for path in sorted(joined))
