@@ -105,7 +105,8 @@ def test_of_a_text_that_was_too_long_the_beginning_is_a_row_and_a_complaint():
 def test_a_picture_that_the_tagger_could_not_see_has_a_row_without_tags(tmp_path: Path):
     path, clip = tmp_path / "vectors.parquet", Clip(f"open_clip:local-dir:{MODELS / 'clip'}")
     vector = to_blobs(clip.embed_texts(["a dog"]))[0]
-    pq.write_table(pa.table({"sha256": ["a", "b"], "image_vector": pa.array([None, vector], pa.binary())}), path)
+    vectors = {"sha256": ["a", "b"], "image_vector": pa.array([None, vector], pa.binary()), "commit": [1, 1]}
+    pq.write_table(pa.table(vectors), path)
     (part,) = TagPictures(ZeroShotTags(("dog",)), clip, "t", "clip")(WorkItem("shard", ("a", "b"), (str(path),)))
     rows = {row["sha256"]: row for row in part.rows.to_pylist()}
     assert rows["a"] == {"sha256": "a", "tags": None, "tag_similarities": None}

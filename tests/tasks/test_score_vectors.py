@@ -33,7 +33,8 @@ class First:
 
 def vectors(path: Path) -> Path:
     blobs = to_blobs(np.array([[0.25, 1], [0.5, 0]], np.float32)).to_pylist()
-    pq.write_table(pa.table({"sha256": ["a", "b", "c"], "image_vector": [blobs[0], None, blobs[1]]}), path)
+    columns = {"sha256": ["a", "b", "c"], "image_vector": [blobs[0], None, blobs[1]], "commit": [1] * 3}
+    pq.write_table(pa.table(columns), path)
     return path
 
 
