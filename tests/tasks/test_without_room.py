@@ -78,7 +78,7 @@ def picture_case(folder: Path, spec: str) -> tuple[ModelJob, WorkItem, dict[str,
 
 def sentence_case(folder: Path, bound: Bound) -> tuple[ModelJob, WorkItem, dict[str, str]]:
     keys = [f"sentence-{n}" for n in range(N)]
-    pq.write_table(pa.table({"content": keys, "text": TEXTS}), folder / "sentences.parquet")
+    pq.write_table(pa.table({"content": keys, "text": TEXTS, "commit": [1] * N}), folder / "sentences.parquet")
     taken = inputs(bound.op, {"text": TEXTS})
     item = WorkItem("shard", tuple(keys), (str(folder / "sentences.parquet"),), (bound.score.table,))
     return (
