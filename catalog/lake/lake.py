@@ -240,11 +240,17 @@ class Lake:
             self.end_reading()
 
     def end_reading(self, statement: str = "ROLLBACK") -> None:
-        """End the transaction of `shared_reads` if it is open, as before work of hours. It has written nothing."""
-        with self._lock:  # another thread may commit
-            if self._is_reading:
-                self._is_reading = False
-                self._connection.execute(statement)
+        """End the transaction of `shared_reads` if it is open, as before work of hours. It has written nothing.
+
+        A transaction of another thread that runs a statement is left alone: to wait for it could be a deadlock.
+        """
+        if self._is_reading and self._lock.acquire(blocking=False):
+            try:
+                if self._is_reading:
+                    self._is_reading = False
+                    self._connection.execute(statement)
+            finally:
+                self._lock.release()
 
     @contextmanager
     def pinned(self) -> Iterator[str]:
