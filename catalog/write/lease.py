@@ -155,8 +155,7 @@ def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) ->
         lake.guard, lake.settled = writer.end_transaction, writer.settle
         try:
             writer.take_acts()
-            with lake.shared_reads():
-                yield writer
+            yield writer
             writer.thin()
             writer.take_acts()
         finally:
