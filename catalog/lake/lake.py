@@ -4,7 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -30,8 +30,6 @@ Result = TypeVar("Result")
 # 1.4 times dearer from one night to the next.
 ROWS_A_THREAD = 4_000_000
 _WRITES = re.compile(r"\s*(INSERT|DELETE|UPDATE|CALL|COMMENT|ALTER|DROP|CREATE (?!.*\bTEMP\b))", re.IGNORECASE)
-# Statements that may share a transaction; a temporary table is committed at once.
-_READS = re.compile(r"\s*(?:SELECT|WITH|FROM|(CREATE (?:OR REPLACE )?TEMP TABLE \w+ AS))\b", re.IGNORECASE)
 _CHANGES = re.compile(r'\s*(?:INSERT INTO|DELETE FROM|UPDATE)\s+"?(\w+)', re.IGNORECASE)
 
 
@@ -51,14 +49,13 @@ class Lake:
         self._location = location
         self.uri = location.uri
         self.data_path = location.data_path
-        self._connection = connection
-        self._metadata = metadata
+        self.connection = connection
+        self.metadata = metadata
         self.read_only = read_only
         self.guard: Callable[[], None] = lambda: None
         self.settled: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._depth = 0
-        self._shares_reads = self._is_reading = False  # see `shared_reads`; whether its transaction is open
         self._changed: set[str] = set()  # tables changed by the current transaction
         self.largest = 0  # rows of the largest table
         self._threads = 1
@@ -66,22 +63,6 @@ class Lake:
         self._finds_tables = True
         self.checksums = Checksums(self.unchecked, self.insert, metadata, location)
         self.reload_tables()
-
-    @property
-    def connection(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB's connection, outside of the transaction of `shared_reads`."""
-        self.end_reading()
-        return self._connection
-
-    @property
-    def metadata(self) -> Metadata:
-        """DuckLake's own database, outside of the transaction of `shared_reads`, which would not see its changes."""
-        self.end_reading()
-        return self._metadata
-
-    def interrupt(self) -> None:
-        """Interrupt the running statement, from another thread."""
-        self._connection.interrupt()
 
     def reload_tables(self) -> None:
         """Reload the lake's tables and their sizes: when the lake is opened, and after a migration."""
@@ -100,7 +81,7 @@ class Lake:
 
     def unchecked(self, sql: str) -> list[tuple]:
         """Run a statement and return its rows without verifying the files of its tables."""
-        return self._run(lambda: self._execute(sql).fetchall())
+        return self._run(lambda: self.connection.execute(sql).fetchall())
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows."""
@@ -162,7 +143,7 @@ class Lake:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body in one transaction without retries; a nested transaction joins the outer. See `retrying`."""
-        with self._lock, self._metadata.undisturbed() if self._depth == 0 else nullcontext():
+        with self._lock, self.metadata.undisturbed() if self._depth == 0 else nullcontext():
             outermost = self._depth == 0
             if outermost:
                 self._changed.clear()
@@ -173,7 +154,7 @@ class Lake:
                 if outermost:
                     self.checksums.record_written(self._changed & self.tables)
                     self.guard()
-                    with self._metadata.changing():
+                    with self.metadata.changing():
                         self.connection.execute("COMMIT")
                     self.settled()
             except BaseException:
@@ -226,31 +207,13 @@ class Lake:
                 with suppress(duckdb.Error):
                     self.connection.execute("ROLLBACK")
 
-    @contextmanager
-    def shared_reads(self) -> Iterator[None]:
-        """Let neighbouring reads in the `with` block share a transaction in a small lake; other statements end it.
+    def one_snapshot_if_small(self) -> AbstractContextManager[None]:
+        """Return `one_snapshot` for a small lake, whose connection has one thread; do nothing for a larger one.
 
-        It saves 2 to 3 CPU ms a statement. For callers that need not see at once what another process commits.
+        It saves 3 CPU ms a statement. In a transaction DuckDB reads temporary tables that were written in it by one
+        thread, which would slow the joins of a large lake.
         """
-        before, self._shares_reads = self._shares_reads, True
-        try:
-            yield
-        finally:
-            self._shares_reads = before
-            self.end_reading()
-
-    def end_reading(self, statement: str = "ROLLBACK") -> None:
-        """End the transaction of `shared_reads` if it is open, as before work of hours. It has written nothing.
-
-        A transaction of another thread that runs a statement is left alone: to wait for it could be a deadlock.
-        """
-        if self._is_reading and self._lock.acquire(blocking=False):
-            try:
-                if self._is_reading:
-                    self._is_reading = False
-                    self._connection.execute(statement)
-            finally:
-                self._lock.release()
+        return self.one_snapshot() if self._threads == 1 and self._depth == 0 else nullcontext()
 
     @contextmanager
     def pinned(self) -> Iterator[str]:
@@ -299,7 +262,7 @@ class Lake:
                 self.checksums.record()
         with suppress(duckdb.Error):
             self.connection.execute("USE memory; DETACH lake")
-        self._metadata.close()
+        self.metadata.close()
         self.connection.close()
 
     def __enter__(self) -> Self:
@@ -314,29 +277,10 @@ class Lake:
         If it writes and commits by itself, the catalog's seal is renewed around it; in a transaction, around COMMIT.
         """
         sql, params = with_literals(sql, params)
-        may_share = self._shares_reads and self._threads == 1 and self._catalog == "lake" and self._finds_tables
-        found = _READS.match(sql) if may_share and self._depth == 0 else None
-        if not found:
-            self.end_reading()
-        elif not self._is_reading:
-            self._connection.execute("BEGIN")
-            self._is_reading = True
-        with nullcontext() if self._depth or not _WRITES.match(sql) else self._metadata.changing():
-            done = self._connection.execute(sql, params) if params else self._connection.execute(sql)
-        if found and found[1]:
-            self.end_reading("END")
-        return done
+        with nullcontext() if self._depth or not _WRITES.match(sql) else self.metadata.changing():
+            return self.connection.execute(sql, params) if params else self.connection.execute(sql)
 
     def _run(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` and retry while the catalog is busy, after waits of 0.02 to 3 s (`busy_retry.py`)."""
-
-        def once() -> Result:
-            try:
-                return body()
-            except BaseException:
-                with suppress(duckdb.Error):
-                    self.end_reading()
-                raise
-
         with self._lock:
-            return retry_while_busy(once, self.uri, is_inside=self._depth > 0, doublings=6)
+            return retry_while_busy(body, self.uri, is_inside=self._depth > 0, doublings=6)

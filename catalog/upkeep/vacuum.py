@@ -86,7 +86,6 @@ def vacuum(writer: Writer, even_if_few: bool = False) -> Vacuumed:
     process reads; a kill leaves the catalog as it was. Raises LeaseLost.
     """
     location = locate(writer.lake.uri)
-    writer.lake.end_reading()  # VACUUM waits for readers, this process among them
     if location.on_postgres:
         return Vacuumed(why=_rewrite_postgres(location.metadata) if even_if_few else "")
     writer.check()

@@ -64,7 +64,6 @@ class Writer:
         self._begun[number] = (number, self.run_id, step, datetime.now(UTC))
         for scorer in scorers:
             self._scorers.setdefault(scorer.digest, (scorer, number))
-        self.lake.end_reading()
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:

@@ -120,7 +120,7 @@ def _limit_time(lake: Lake) -> Iterator[None]:
 
     def interrupt() -> None:
         is_late.set()
-        lake.interrupt()
+        lake.connection.interrupt()
 
     timer = threading.Timer(SECONDS, interrupt)
     timer.daemon = True

@@ -138,8 +138,7 @@ def curate_anew(
             begin(session)
             found.append(curate_steps(session, run_step, request.retry))
         published = found[0]
-        with opened.shared_reads():
-            shown = outcome_in(opened, f"{published.name}@{published.version}")
+        shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)
 
 

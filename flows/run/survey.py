@@ -4,6 +4,7 @@ If centroids must be trained first, the steps that depend on them have no digest
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ from pairmill.flows.curate import curate_steps
 from pairmill.ops.read.source import SourceError
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.generate.waves import WAVE, describe_cost, next_wave
+from pairmill.tasks.measure.score_pairs import score_pairs
 from pairmill.tasks.publish import publish
+from pairmill.tasks.relate.cluster import cluster_survivors
 from pairmill.tasks.run.items.partition import Output
 from pairmill.tasks.run.place.placement import Placement
 from pairmill.tasks.run.session import Session
@@ -116,7 +119,8 @@ def _survey_step(step: Step, session: Session) -> Any:
     elif step is next_wave:
         return seen.waves == 0 and _survey_wave(seen)
     elif step is not publish:
-        with seen.lake.shared_reads():
+        # A step that cuts, or measures a threshold by canaries, attaches the facts, which no transaction admits.
+        with nullcontext() if step in (cluster_survivors, score_pairs) else seen.lake.one_snapshot_if_small():
             step(seen)
         if len(seen.found) == before and seen.unresolved and _has_settings(seen):
             seen.saw(seen.step.replace("_", " "), 0, 0)

@@ -80,7 +80,7 @@ def check_rows(lake: Lake, damages: Collection[Damage], deep: bool, show: Show) 
         show(f"rows are not counted: {', '.join(sorted(unreadable))} is damaged")
         return []
     ids = {number for damage in damages for number in damage.ids}
-    with lake.shared_reads():
+    with lake.one_snapshot_if_small():
         twice = [damage for damage in find_doubled(lake) if not damage.ids or not ids.issuperset(damage.ids)]
         return [*twice, *find_miscounted(lake, bad | {damage.table for damage in twice}, deep)]
 

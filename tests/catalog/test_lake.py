@@ -494,20 +494,6 @@ def test_statements_without_the_tables_find_temporary_tables_alone_and_check_no_
     assert lake.query("SELECT current_catalog(), (SELECT count(*) >= 0 FROM images)") == [("lake", True)]
 
 
-def test_shared_reads_see_each_commit_and_keep_temporary_tables_after_a_mistake(lake: Lake) -> None:
-    bans = "SELECT count(*) FROM bans"
-    with lake.shared_reads():
-        assert lake.query(bans) == lake.query(bans) == [(0,)]
-        lake.execute("INSERT INTO bans (reason) VALUES ('a')")
-        lake.execute("CREATE TEMP TABLE seen AS SELECT reason FROM bans")
-        with pytest.raises(BadQuery, match="Overflow"):
-            lake.query("SELECT n * n FROM (VALUES (9223372036854775807)) rows (n)")
-        lake.retrying(lambda: lake.execute("INSERT INTO bans (reason) VALUES ('b')"))
-        assert lake.query(bans) == [(2,)] and lake.query("SELECT reason FROM seen") == [("a",)]
-    with pytest.raises(duckdb.TransactionException, match="no transaction is active"):
-        lake.connection.execute("COMMIT")
-
-
 def test_asking_whether_there_is_a_lake_makes_none(tmp_path: Path) -> None:
     with pytest.raises(PairmillError, match="there is no lake at"):
         check_is_lake(str(tmp_path / "lake"))

@@ -90,7 +90,7 @@ def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:
 def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
     """Count, for each declared score in the order of the plan, the items that pass the rules so far and lack it."""
     found = []
-    with lake.shared_reads():
+    with lake.one_snapshot_if_small():
         for score in plan.scores:
             if not score.op or score.stage not in RUN_AT[score.of]:
                 continue
