@@ -160,7 +160,7 @@ def _only(key: str, among: str) -> str:
 
 
 def _scores(plan: Plan, table: ScoreColumns, of: str, key: str, only: str) -> Measured:
-    """Return a score table's name, its columns as rules name them, and SQL of its rows ``only`` with their ``key``."""
+    """Return the name of a score table, its columns as rules name them, and SQL for its rows that meet ``only``."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
     rows = current_scores(plan, table.table, key, only=only)
     return table.table, table.source, f"SELECT {of} AS key{measured} FROM {rows}"

@@ -22,7 +22,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 
 
 def name_of(lake: Lake, rows: str, kept: Sequence[str]) -> str:
-    """Return the name of the file with the columns ``kept`` of ``rows`` (SQL): digests of its files and of the rest."""
+    """Return the name of the cache file for the columns ``kept`` of the query ``rows``: digests of its inputs."""
     tables = {*re.findall(r"FROM (\w+)", rows)} & {*lake.tables} - {"partitions"}  # these only save a sort
     numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
     asked = json.dumps([duckdb.__version__, numbers, last_removal(lake), rows, list(kept)])

@@ -44,7 +44,7 @@ def with_first_text(plan: Plan) -> str:
 
 
 def generated(plan: Plan, among: str) -> tuple[str, list[str]]:
-    """Return SQL for the images of ``among(n, sha256, sentence, …)`` with their generated rows, for `states`.
+    """Return SQL that joins the generated texts and their scores to the images ``among(n, sha256, sentence, …)``.
 
     Further return the names of the columns among these that `states` reads.
     """
@@ -64,7 +64,7 @@ def generated(plan: Plan, among: str) -> tuple[str, list[str]]:
 
 
 def states(plan: Plan, rows: str) -> str:
-    """Return SQL for (n, state, value): how the rules on generated texts decide each image of ``rows``.
+    """Return SQL for (n, state, value): the decision of the rules on generated texts about each image of ``rows``.
 
     ``rows`` is SQL of `generated`. ``state``: the first of these rules that the image fails, '' if it passes all with
     all texts, NULL while unknown. ``value``: what that rule read.

@@ -326,6 +326,6 @@ def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
 
 
 def unreadable(file: Path, error: Exception) -> PairmillError:
-    """Return the error for a user's file that DuckDB cannot read; its message about it may name the lake instead."""
+    """Return the error for a user's file that DuckDB cannot read; it names the file, which DuckDB's own may not."""
     why = str(error.__cause__ or error).splitlines()[0][:200]
     return PairmillError(f"'{file}' cannot be read, write it anew: {why}")

@@ -222,7 +222,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
-    """Build a table of the rows that each rule received, dropped and kept; ``kind`` is 'image' or 'sentence'."""
+    """Build a table of how many rows each rule received, dropped and kept; ``kind`` is 'image' or 'sentence'."""
     made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped

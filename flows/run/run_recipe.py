@@ -72,7 +72,7 @@ def pending_digest(recipe: Recipe) -> str:
 
 
 def measured_digest(recipe: Recipe) -> str:
-    """Return the key of the recipe's last run whatever its cap and `max_uses`, on which no measuring step depends."""
+    """Return a digest of the recipe without `balance.cap` and `max_uses`, on which no measuring step depends."""
     record = recipe.record()
     record["balance"]["cap"], record["association"]["max_uses"] = recipe.balance.cap is None, None
     return _digest(["measured", record])

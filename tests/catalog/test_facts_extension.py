@@ -124,11 +124,11 @@ class History:
         self.quality(self.ids("image_content", "sha256"))
 
     def killed(self) -> None:
-        """A run reads pages and is killed before new contents get a home; the next pages give it to them."""
+        """Kill a run that has read pages, before their contents have a home shard; the next run gives them one."""
         self.pages(is_killed=True)
 
     def trained(self) -> None:
-        """The clusters of the balance are trained anew."""
+        """Train the clusters of the balance anew."""
         self.plan = self.plan.with_scorer("balance_clusters", f"c{self.commit}")
         self.clusters(self.ids("image_content", "sha256"))
 

@@ -89,7 +89,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class VersionDiff:
-    """The difference of two versions, ``before`` and ``after`` (NAME@VERSION), with their numbers of pairs.
+    """What differs between two versions of a dataset, named ``before`` and ``after`` (NAME@VERSION).
 
     ``gained`` are pairs that only the later version has, ``lost`` those that only the earlier one has, ``changed``
     pairs of both whose texts, scores or other columns differ. ``causes``: counts by kind and cause, largest first
