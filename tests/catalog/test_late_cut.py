@@ -56,6 +56,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield lake
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32),
     late=st.sets(st.sampled_from(sorted(LATE))),

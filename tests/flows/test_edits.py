@@ -59,6 +59,7 @@ def pictures(lake: Lake) -> list[str]:
     return list(texts(lake))
 
 
+@pytest.mark.slow
 def test_edits_stay_through_re_runs_and_a_new_captioner_and_go_by_undo(lake: Lake, tmp_path: Path):
     first, second, *others = pictures(lake)
     before = find(lake, "small@1")

@@ -24,6 +24,7 @@ def test_what_reads_a_scorer_is_named_and_nothing_changes(curated: Path, tell: T
     assert "demo@1: no rule reads these scores" in told and "image_similarity" in told.partition("kept: ")[2]
 
 
+@pytest.mark.slow
 def test_forgotten_scores_are_erased_and_a_run_makes_them_again(
     curated_copy: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
 ):

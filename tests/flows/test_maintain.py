@@ -51,6 +51,7 @@ def sizes(lake: Path) -> tuple[int, int]:
     return sum(1 for _ in (lake / "data").rglob("*.parquet")), snapshots
 
 
+@pytest.mark.slow
 def test_a_maintained_lake_has_fewer_files_and_the_same_versions(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

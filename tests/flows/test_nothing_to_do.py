@@ -249,6 +249,7 @@ def test_a_changed_lake_is_run(given: Given, what: str):
     assert not given.is_answered()
 
 
+@pytest.mark.slow
 def test_a_lake_whose_files_were_merged_is_answered_still(given: Given):
     given.write(lambda _, writer: checkpoint(writer))
     assert given.is_answered()
@@ -263,6 +264,7 @@ TOLD_ONLY = {
 }
 
 
+@pytest.mark.slow
 def test_names_records_and_judgements_are_no_change(given: Given):
     given.write(lambda lake, _: name_version(lake, "demo", 1, "release-1"))
     assert given.is_answered()
@@ -322,6 +324,7 @@ def run(lake: Path, pages: Path, settings: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_is_answered_as_the_one_before_it_and_imports_no_model_library(
     curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

@@ -80,6 +80,7 @@ def test_why_explains_an_image_a_sentence_and_a_document(lake: pm.OpenLake):
         lake.why("nothing")
 
 
+@pytest.mark.slow
 def test_a_recut_equals_the_run_with_the_same_change_and_loads_no_model(
     curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

@@ -9,6 +9,7 @@ from pairmill.catalog.lake.host import host_since_boot
 from tests.fuzz.power_loss import run
 
 
+@pytest.mark.slow
 def test_copies_of_a_lake_that_is_being_written_give_nothing_wrong(tmp_path: Path):
     found = run(8, 1, tmp_path)
     assert found.total() == 8

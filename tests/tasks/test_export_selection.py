@@ -68,6 +68,7 @@ def taken(place: Path) -> set[tuple[str, str]]:
     return {(row["origin"], row["image_id"]) for row in rows}
 
 
+@pytest.mark.slow
 def test_a_mixture_has_exact_counts_by_seed_and_a_larger_one_holds_the_smaller(lake: Path, tmp_path: Path):
     found = {}
     with pm.open(lake) as opened:

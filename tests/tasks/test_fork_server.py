@@ -105,6 +105,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_preloaded_starts_no_thread_asks_no_cuda_and_opens_no_duckdb():
     found = run(SERVER, *modules_for(ALL)).split("\n")
     assert found[:4] == ["threads 1", "cuda False 0", "duckdb False", "compiler False False"]

@@ -119,7 +119,7 @@ def merging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("merging")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_searches_of_a_merged_index_find_what_its_own_files_give_night_by_night_and_after_a_removal(
     tmp_path: Path, seed: int
 ):
@@ -188,6 +188,7 @@ def check_merged(lake: Lake, paths: tuple[str, ...]) -> None:
         assert merged == own and (merged or first == 5)
 
 
+@pytest.mark.slow
 def test_an_index_on_s3_is_merged_there_and_a_removal_removes_the_merged_file(s3: s3fs.S3FileSystem, tmp_path: Path):
     place = write_yaml(tmp_path / "lake", data_path="s3://bucket/lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:

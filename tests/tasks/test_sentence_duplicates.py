@@ -184,6 +184,7 @@ def test_sentences_that_come_later_meet_those_before_them_and_each_other(tmp_pat
     assert after.groups == joined(after.perceptual | after.semantic)
 
 
+@pytest.mark.slow
 def test_a_higher_threshold_compares_strings_alone_again(first: tuple[Path, Found], tmp_path: Path):
     place, found = first
     higher = run(copied(place / "lake", tmp_path / "lake"), place / "pages", jaccard=0.9)
@@ -192,6 +193,7 @@ def test_a_higher_threshold_compares_strings_alone_again(first: tuple[Path, Foun
     assert higher.groups == joined(higher.perceptual | higher.semantic)
 
 
+@pytest.mark.slow
 def test_a_group_over_the_limit_is_cut_tighter_and_reported(tmp_path: Path):
     body = " ".join(WORDS)
     texts = [f"{body} {n:02}." for n in range(30)] + varied(random.Random(9), 20)
@@ -200,6 +202,7 @@ def test_a_group_over_the_limit_is_cut_tighter_and_reported(tmp_path: Path):
     assert any("sentences" in note and "max_group" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_more_copies_than_a_window_are_one_group(tmp_path: Path):
     texts = [f"{' '.join(WORDS * 3)} {n:03}." for n in range(4 * duplicate_edges.WINDOW)]
     found = run(tmp_path / "lake", write(tmp_path / "pages", texts), cosine=1.0)

@@ -49,6 +49,7 @@ def moves(page: html.HtmlElement) -> list[list[str]]:
     return [[text(cell) for cell in row] for row in page.xpath("//tbody/tr")]
 
 
+@pytest.mark.slow
 def test_selected_pictures_are_left_out_shown_published_and_brought_back(acted: Pages, place: Path):
     kept = [sha for (sha,) in rows(place, KEPT)]
     assert "leave out" in send(acted, act="leave_out", picture=kept[:3]) and stored(place) == [("leave_out", 3, "kept")]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find
 from pairmill.flows.run.outcome import ensure_report
@@ -9,6 +11,7 @@ from tests.worlds.browsed import browsed, text
 from tests.worlds.published import published
 
 
+@pytest.mark.slow
 def test_a_report_is_served_whole_or_not_at_all(tmp_path: Path):
     lake = tmp_path / "lake"
     published(lake, pictures=3)
