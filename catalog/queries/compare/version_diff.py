@@ -40,8 +40,8 @@ class Difference:
         kind: 'gained', 'lost' or 'changed'.
         cause: For gained pairs, the rule by which the earlier version dropped the image, or 'new' if it lacked the
             image. For lost pairs, the rule by which the later version drops it, or 'gone' if it lacks the image. For
-            changed pairs, the columns with other values, as in 'text1, caption (edited)'; an edit changed the latter in
-            one of the versions.
+            changed pairs, the columns with other values, as in 'text1, caption (edited)': '(edited)' marks a column
+            that an edit changed in one of the versions.
         why: 'rule' if the predicate of the rule ``cause`` differs between the recipes; 'score' if it is the same, so a
             value changed; 'source' for images that only one version has; 'duplicate', 'balance', 'texts' for these
             steps; 'act' for pictures that people leave out; 'edit' for pairs in both versions whose differing columns
