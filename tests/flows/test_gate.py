@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
-from tests.worlds.flow_runs import ended
+from tests.worlds.flow_runs import answer, ended
 from tests.worlds.line import rows
 
 CURATE = "pairmill.flows.with_prefect.deployments.curate"
@@ -61,14 +61,14 @@ def test_a_run_waits_without_the_lease_and_goes_on_by_what_a_person_answers(
     with server, get_client(sync_client=True) as client, ThreadPoolExecutor(1) as threads:
         runs = [(CURATE, given, "gate one"), (CURATE, given, "gate two")]
         both = threads.submit(ended, prefect_api, tmp_path / "home", runs)
-        client.resume_flow_run(paused(client, "gate one"), run_input={"approve": False, "by": "Ada"})
+        answer(client, paused(client, "gate one"), {"approve": False, "by": "Ada"})
         run = paused(client, "gate two")
         shown = gallery_of(client, run)
         with create_or_open(str(curated_copy), read_only=True) as lake:
             assert holder_of(lake.metadata) is None
-        client.resume_flow_run(run, run_input={"approve": True, "by": "Bo", "changes": {"balance.cap": "1"}})
+        answer(client, run, {"approve": True, "by": "Bo", "changes": {"balance.cap": "1"}})
         paused(client, "gate two", times=2)  # a setting that is no rule's: asked again
-        client.resume_flow_run(run, run_input={"approve": True, "by": "Bo", "changes": CHANGE})
+        answer(client, run, {"approve": True, "by": "Bo", "changes": CHANGE})
         declined, approved = both.result(600)
     assert "`least(width, height) >= 64`" in shown and "whole_text" not in shown
     assert "data:" not in shown and "dropped" in shown and "kept" in shown

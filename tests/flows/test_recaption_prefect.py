@@ -8,6 +8,7 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State, StateType
 
+from tests.worlds.flow_runs import answer
 from tests.worlds.line import rows
 from tests.worlds.photos import add_pictures
 from tests.worlds.prefect_up import asked, staying
@@ -37,12 +38,6 @@ def started(client: SyncPrefectClient, lake: Path, photos: Path) -> UUID:
     return client.create_flow_run_from_deployment(deployment, parameters=parameters).id
 
 
-def answered(client: SyncPrefectClient, run: UUID, approve: bool) -> None:
-    """What the Resume button does, once the form is filled in."""
-    done = client.resume_flow_run(run, run_input={"approve": approve, "by": "me"})
-    assert done.status == "ACCEPT", done
-
-
 def test_a_run_waits_for_a_person_and_spends_on_the_rest_only_when_it_is_approved(tmp_path: Path):
     home, lake, photos = tmp_path / "prefect", tmp_path / "lake", tmp_path / "photos"
     add_pictures(photos, 0, N)
@@ -51,13 +46,13 @@ def test_a_run_waits_for_a_person_and_spends_on_the_rest_only_when_it_is_approve
         refused = started(client, lake, photos)
         until(client, refused, StateType.PAUSED)
         assert rows(lake, "SELECT count(*) FROM captions") == [(FIRST,)]
-        answered(client, refused, approve=False)
+        answer(client, refused, {"approve": False, "by": "me"})
         state = until(client, refused, StateType.CANCELLED)
         assert state.name == "Declined" and "declined by me" in (state.message or "")
         assert rows(lake, "SELECT count(*) FROM captions") == [(FIRST,)]
         approved = started(client, lake, photos)
         until(client, approved, StateType.PAUSED)
-        answered(client, approved, approve=True)
+        answer(client, approved, {"approve": True, "by": "me"})
         done = until(client, approved, StateType.COMPLETED)
     assert rows(lake, "SELECT count(*), count(DISTINCT sha256) FROM captions") == [(N, N)]
     assert (done.message or "").startswith(f"captions@1: {N} pairs, published")
