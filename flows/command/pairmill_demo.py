@@ -14,6 +14,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import run
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.demo_models import PHOTO_PACKAGES
+from pairmill.flows.run.outcome import add_to_report
 from pairmill.flows.run.settings import ROOT
 
 DEMO = ROOT / "infra" / "demo"
@@ -55,7 +56,9 @@ def demo(args: Namespace) -> int:
     if not is_drawn and not status:
         screen.print("captions are class names of ImageNet in a template, not written by a model")
         arguments = ["--world", str(world), "--lake", str(lake), "--models", str(models)]
-        screen.print(_done("photo_quality.py", arguments, "the demo's quality cannot be measured"), end="")
+        quality = _done("photo_quality.py", arguments, "the demo's quality cannot be measured")
+        screen.print(quality, end="")
+        add_to_report(str(lake), "demo", quality)
         own = f"pairmill run {shlex.quote(args.recipe)} --source FOLDER --lake NEW"
         screen.print(f"recipe  {shown(args.recipe)}: photographs of yours by the same models, {shown(own)}")
     screen.print(f"pages   {shown(world / 'pages')}")

@@ -13,6 +13,7 @@ from pairmill.catalog.queries.datasets import Dataset, FunnelStep, example_query
 from pairmill.catalog.queries.figures.canary_rates import CanaryRate, canary_rates, wrong_pairs_line
 from pairmill.catalog.queries.losses.rule_losses import yield_limit
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write import lease, runs
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,19 @@ def ensure_report(lake: Lake, dataset: Dataset) -> str:
         return str(path)
     make_reports_folder(lake.uri)
     return write_report(lake, dataset.name, dataset.version, str(path))
+
+
+def add_to_report(uri: str, name: str, text: str) -> None:
+    """Note ``text`` at the run that published dataset ``name``, and write its report anew, which shows such notes."""
+    from pairmill.flows.pages.html_report import write_report
+
+    with create_or_open(uri) as lake:
+        dataset = datasets.find(lake, name)
+        noted = [note for run in runs.runs_with_notes(lake, dataset.created_at) for note in run.notes]
+        if " ".join(text.split()) not in noted:
+            with lease.writing(lake, dataset.run_id, "add to report"):
+                runs.add_note(lake, dataset.run_id, text)
+            write_report(lake, dataset.name, dataset.version, str(report_path(lake.uri, dataset)))
 
 
 def report_path(uri: str, dataset: Dataset) -> Path:
