@@ -42,7 +42,7 @@ _STEPS = {
 def report_content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Return the variables of a version's report by their names in its templates: figures, funnels, pictures."""
     plan = report.plan_of(lake, dataset)
-    with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
+    with temporary_gallery_file(lake, dataset, plan, IMAGES) as path, Gallery(path) as gallery:
         found = pictures_shown(lake, dataset, plan, gallery)
         breakdown = gallery_views.breakdown(gallery)
         n_images = gallery.count(Choice())
@@ -151,22 +151,23 @@ CAUSES = 12  # the largest
 
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
     """Return the report's variables with rows of pictures, by name; add ``picture`` and ``lost`` of `thumbnails`."""
-    before = version_before(lake, dataset)
-    fates = gallery_views.by_fate(gallery)
-    found = {
-        "kept": fates.pop("", []),
-        "dropped": fates,
-        "distinct": gallery_views.distinct_pictures(gallery),
-        "near": _beside_thresholds(plan, gallery),
-        "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
-        "repeated": repeated_texts(lake, dataset),
-        "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
-        "groups": gallery_views.duplicate_groups(gallery),
-        "clusters": _named_clusters(gallery),
-        "contaminated": with_benchmark_pictures(contamination_hits(lake, dataset, plan)),
-        "before": before,
-        "differences": differences(lake, before, dataset, SHOWN, CAUSES) if before else [],
-    }
+    with lake.one_snapshot_if_small():
+        before = version_before(lake, dataset)
+        fates = gallery_views.by_fate(gallery)
+        found = {
+            "kept": fates.pop("", []),
+            "dropped": fates,
+            "distinct": gallery_views.distinct_pictures(gallery),
+            "near": _beside_thresholds(plan, gallery),
+            "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
+            "repeated": repeated_texts(lake, dataset),
+            "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
+            "groups": gallery_views.duplicate_groups(gallery),
+            "clusters": _named_clusters(gallery),
+            "contaminated": with_benchmark_pictures(contamination_hits(lake, dataset, plan)),
+            "before": before,
+            "differences": differences(lake, before, dataset, SHOWN, CAUSES) if before else [],
+        }
     rows = list(_rows(found))
     wanted = {(row["sha256"], row["shard"]) for row in rows if row["shard"]}
     pictures = thumbnails(lake, sorted(wanted))

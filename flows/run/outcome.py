@@ -60,10 +60,12 @@ def outcome(uri: str, name: str) -> Outcome:
 def outcome_in(lake: Lake, name: str) -> Outcome:
     """Read a dataset's funnel, sample pairs and figures from an open lake; write its report if it is missing."""
     dataset = datasets.find(lake, name)
-    steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
-    report, rates = ensure_report(lake, dataset), tuple(canary_rates(lake, dataset))
-    return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates,
-                   wrong_pairs_line(lake, dataset), yield_limit(steps, fault_counts(lake)))  # fmt: skip
+    report = ensure_report(lake, dataset)
+    with lake.one_snapshot_if_small():
+        steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
+        rates = tuple(canary_rates(lake, dataset))
+        return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates,
+                       wrong_pairs_line(lake, dataset), yield_limit(steps, fault_counts(lake)))  # fmt: skip
 
 
 def ensure_report(lake: Lake, dataset: Dataset) -> str:

@@ -12,7 +12,7 @@ Columns that no rule reads begin with an underscore, which no score's name does,
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import duckdb
@@ -31,7 +31,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 from pairmill.catalog.write.runs import last_commit
 
 LAYOUT = 5  # incremented when the columns or their storage change
-IN_MEMORY = 20_000  # images of some 2 KB; writing and closing their file takes 60 of 390 CPU ms of 400 images
+AT_ONCE = 20_000  # images, of some 2 KB, joined by one statement
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery, and of a sentence
 SENTENCES = 20_000  # the share that a rule drops is known to within 0.7 % (95 %)
@@ -49,7 +49,7 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
         return path
     removed = last_removal(lake)
     with scratch_folder(folder) as unfinished:
-        _build(lake, dataset, unfinished / path.name)
+        _build(lake, dataset, plan_of(lake, dataset) if dataset else None, unfinished / path.name)
         if dataset:
             _add_sentences(lake, dataset, unfinished / path.name)
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
@@ -61,15 +61,15 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
 
 
 @contextmanager
-def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[Path]:
-    """Build a gallery file of at most ``most`` images of the dataset for the `with` block, then remove it.
+def temporary_gallery_file(lake: Lake, dataset: Dataset, plan: Plan, most: int) -> Iterator[Path]:
+    """Build a gallery file of at most ``most`` images of the dataset, cut by ``plan``, for the `with` block.
 
     The images are those with the smallest ids, which are hashes, so this is a random sample. 200,000 images take some
     100 MB below the temporary folder.
     """
     with scratch_folder() as folder:
         path, n = folder / "gallery.duckdb", lake.query(f"SELECT count(*) FROM ({_decisions(dataset)})")[0][0]
-        _build(lake, dataset, path, most if n > most else None, in_memory=n <= IN_MEMORY)
+        _build(lake, dataset, plan, path, most if n > most else None, at_once=n <= AT_ONCE)
         yield path
 
 
@@ -94,34 +94,42 @@ def _opens(path: Path) -> bool:
 
 
 def _build(
-    lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None = None, in_memory: bool = False
+    lake: Lake,
+    dataset: Dataset | None,
+    plan: Plan | None,
+    path: Path,
+    sampled: int | None = None,
+    at_once: bool = False,
 ) -> None:
     """Write the table ``images``, in the order of ``image_id``, of one snapshot of the lake.
 
     What is joined is first written to a file of its own, table by table: a single statement of all joins takes 2.2 GB
-    for 1M images, this 1.3 GB in the same seconds. With ``in_memory`` there is no such file. Of a sample, the ids are
-    chosen first, so that each score's table is read once and only rows of the sample are joined.
+    for 1M images, this 1.3 GB in the same seconds. With ``at_once`` it is one: 160 CPU ms for 400 images, not 290. Of a
+    sample, the ids are chosen first, so that each score's table is read once and only rows of the sample are joined.
     """
-    plan = plan_of(lake, dataset) if dataset else None
-    with lake.pinned():
+    with nullcontext() if at_once else lake.pinned():
         lake.execute(f"ATTACH {quoted(str(path))} AS gallery")
-        lake.execute(f"ATTACH {quoted(':memory:' if in_memory else str(path.with_suffix('.sides')))} AS gallery_sides")
         try:
             if sampled and dataset:
                 lake.execute(f"CREATE TEMP TABLE gallery_sample AS {_images(dataset, dataset.commit, sampled)}")
             images, joined, columns = _parts(lake, dataset, plan, bool(sampled))
             place = "row_number() OVER (ORDER BY image_id) - 1 AS _place"
-            lake.execute(f"CREATE TABLE gallery_sides.i AS SELECT *, {place} FROM ({images})")
-            for name, (sql, _) in joined.items():
-                lake.execute(f"CREATE TABLE gallery_sides.{name} AS {sql}")
-            joins = (f" LEFT JOIN gallery_sides.{name} ON {name}.{key} = i.{key}" for name, (_, key) in joined.items())
-            rows = f"SELECT {', '.join(columns)} FROM gallery_sides.i{''.join(joins)} ORDER BY i._place"
+            sides = {"i": f"SELECT *, {place} FROM ({images})"} | {name: sql for name, (sql, _) in joined.items()}
+            joins = (f" LEFT JOIN sides.{name} ON {name}.{key} = i.{key}" for name, (_, key) in joined.items())
+            rows = f"SELECT {', '.join(columns)} FROM sides.i{''.join(joins)} ORDER BY i._place"
+            if at_once:
+                first = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in sides.items())
+                rows = f"WITH {first} {rows.replace(' sides.', ' ')}"
+            else:
+                lake.execute(f"ATTACH {quoted(str(path.with_suffix('.sides')))} AS sides")
+                for name, sql in sides.items():
+                    lake.execute(f"CREATE TABLE sides.{name} AS {sql}")
             lake.execute(f"CREATE TABLE gallery.images AS {rows}")
             lake.execute("CREATE UNIQUE INDEX by_place ON gallery.images (_place)")  # 61 rows in 2 CPU ms, not 40
         finally:
             lake.execute("DROP TABLE IF EXISTS temp.gallery_sample")
-            lake.execute("DETACH gallery_sides")
-            lake.execute("DETACH gallery")
+            for name in ("sides", "gallery"):
+                lake.execute(f"DETACH DATABASE IF EXISTS {name}")
 
 
 def _parts(
