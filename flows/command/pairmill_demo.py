@@ -58,7 +58,7 @@ def demo(args: Namespace) -> int:
         arguments = ["--world", str(world), "--lake", str(lake), "--models", str(models)]
         quality = _done("photo_quality.py", arguments, "the demo's quality cannot be measured")
         screen.print(quality, end="")
-        add_to_report(str(lake), "demo", quality)
+        add_to_report(str(lake), "demo", quality.strip().replace(":\n", ":").replace("\n", ";"))
         own = f"pairmill run {shlex.quote(args.recipe)} --source FOLDER --lake NEW"
         screen.print(f"recipe  {shown(args.recipe)}: photographs of yours by the same models, {shown(own)}")
     screen.print(f"pages   {shown(world / 'pages')}")

@@ -28,7 +28,7 @@ def test_the_demo_shows_photographs_finds_swapped_alt_texts_and_tells_its_qualit
     assert (swapped, honest) == (10, 34) and found >= 8 and wrongly <= 2
     assert at_1 >= 0.42 and at_5 >= 0.83
     report = (demo_by_wheel() / "lake" / "reports" / "demo-1.html").read_text()
-    assert f"first sentence right {right} of {pairs} pairs swapped alt texts found {found} of 10" in report
+    assert f"first sentence right {right} of {pairs} pairs; swapped alt texts found {found} of 10" in report
 
 
 @pytest.mark.slow
