@@ -21,7 +21,7 @@ def publish(session: Session) -> Published:
     # The waves ended with the same cut, unless a rule's threshold is still unset.
     if session.cut != session.plan:
         cut(session.lake, session.plan)
-    recall = measure_recall(session)
+    recall = measure_recall(session) if session.recall is None else session.recall
     if not session.allow_empty and not count_cut(session.lake)[0]:
         raise NoPairs(explain_no_pairs(session))
     published = publication.publish(

@@ -40,6 +40,7 @@ class Finished:
     dataset: str
     version: int
     notes: tuple[str, ...] = ()
+    run_id: str = ""  # of a loaded row: the run that saved it
 
 
 def save(writer: "Writer", *finished: Finished) -> None:
@@ -76,15 +77,15 @@ def load(lake: Lake, request: str, has_lease: bool = False) -> Finished | None:
     """
     if not lake.metadata.has(FINISHED):
         return None
-    columns = "request, inputs, dataset, version, notes, state"
+    columns = "request, inputs, dataset, version, notes, run_id, state"
     # A literal, because DuckDB imports pandas (0.28 s) for the first statement with parameters.
     rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE request = {quoted(request)}")
     if not rows or rows[0][-1] != state(lake) or not lake.checksums.are_unchanged():
         return None
     if not has_lease and holder_of(lake.metadata):
         return None
-    _, inputs, dataset, version, notes, _ = rows[0]
-    return Finished(request, inputs, dataset, version, tuple(json.loads(notes)))
+    _, inputs, dataset, version, notes, run_id, _ = rows[0]
+    return Finished(request, inputs, dataset, version, tuple(json.loads(notes)), run_id)
 
 
 def is_cached(uri: str, request: str) -> bool:

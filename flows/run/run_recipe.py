@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
+from pairmill.catalog.queries.datasets import published as published_in
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import finished
@@ -134,7 +135,10 @@ def curate_anew(
         with session_on(opened, checked, compute, "curate", uris, completed=completed) as session:
             session.notes += notes
             found_before = finished.load(opened, measured_digest(request.recipe), has_lease=True)
-            session.is_measured = bool(request.inputs and found_before and found_before.inputs == request.inputs)
+            if request.inputs and found_before and found_before.inputs == request.inputs:
+                # If that run published no version, the recall of the one that it found may be of another state.
+                by_it = (each.recall for each in published_in(opened) if each.run_id == found_before.run_id)
+                session.is_measured, session.recall = True, next(by_it, None)
             begin(session)
             found.append(curate_steps(session, run_step, request.retry))
         published = found[0]

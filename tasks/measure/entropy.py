@@ -53,6 +53,8 @@ def _frozen_words(session: Session) -> FrozenWords | None:
     session.use("word_counts", counts)
     session.use("word_probabilities", shares)
     found = word_counts.frozen(session.lake, shares.digest)
+    if found is not None and session.is_measured:
+        return found
     n = word_counts.n_sentences(session.lake)
     if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
         return found

@@ -65,7 +65,8 @@ def search(session: Session) -> None:
     made_from = (sentences, routes, groups) if groups else (sentences, routes)
     scorer = Scorer("matches", "match_candidates", VERSION, settings, "", made_from)
     digest = session.use("matches", scorer)
-    model = training.find_trained(session.lake, session.plan.scorer(SENTENCES.centroids))
+    trained = session.plan.scorer(SENTENCES.centroids)
+    model = None if session.is_measured else training.find_trained(session.lake, trained)
     if model is None:
         return
     upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))

@@ -113,10 +113,13 @@ def find_perceptual(
     """
     signed = session.plan.scorer(family.signatures)
     scorer = Scorer(family.perceptual, family.edges, version, settings, "", (signed,))
-    done = index_ranges.newest(session.lake, family.edges, session.use(family.perceptual, scorer))
+    digest = session.use(family.perceptual, scorer)
+    if session.is_measured:
+        return
+    done = index_ranges.newest(session.lake, family.edges, digest)
     if index_ranges.newest(session.lake, family.signatures, signed) > done:
         step, item = family.steps[0], WorkItem("all", (str(done),))
-        session.compute(step, 1, lambda: session.store(step, item, compare(signed, done, scorer.digest)))
+        session.compute(step, 1, lambda: session.store(step, item, compare(signed, done, digest)))
 
 
 def _compare_hashes(session: Session, bits: int, mirrored: bool, signed: str, done: int, digest: str) -> list[Part]:
@@ -145,13 +148,16 @@ def _compare_strings(session: Session, jaccard: float, signed: str, done: int, d
 def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_group: int) -> None:
     """Find and commit the edges between vectors of a common cluster whose cosine is at least ``cosine``."""
     index = session.plan.scorer(family.kind.clusters)
-    model = training.find_trained(session.lake, session.plan.scorer(family.kind.centroids))
-    if model is None:
+    if not index:  # no centroids are trained
         return
     # In a cluster of very many near-equal vectors each keeps edges to its nearest `max_group` only.
     settings = {"cosine": cosine, "max_group": max_group}
     scorer = Scorer(family.semantic, family.edges, semantic.VERSION, settings, "", (index,))
     digest = session.use(family.semantic, scorer)
+    trained = session.plan.scorer(family.kind.centroids)
+    model = None if session.is_measured else training.find_trained(session.lake, trained)
+    if model is None:
+        return
     upto = index_ranges.newest(session.lake, "vector_index", index)
     pending = pending_ranges(session, model, family.edges, digest, upto)
     files = {"files": range_files(session, model, index, bool(pending))}
@@ -196,6 +202,8 @@ def regroup(
     scorers = tuple(filter(None, compared))
     scorer = Scorer(family.groups, family.groups, components.VERSION, {"max_group": max_group}, "", scorers)
     digest = session.use(family.groups, scorer)
+    if session.is_measured:
+        return
     newest_edge = max((index_ranges.newest(session.lake, family.edges, each) for each in scorers), default=-1)
     is_new = index_ranges.newest(session.lake, family.groups, digest) < newest_edge
     waiting = session.is_due(*family.steps[:2])

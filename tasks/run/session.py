@@ -45,6 +45,7 @@ class Session:
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()  # networks (CIDR) that a fetch may contact although they are not public
     is_measured: bool = False  # whether a run over the same rows and inputs has done all that the current step measures
+    recall: float | None = None  # the recall that such a run measured and published, None if it published nothing
     allow_empty: bool = False  # whether a version without a pair is published
     counts: dict[str, int] = field(default_factory=dict)  # number of work items by step
     # number of rows by (step, unit), such as 'pictures'
