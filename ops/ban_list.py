@@ -1,7 +1,5 @@
 """Match items against a ban list: pictures by bytes or perceptual hash, documents, addresses and hosts."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -67,7 +65,7 @@ class BanList:
     pdqs: tuple[str, ...] = ()  # 64 hex digits, which ban up to PDQ_BITS
 
     @staticmethod
-    def of_entries(entries: Mapping[str, Collection[str]], hosts: Collection[str] = ()) -> BanList:
+    def of_entries(entries: Mapping[str, Collection[str]], hosts: Collection[str] = ()) -> "BanList":
         """Return the ban list of a lake's ``entries`` (kind -> values) and of more ``hosts`` or address prefixes.
 
         Raises PairmillError if it has PDQ hashes and the package `pdqhash` is not installed.

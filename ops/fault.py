@@ -1,7 +1,5 @@
 """Describe an unusable item as data: a Fault with a reason from the catalog's closed list of quarantine reasons."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -43,7 +41,7 @@ class Fault:
         detail = _OBJECT.sub("the data", self.detail)
         object.__setattr__(self, "detail", without_users(printable(detail)))
 
-    def about(self, item: str) -> Fault:
+    def about(self, item: str) -> "Fault":
         """Return a copy of this fault with ``item`` set."""
         return Fault(item, self.reason, self.detail)
 

@@ -9,19 +9,8 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.proof_pairs import ORACLE, RAW, read_features
 from pairmill.catalog.queries.figures.proofs import ProofLine
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.whole.cut_trials import (
-    FEWEST,
-    UNSEEN,
-    Gain,
-    Pool,
-    centred,
-    difference,
-    kinds_of,
-    main_effects,
-    plackett_burman,
-    random_arm,
-    recalls,
-)
+from pairmill.ops.whole import cut_trials
+from pairmill.ops.whole.cut_trials import FEWEST, UNSEEN, Gain, Pool, difference, random_arm, recalls
 
 RANDOM, KEPT, DROPPED = "random", "kept", "dropped"
 Recalls = list[Mapping[str, Mapping[str, float]]]  # by seed: arm -> held-out set -> R@5
@@ -38,12 +27,12 @@ def read_pool(lake: Lake, scorers: tuple[str, str], judge: str) -> tuple[Pool, A
     raw = arms.pop(RAW, np.empty((0, 2), np.int64))
     if not len(raw):
         raise PairmillError(f"--judge '{judge}' has no vector of a picture with a text; see `pairmill quarantine`.")
-    vectors = centred(pictures)
+    vectors = cut_trials.centred(pictures)
     try:
-        kinds = kinds_of(vectors)
+        kinds = cut_trials.kinds_of(vectors)
     except ValueError as error:
         raise PairmillError(f"no proof can be made of this lake: {error}; take a larger one.") from error
-    return Pool((vectors, centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms, ids
+    return Pool((vectors, cut_trials.centred(texts)), kinds, raw, arms.get(ORACLE, raw)), arms, ids
 
 
 def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> dict[str, list[ProofLine]]:
@@ -91,7 +80,7 @@ def price_rules(
     """
     if not failed:
         raise PairmillError("--rules: no rule on pictures drops any; leave it out.")
-    names, design = [*failed], plackett_burman(len(failed))
+    names, design = [*failed], cut_trials.plackett_burman(len(failed))
     drops = np.stack([failed[name][pool.raw[:, 0]] for name in names], 1)
     prices = np.empty((seeds, len(names)))
     is_real = np.zeros(len(names), bool)
@@ -110,7 +99,7 @@ def price_rules(
             raise PairmillError(f"with all of the rules {', '.join(names)} on, {least} raw pairs are left: too few.")
         found = recalls(pool, arms, {}, seed, least)
         values = np.array([[found[f"{k} {run}"][UNSEEN] for run in range(len(design))] for k in range(2)])
-        first, second = main_effects(values, design)
+        first, second = cut_trials.main_effects(values, design)
         prices[seed] = np.where(is_real, first - second, second - first)
     if np.isnan(prices).any():
         raise PairmillError(f"a held-out set has fewer than {FEWEST} pairs; take a larger lake.")

@@ -6,18 +6,8 @@ gives any.
 
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.thresholds import THRESHOLD, compared_score, insert_threshold
@@ -54,12 +44,12 @@ def _model_spec(spec: str) -> str:
     return spec
 
 
-ModelSpec = Annotated[str, AfterValidator(_model_spec)]
+ModelSpec = Annotated[str, pydantic.AfterValidator(_model_spec)]
 USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
 Cap = Annotated[
     int | None,
-    BeforeValidator(lambda given: None if given == NONE else USUAL_CAP if given is None else given),
-    PlainSerializer(lambda cap: NONE if cap is None else cap),
+    pydantic.BeforeValidator(lambda given: None if given == NONE else USUAL_CAP if given is None else given),
+    pydantic.PlainSerializer(lambda cap: NONE if cap is None else cap),
 ]
 
 
@@ -77,8 +67,8 @@ class Settings(BaseModel):
         fields = type(self).model_fields
         return {name for name, field in fields.items() if field.default is None and getattr(self, name) is None}
 
-    @model_serializer(mode="wrap")
-    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unset(self, write: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Serialise the section without its unset settings."""
         unset = self.unset()
         return {name: value for name, value in write(self).items() if name not in unset}
@@ -156,7 +146,7 @@ class Rule(Settings):
         assert self.calibrate is not None
         return self.model_copy(update={"calibrate": self.calibrate.model_copy(update={"threshold": threshold})})
 
-    @field_validator("keep", mode="before")
+    @pydantic.field_validator("keep", mode="before")
     @classmethod
     def _from_yaml(cls, value: object) -> object:
         """Convert a YAML boolean to SQL text: ``keep: true`` means the SQL literal."""
@@ -361,7 +351,7 @@ def check_splits(shares: dict[str, float]) -> dict[str, float]:
     return shares
 
 
-Splits = Annotated[dict[Name, Share], AfterValidator(check_splits)]
+Splits = Annotated[dict[Name, Share], pydantic.AfterValidator(check_splits)]
 
 
 def read_sizes(given: object) -> object:
@@ -382,7 +372,9 @@ def check_sizes(sizes: dict[str, float]) -> dict[str, float]:
 
 
 Sizes = Annotated[
-    dict[Name, Annotated[float, Field(gt=0, le=MOST)]], BeforeValidator(read_sizes), AfterValidator(check_sizes)
+    dict[Name, Annotated[float, Field(gt=0, le=MOST)]],
+    pydantic.BeforeValidator(read_sizes),
+    pydantic.AfterValidator(check_sizes),
 ]
 
 

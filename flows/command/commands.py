@@ -5,21 +5,9 @@ from dataclasses import replace
 
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.api.question import Question, questions_of
+from pairmill.flows.command import option_types
 from pairmill.flows.command.command_parser import EITHER, Command, CommandParser, Option, ShowVersion
-from pairmill.flows.command.option_types import (
-    above_0,
-    amount,
-    cost,
-    from_0,
-    minutes,
-    model_sizes,
-    network,
-    numbers,
-    pair_count,
-    sample_size,
-    share,
-    worker_count,
-)
+from pairmill.flows.command.option_types import above_0, amount, cost, from_0, minutes, network, numbers, share
 
 GOES_ON = "stopped. What was finished is committed; the same command again goes on from there."
 
@@ -49,11 +37,11 @@ ABOUT_FILES = "webdataset: tars of .jpg, .txt and .json; parquet: tables with th
 COMPUTE = (
     *_group_options(
         "where it runs; any choice gives the same dataset",
-        Option("--workers", "worker processes; 0 means one per CPU", "N", worker_count, 0),
+        Option("--workers", "worker processes; 0 means one per CPU", "N", option_types.worker_count, 0),
         Option("--model", "a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, on a cluster's GPUs of one kind "
                "captioner:accelerator=H100, or behind endpoints "
-               "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6", "NAME:SIZES", model_sizes,
-               repeats=True),
+               "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6", "NAME:SIZES",
+               option_types.model_sizes, repeats=True),
         Option("--max-cost", "the most that generated texts may cost, by the prices of --model", "SUM", cost, 0.0),
         Option("--ray", "a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here", "ADDRESS"),
         Option("--allow-address", "also fetch from this private network, such as 10.1.0.0/16", "CIDR", network,
@@ -96,7 +84,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
                 "Run a sample, and forecast yield, time, disk, memory and cost of a run.",
                 "30m --source pages --sample 2000", (
             RECIPE,
-            Option("--sample", "pictures to run, 50 to 5000", "N", sample_size, 5000),
+            Option("--sample", "pictures to run, 50 to 5000", "N", option_types.sample_size, 5000),
             SOURCE, LAKE, MODELS, YES, WITH, SET, *COMPUTE, TEXT_OR_JSON,
         )),
         Command("run", "pairmill_run:run", "Curate a dataset in this process.", "30m --source pages --lake lake", (
@@ -119,7 +107,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "look": (
         Command("browse", "lake_commands:browse", "Show a lake in a web browser on this machine.", "--lake lake", (
-            Option("--port", "port on 127.0.0.1; 0 takes any free one", "N", worker_count, 8765), LAKE,
+            Option("--port", "port on 127.0.0.1; 0 takes any free one", "N", option_types.worker_count, 8765), LAKE,
         )),
         Command("report", "version_commands:report", "Write the HTML report of a dataset version.", "30m@3 --open", (
             DATASET,
@@ -224,7 +212,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             Option("--contact", "in the card: a mail or web address at which to ask for a removal", "ADDRESS"),
             Option("--split", "take this split alone", "SPLIT"),
             Option("--size", "take this nested size, with the smaller ones in it", "SIZE"),
-            Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N", pair_count, None),
+            Option("--pairs", "draw so many pairs; default: all, or the largest mixture", "N",
+                   option_types.pair_count, None),
             Option("--list", "take only the pictures of this .parquet, .csv or .jsonl, by sha256, image_id or url",
                    "FILE", default=None),
             Option("--seed", "of the draw of --pairs or a mixture; equal seeds draw equal pairs", "SEED", from_0, 0),

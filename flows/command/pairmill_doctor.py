@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.secrets import without_users
@@ -11,9 +11,6 @@ from pairmill.flows.command.ask import show
 from pairmill.flows.command.option_types import overrides
 from pairmill.flows.doctor.examinations import EXAMINATIONS
 from pairmill.flows.machine.finding import Finding, Patient, run_checks
-
-if TYPE_CHECKING:
-    from pairmill.catalog.recipe.recipe import Recipe
 
 NODE_COLUMNS = ["node", "CPUs", "GPUs", "has", "lacks"]
 COLUMNS = ["state", "check", "finding", "remedy"]
@@ -73,7 +70,7 @@ def _line(name: str, finding: Finding) -> str:
     return visible(f"{finding.state:<5} {name:<12} {without_users(finding.text)}{remedy}".replace("\n", " "))
 
 
-def _recipe(args: Namespace) -> "Recipe | None":
+def _recipe(args: Namespace) -> Recipe | None:
     """Load the recipe that the command line names, None without one. Raises BadRecipe for its options without it."""
     if not args.recipe:
         if args.set or args.models != "recipe":

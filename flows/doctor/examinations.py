@@ -1,7 +1,5 @@
 """List the checks of `pairmill doctor`, in order; each imports its modules when it is called."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +76,7 @@ def captioner_costs(patient: Patient) -> Iterator[Finding]:
             yield Finding(state, f"{captioner.name}: {_costs(found, captioner.precision, captioner.max_tokens)}")
 
 
-def _costs(found: ModelCheck, precision: str, max_tokens: int) -> str:
+def _costs(found: "ModelCheck", precision: str, max_tokens: int) -> str:
     """Format the measurements of a model check as one line."""
     tokens = ", ".join(f"{n:,} of {width} x {height}" for (height, width), n in found.tokens.items())
     why = found.not_captured

@@ -1,7 +1,5 @@
 """Examine every machine of a Ray cluster by a task on it: what it has, and what it lacks for a run."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys
@@ -39,7 +37,7 @@ class Expected:
     data_path: str  # folder or s3:// prefix of the lake's data, '' if no lake is named
     files: tuple[str, ...]  # some files below ``data_path``, relative; empty on S3 and for a new lake
     sources: tuple[str, ...]  # places of the sources, without formats
-    recipe: Recipe | None  # the recipe, whose models each machine needs; None for no check of models
+    recipe: "Recipe | None"  # the recipe, whose models each machine needs; None for no check of models
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class NodeReport:
         return [finding for _, finding in self.findings if finding.state in states]
 
 
-def check_nodes(address: str, lake: str, sources: Sequence[str], recipe: Recipe) -> None:
+def check_nodes(address: str, lake: str, sources: Sequence[str], recipe: "Recipe") -> None:
     """Raise PairmillError if a machine of the cluster lacks something for the run; the message names the first one.
 
     Without this check the run would fail half-way, or quarantine pictures that a machine cannot reach.
@@ -79,7 +77,7 @@ def check_nodes(address: str, lake: str, sources: Sequence[str], recipe: Recipe)
 
 
 def examine_nodes(
-    address: str, lake: str, sources: Sequence[str] = (), recipe: Recipe | None = None
+    address: str, lake: str, sources: Sequence[str] = (), recipe: "Recipe | None" = None
 ) -> list[NodeReport]:
     """Examine all machines of the cluster at ``address`` in parallel; return a report for each.
 
@@ -96,7 +94,7 @@ def examine_nodes(
     return reports
 
 
-def expected(data_path: str, sources: tuple[str, ...], recipe: Recipe | None) -> Expected:
+def expected(data_path: str, sources: tuple[str, ...], recipe: "Recipe | None") -> Expected:
     """Return the requirements on each machine, with the versions of this machine's packages."""
     folder, files = Path(data_path), []
     if "://" not in data_path and folder.is_dir():

@@ -1,7 +1,5 @@
 """Declare the findings of a machine's checks, and run checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +26,7 @@ class Patient:
     """Subject of the checks besides this machine: a lake's location, and a recipe, None without one."""
 
     lake: str
-    recipe: Recipe | None = None
+    recipe: "Recipe | None" = None
 
 
 def run_checks(checks: Mapping[str, Callable[[Any], Iterator[Finding]]], of: Any) -> Iterator[tuple[str, Finding]]:

@@ -4,8 +4,6 @@ A hash ignores colour. For pictures that may differ in colour only (logos and dr
 colours of 8 x 8 cells are stored too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -77,7 +75,7 @@ def _low(luma: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _basis(size: int) -> torch.Tensor:
+def _basis(size: int) -> "torch.Tensor":
     """Compute the matrix float32 (8, size): Lanczos resize from ``size`` samples to a grid of 32, then DCT-II."""
     import torch
 

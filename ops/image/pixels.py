@@ -23,23 +23,8 @@ import simplejpeg
 from PIL import Image, TiffImagePlugin
 
 from pairmill.ops.fault import Fault, in_words
-from pairmill.ops.image.header import (
-    CODED,
-    END,
-    FRAMES,
-    HOSTILE,
-    PNG_MARK,
-    SCAN,
-    TURNED,
-    StoredSize,
-    TruncatedHeader,
-    chunks,
-    ends_early,
-    inspect,
-    opened,
-    segments,
-    stored_size,
-)
+from pairmill.ops.image import header
+from pairmill.ops.image.header import END, HOSTILE, SCAN, StoredSize, TruncatedHeader, opened
 
 # libjpeg's messages for oddities that change no pixel. It tells the first message only: a cut may hide behind one.
 ODD_JPEG = re.compile(
@@ -92,29 +77,29 @@ def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int 
 
     With ``least_side``, a JPEG is halved by its decoder while its shorter side stays at or above that many pixels.
     """
-    header = inspect(data, max_pixels, max_bytes)
-    if isinstance(header, Fault):
-        return header
+    found = header.inspect(data, max_pixels, max_bytes)
+    if isinstance(found, Fault):
+        return found
     try:
-        stored = stored_size(data, header.format)
-        if header.format == "jpeg":
+        stored = header.stored_size(data, found.format)
+        if found.format == "jpeg":
             pixels = _jpeg(data, stored, least_side)
         else:
-            pixels = _png(data) if header.format == "png" else _by_pillow(data, header.format)
+            pixels = _png(data) if found.format == "png" else _by_pillow(data, found.format)
     except (TruncatedHeader, *HOSTILE) as error:
-        says_so = (CUT_JPEG if header.format == "jpeg" else CUT).search(str(error))
-        cut = says_so or isinstance(error, TruncatedHeader) or ends_early(data, header.format)
+        says_so = (CUT_JPEG if found.format == "jpeg" else CUT).search(str(error))
+        cut = says_so or isinstance(error, TruncatedHeader) or header.ends_early(data, found.format)
         cause = "the file ends before its pixels" if isinstance(error, TruncatedHeader) else in_words(error)
-        return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {cause}")
+        return Fault("", "truncated" if cut else "undecodable", f"{found.format}: {cause}")
     # In other formats than JPEG the first frame may not fill the canvas.
-    whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
-    orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
+    whole = (stored.height, stored.width) if found.format == "jpeg" else pixels.shape[:2]
+    orientation = 1 if found.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
     return StoredPixels(pixels, whole, orientation)
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
     """Rotate and flip stored pixels (h, w, ...) for display by their EXIF orientation; return a view."""
-    if orientation in TURNED:
+    if orientation in header.TURNED:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
@@ -158,11 +143,11 @@ def plain_jpeg(data: bytes) -> bytes:
 
     A missing end marker is added. Raises TruncatedHeader if the data ends before the pixels do.
     """
-    places = list(segments(data))
+    places = list(header.segments(data))
     if any(end > len(data) for _, _, end in places):
         raise TruncatedHeader
     found = [(marker, data[start:end]) for marker, start, end in places]
-    frame = next((each for each in found if each[0] in FRAMES), (0, bytes(8)))
+    frame = next((each for each in found if each[0] in header.FRAMES), (0, bytes(8)))
     n_in_scan = next((body[2] for marker, body in found if marker == SCAN), 0)
     is_sequential, n_components = frame[0] in SEQUENTIAL, frame[1][7]
     if not n_in_scan or (found[-1][0] != END and not (is_sequential and n_in_scan == n_components)):
@@ -178,7 +163,7 @@ def plain_jpeg(data: bytes) -> bytes:
             body = body[:at] + b"\0\x3f\0" + body[at + 3 :]
         elif marker in range(JFIF, JFIF + 16) or marker in (COMMENT, END):
             continue
-        out.append(body if marker == CODED else b"\xff" + bytes([marker]) + body)
+        out.append(body if marker == header.CODED else b"\xff" + bytes([marker]) + body)
     return b"".join(out) + b"\xff\xd9"
 
 
@@ -188,12 +173,12 @@ def _png(data: bytes) -> np.ndarray:
         return _by_pillow(data, "png")
     except HOSTILE as error:
         try:
-            plain = b"".join(part for kind, part in chunks(data) if kind in PNG_PIXELS)
+            plain = b"".join(part for kind, part in header.chunks(data) if kind in PNG_PIXELS)
         except TruncatedHeader:
             raise error from None
-        if len(plain) + len(PNG_MARK) == len(data):
+        if len(plain) + len(header.PNG_MARK) == len(data):
             raise
-        return _by_pillow(PNG_MARK + plain, "png")
+        return _by_pillow(header.PNG_MARK + plain, "png")
 
 
 def _by_pillow(data: bytes, format: str) -> np.ndarray:

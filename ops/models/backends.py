@@ -1,7 +1,5 @@
 """Choose the backend of a generative model by its spec's prefix (catalog/terms/backend.py), and define those of hf."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,12 +46,12 @@ def require_images(captioner: str, spec: str) -> None:
         )
 
 
-def hf_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel:
+def hf_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> "VisionLanguageModel":
     """Return a transformers vision-language model; ``encoding`` is ignored, since images are not sent to a server."""
     return VisionLanguageModel(spec, precision, batch_size)
 
 
-def hf_fuser(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel:
+def hf_fuser(spec: str, precision: str, batch_size: int) -> "VisionLanguageModel | LanguageModel":
     """Return a transformers model that fuses texts; it sees the image too if its config says that it accepts images."""
     return (VisionLanguageModel if is_vision_language(spec) else LanguageModel)(spec, precision, batch_size)
 
@@ -116,11 +114,11 @@ class LanguageModel(LocalModel):
         """Group row numbers into batches: by cost on a GPU, by similar length on a CPU."""
         return self._loaded().batches(prompts, self.batch_size, self.room) if prompts else []
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> "Prepared":
         """Tokenize the prompts of one batch on the CPU; ``pictures`` are ignored."""
         return self._loaded().prepare(prompts)
 
-    def _loaded(self) -> LoadedGenerator:
+    def _loaded(self) -> "LoadedGenerator":
         """Return the model in this process, loaded on first use."""
         from pairmill.ops.models.language.language_model_loaded import load  # imports torch
 
@@ -147,7 +145,7 @@ class VisionLanguageModel(LocalModel):
         """
         return self._loaded().batches(prompts, sizes, self.batch_size, self.room) if prompts else []
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> "Prepared":
         """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
         return self._loaded().prepare(pictures, prompts)
 
@@ -156,7 +154,7 @@ class VisionLanguageModel(LocalModel):
         settings = "".join(f" {name} {value}" for name, value in self.processor)
         return f"{self.precision} {side} px{settings}", noise(side, side * 4 // 3)
 
-    def _loaded(self) -> LoadedVlm:
+    def _loaded(self) -> "LoadedVlm":
         """Return the model in this process, loaded on first use."""
         from pairmill.ops.models.vision_language.vlm_loaded import load  # imports torch
 

@@ -1,7 +1,5 @@
 """Define Generation, the answer of a generative model, and Answering, the interface of every backend."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -90,7 +88,7 @@ class Answering(Protocol):
     def load(self) -> None:
         """Load the weights, or open the connection. Raises ModelError with the remedy."""
 
-    def fitted(self, prompt: str, side: int, max_tokens: int) -> Answering:
+    def fitted(self, prompt: str, side: int, max_tokens: int) -> "Answering":
         """Return this model with the batch size that is fastest for prompts like ``prompt``.
 
         Images have a shorter side of ``side`` pixels, answers at most ``max_tokens`` tokens.

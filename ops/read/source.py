@@ -1,7 +1,5 @@
 """Open a source of interleaved documents, list its units, and read documents and faults of a unit."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -212,7 +210,7 @@ def split_format(uri: str) -> tuple[str, str]:
     return name, place
 
 
-def _tree(place: str) -> LocalTree | S3Tree | WebTree:
+def _tree(place: str) -> "LocalTree | S3Tree | WebTree":
     """Open the file tree of a place by its scheme. Raises SourceError for an unknown scheme."""
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":

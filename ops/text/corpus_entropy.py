@@ -8,8 +8,6 @@ manuals (13,030 that pass the earlier rules) fall at 0.3, more than entropy and 
 (36 %); with base 2 it is 29 %. DanQing, which states that it follows RealSyn, writes log2.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter
@@ -68,7 +66,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 @cache
-def _tokeniser() -> NLTKWordTokenizer:
+def _tokeniser() -> "NLTKWordTokenizer":
     """Create NLTK's word tokeniser, once per process.
 
     Its rules are regular expressions and need no data files. Importing NLTK as a whole imports SciPy, for 0.7 to 1.5

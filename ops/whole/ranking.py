@@ -1,7 +1,5 @@
 """Rank vectors by dot product, independently of rounding errors, and scale vectors to length 1."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +90,7 @@ class _Rough:
     errors: np.ndarray
 
     @staticmethod
-    def of(rows: np.ndarray, by_torch: bool = True) -> _Rough:
+    def of(rows: np.ndarray, by_torch: bool = True) -> "_Rough":
         """Convert rows (n, d) float32 to a tensor ``by_torch``, rounded to bfloat16 if the CPU multiplies it fast."""
         if not by_torch:
             return _Rough(rows, np.sqrt((rows * rows).sum(axis=1)), np.zeros(len(rows), np.float32))
@@ -103,7 +101,7 @@ class _Rough:
         errors = torch.linalg.vector_norm(exact - values, dim=1) if values is not exact else torch.zeros(len(rows))
         return _Rough(values, torch.linalg.vector_norm(exact, dim=1).numpy(), errors.numpy())
 
-    def off(self, other: _Rough) -> np.ndarray:
+    def off(self, other: "_Rough") -> np.ndarray:
         """Bound the error of each row's rough products with any row of ``other``: (n,)."""
         longest, furthest = other.lengths.max(), other.errors.max()
         stored = 0.0 if str(self.values.dtype).endswith("float32") else HALF_STEP  # the product is rounded too

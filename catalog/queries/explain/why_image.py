@@ -9,17 +9,8 @@ from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
 from pairmill.catalog.queries.captioned import all_captions
 from pairmill.catalog.queries.edit_preview import edited_texts, verdicts_on
-from pairmill.catalog.queries.explain.why import (
-    MOST,
-    Facts,
-    Scope,
-    evaluate_rules,
-    home_filter,
-    quarantine,
-    rows_of_key,
-    scores,
-    superseded_at,
-)
+from pairmill.catalog.queries.explain import why
+from pairmill.catalog.queries.explain.why import Facts, Scope, quarantine, rows_of_key, scores
 from pairmill.catalog.queries.explain.why_sentence import representative_texts
 from pairmill.catalog.recipe.plan import CAPTION_TABLES
 from pairmill.catalog.terms import text_columns
@@ -44,7 +35,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
     """Collect the parts of `explain_image` within one transaction."""
     origin = _origin(lake, image_id, scope)
     sha256 = origin["sha256"]
-    in_home_shard = home_filter(lake, "image_content", "sha256", sha256)
+    in_home_shard = why.home_filter(lake, "image_content", "sha256", sha256)
     measured = scores(lake, scope, scope.tables("image"), "sha256", sha256, in_home_shard)
     checks = scope.plan.image_checks if scope.plan else ()
     group = _group(lake, sha256, scope)
@@ -56,7 +47,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
     return {
         "origin": origin,
         "scores": measured,
-        "rules": evaluate_rules(lake, checks, scope.tables("image"), {**origin, **measured}),
+        "rules": why.evaluate_rules(lake, checks, scope.tables("image"), {**origin, **measured}),
         "decision": decision,
         "group": _group_members(lake, sha256, group, others, decided, scope),
         "cluster": _cluster(lake, sha256, scope, decision),
@@ -79,7 +70,7 @@ def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
     made = lake.rows(run, ([found.pop("commit")],))
     counting = f"document_id NOT IN {gone_documents()}"
     same = lake.rows(f"SELECT count(*) AS occurrences FROM images WHERE sha256 = ? AND {counting}", (found["sha256"],))
-    found["superseded"] = superseded_at(lake, found["document_id"])
+    found["superseded"] = why.superseded_at(lake, found["document_id"])
     absent = dict.fromkeys(("document", "title", "source", "run_id", "ingested"))
     return found | absent | {name: value for rows in (page, made, same) for row in rows[:1]
                              for name, value in row.items()}  # fmt: skip
@@ -114,7 +105,7 @@ def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[F
     keys = [quoted(other) for other in sorted(same - {sha256})]
     if not keys:
         return []
-    wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
+    wheres = [f"= {key}" for key in keys] if len(keys) <= why.MOST else [f"IN ({', '.join(keys)})"]
     each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
     return lake.rows(" UNION ALL ".join(f"{each} {where}" for where in wheres))
 
@@ -133,7 +124,7 @@ def _group_members(
     ]  # fmt: skip
     order = {"": 0, None: 2}
     shown.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
-    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": shown[:MOST]}
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": shown[: why.MOST]}
 
 
 def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
@@ -163,7 +154,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts, edits: list[Facts]) -> list[Facts]:
     """Return the candidates, most similar first, with ``place`` in the pair, and ``given``, what stands for them."""
     scorer = scope.scorers.get("matches", "")
-    most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
+    most = 4 * scope.plan.recipe.association.top_k if scope.plan else why.MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
     rows = [row for row in rows if row["commit"] <= scope.upto and (not scorer or row["scorer"] == scorer)]
     newest = max(rows, key=lambda row: row["commit"])["scorer"] if rows else ""

@@ -1,7 +1,5 @@
 """Embed images and sentences as unit vectors of one space with a CLIP model of open_clip."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -38,7 +36,7 @@ class Clip:
         return self.loaded.image_size
 
     @property
-    def loaded(self) -> LoadedClip:
+    def loaded(self) -> "LoadedClip":
         """The model in this process, loaded on first use."""
         from pairmill.ops.models.clip.clip_loaded import load  # imports torch, 3 CPU s, which a flow need not pay
 
@@ -86,16 +84,16 @@ class Clip:
 
         measured_batch_size(self.spec, f"{self.precision} sentences", self.batch_size, run)
 
-    def prepare_images(self, pixels: list[np.ndarray]) -> RowBatches:
+    def prepare_images(self, pixels: list[np.ndarray]) -> "RowBatches":
         """Resize and crop images (h, w, 3) uint8 into CPU batches (n, 3, s, s) uint8."""
         return self.loaded.prepare_pictures(pixels, self.fitted_batch_size())
 
-    def prepare_texts(self, texts: list[str]) -> RowBatches:
+    def prepare_texts(self, texts: list[str]) -> "RowBatches":
         """Tokenize sentences on the CPU into batches of similar length."""
         rows = known_batch_size(self.spec, f"{self.precision} sentences", self.batch_size)
         return self.loaded.prepare_sentences(texts, rows)
 
-    def fetch(self, running: RowBatches) -> np.ndarray:
+    def fetch(self, running: "RowBatches") -> np.ndarray:
         """Wait for the device; return vectors (n, d) float32, NaN for rows that do not fit the device on their own."""
         return running.fetched(np.float32, self.loaded.dimension)
 
@@ -110,7 +108,7 @@ class ClipTower(Clip):
     side: Side = "text"
 
     @property
-    def loaded(self) -> LoadedClip:
+    def loaded(self) -> "LoadedClip":
         """This tower in this process, loaded on first use."""
         from pairmill.ops.models.clip.clip_loaded import load_tower  # imports torch, as in Clip
 

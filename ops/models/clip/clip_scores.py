@@ -1,7 +1,5 @@
 """Score images and sentences by embedding them with CLIP, and images by their nearest benchmark picture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,7 +29,7 @@ class ClipEmbedding(BatchedScore):
         """The CLIP model of these settings."""
         return Clip(self.model, self.precision, self.batch_size)
 
-    def values(self, launched: RowBatches) -> np.ndarray:
+    def values(self, launched: "RowBatches") -> np.ndarray:
         """Wait for the device; return the vectors of all rows, float32 (n, d)."""
         return self._clip.fetch(launched)
 
@@ -48,11 +46,11 @@ class EmbedImages(ClipEmbedding):
         self._clip.load()
         self.fitted_batch_size()
 
-    def inputs(self, batch: Batch) -> RowBatches:
+    def inputs(self, batch: Batch) -> "RowBatches":
         """Resize and crop the images of ``batch`` into the model's inputs, on the CPU."""
         return self._clip.prepare_images(batch["pixels"])
 
-    def run(self, rows: Any) -> torch.Tensor:
+    def run(self, rows: Any) -> "torch.Tensor":
         """Launch CLIP's image encoder on prepared images; return vectors (n, d) on the device."""
         return self._clip.loaded.embed_images(rows)
 
@@ -73,11 +71,11 @@ class EmbedSentences(ClipEmbedding):
         self._clip.load()
         self._clip.fit_texts()
 
-    def inputs(self, batch: Batch) -> RowBatches:
+    def inputs(self, batch: Batch) -> "RowBatches":
         """Tokenize the sentences of ``batch`` into the model's inputs, on the CPU."""
         return self._clip.prepare_texts(batch["text"])
 
-    def run(self, rows: Any) -> torch.Tensor:
+    def run(self, rows: Any) -> "torch.Tensor":
         """Launch CLIP's text encoder on tokenized sentences; return vectors (n, d) on the device."""
         return self._clip.loaded.embed_tokens(rows)
 

@@ -1,7 +1,5 @@
 """Score rows by a model in three steps, so that a device computes while the CPU prepares other batches."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,30 +45,30 @@ class BatchedScore(ABC):
         """Load the model's weights now, and find its fastest batch size."""
 
     @abstractmethod
-    def inputs(self, batch: Batch) -> RowBatches:
+    def inputs(self, batch: Batch) -> "RowBatches":
         """Build the model's inputs for a batch of at least one row, on the CPU."""
 
     @abstractmethod
-    def run(self, rows: Any) -> torch.Tensor:
+    def run(self, rows: Any) -> "torch.Tensor":
         """Launch the model on the inputs of some rows without waiting for the device; return values on the device."""
 
     @abstractmethod
-    def values(self, launched: RowBatches) -> np.ndarray:
+    def values(self, launched: "RowBatches") -> np.ndarray:
         """Wait for the device; return the values of all rows as an array of n rows."""
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with both columns added."""
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
-    def prepare(self, batch: Batch) -> RowBatches | None:
+    def prepare(self, batch: Batch) -> "RowBatches | None":
         """Build the model's inputs for a batch, on the CPU; None for an empty batch."""
         return self.inputs(batch) if batch[self.reads] else None
 
-    def infer(self, ready: RowBatches | None) -> RowBatches | None:
+    def infer(self, ready: "RowBatches | None") -> "RowBatches | None":
         """Launch the prepared batches without waiting for the device; halve a batch that runs out of memory."""
         return None if ready is None else ready.launched(self.run)
 
-    def fetch(self, running: RowBatches | None) -> Batch:
+    def fetch(self, running: "RowBatches | None") -> Batch:
         """Wait for the device; return the columns ``adds`` and ``fault``."""
         if running is None:
             return {self.adds: np.empty(0), "fault": []}

@@ -10,8 +10,6 @@ of 7B. At these rates the device's thread loses 3 to 15 % of its rate to threads
 decoding waits for the card without the GIL and loses under 1 %.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import deque
@@ -206,17 +204,17 @@ class Engine:
         for ticket in running:
             self._take(ticket)
 
-    def _take_ended(self, running: deque[_Ticket], newest: int) -> None:
+    def _take_ended(self, running: "deque[_Ticket]", newest: int) -> None:
         """Fetch the batches that have ended, in order, up to the first that has not; leave the ``newest`` ones."""
         while len(running) > newest and self._has_ended(running[0]):
             self._take(running.popleft())
 
-    def _has_ended(self, ticket: _Ticket) -> bool:
+    def _has_ended(self, ticket: "_Ticket") -> bool:
         """Return whether a launched batch can be fetched. Runs no work of the device."""
         batch = self._stepwise(ticket.held)
         return self._broken is not None or batch is None or batch.has_ended
 
-    def _advance(self, running: deque[_Ticket]) -> None:
+    def _advance(self, running: "deque[_Ticket]") -> None:
         """Do some of the work of the oldest batch; if that fails, fetch it, which raises the error."""
         try:
             if self._broken is None and (batch := self._stepwise(running[0].held)):
@@ -224,7 +222,7 @@ class Engine:
         except BaseException:
             self._take(running.popleft())
 
-    def _launch(self, ticket: _Ticket) -> bool:
+    def _launch(self, ticket: "_Ticket") -> bool:
         """Call ``infer`` for a ticket and free its slot; return whether it was launched."""
         try:
             if self._broken:
@@ -237,7 +235,7 @@ class Engine:
             self._fail(ticket, error)
             return False
 
-    def _take(self, ticket: _Ticket) -> None:
+    def _take(self, ticket: "_Ticket") -> None:
         """Fetch a launched ticket and set its output."""
         running, ticket.held = ticket.held, None  # otherwise a work item's batches all stay on the device
         try:
@@ -245,13 +243,13 @@ class Engine:
         except BaseException as error:
             self._refuse(ticket, error)
 
-    def _fail(self, ticket: _Ticket, error: BaseException) -> None:
+    def _fail(self, ticket: "_Ticket", error: BaseException) -> None:
         """Free the slot and the memory of a ticket that never launched, and set its error."""
         self._slots.release()
         self._memory.release(ticket.bytes)
         self._refuse(ticket, error)
 
-    def _refuse(self, ticket: _Ticket, error: BaseException) -> None:
+    def _refuse(self, ticket: "_Ticket", error: BaseException) -> None:
         """Set a ticket's error. After a BrokenDevice, every later launch fails."""
         seen, ticket.held = _as_broken(error), None
         if seen is not error:

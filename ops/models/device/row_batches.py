@@ -1,7 +1,5 @@
 """Run rows through a model in batches; split a batch into two halves if the device runs out of memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,7 +26,7 @@ class RowBatches:
     n: int
     batches: list[tuple[list[int], Any]]
 
-    def launched(self, run: Callable[[Any], torch.Tensor]) -> RowBatches:
+    def launched(self, run: Callable[[Any], torch.Tensor]) -> "RowBatches":
         """Return the batches with ``run`` launched on each, without waiting; halve a batch that runs out of memory."""
         done = [
             (rows[at.start : at.stop], values)
@@ -56,7 +54,7 @@ class RowBatches:
                 found[row] = Fault("", *NO_ROOM)
         return found
 
-    def complete(self) -> RowBatches:
+    def complete(self) -> "RowBatches":
         """Return the launched batches; raise torch.cuda.OutOfMemoryError if any row did not fit the device."""
         if any(values is None for _, values in self.batches):
             raise torch.cuda.OutOfMemoryError(NO_ROOM[1])

@@ -1,7 +1,5 @@
 """Decode greedily over buffers of fixed shape, so that a GPU replays one captured CUDA graph per token."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -111,7 +109,7 @@ class Buffers:
         done: Whether each row has ended (rows,); initially all True.
     """
 
-    def __init__(self, decoder: Decoder, rows: int, length: int, answer: int, like: Prefilled) -> None:
+    def __init__(self, decoder: "Decoder", rows: int, length: int, answer: int, like: Prefilled) -> None:
         self.decoder, self.length, self.answer = decoder, length, answer
         device = like.last.device
 

@@ -1,7 +1,5 @@
 """Generate answers greedily with a transformers model, in batches that fit the device, each cut at its end token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -246,7 +244,7 @@ class Answerer:
 class RunningAnswers:
     """The answers of a batch whose rows are decoded in slots beside other batches; see `RefilledSlots`."""
 
-    slots: RefilledSlots
+    slots: "RefilledSlots"
     batch: RefilledBatch
     read: Callable[[RefilledBatch], list[Generation]]  # turns its tokens into answers
     alone: Callable[[], list[Generation]]  # answers it anew, in a batch of its own

@@ -1,7 +1,5 @@
 """Define the base of generative transformers models that run on this process's device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -35,11 +33,11 @@ class LocalModel(ABC):
     max_in_flight: ClassVar[int] = 0
 
     @abstractmethod
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> "Prepared":
         """Build the inputs of one batch on the CPU. Images are (h, w, 3) uint8 RGB, None for a prompt without one."""
 
     @abstractmethod
-    def _loaded(self) -> LoadedModel:
+    def _loaded(self) -> "LoadedModel":
         """Return the model in this process, loaded on first use."""
 
     def _trial(self, side: int) -> tuple[str, np.ndarray | None]:
@@ -65,7 +63,7 @@ class LocalModel(ABC):
         (length,) = loaded.lengths([prompt], [None if picture is None else picture.shape[:2]])
         return replace(self, batch_size=rows, room=rows * length)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation] | RunningAnswers:
+    def infer(self, prepared: "Prepared", max_tokens: int) -> "list[Generation] | RunningAnswers":
         """Generate one answer per prepared row.
 
         With a captured decoder this only begins the rows, which are decoded in ``batch_size`` slots beside other
@@ -74,7 +72,7 @@ class LocalModel(ABC):
         """
         return self._loaded().infer(prepared, max_tokens, self.batch_size)
 
-    def fetch(self, running: list[Generation] | RunningAnswers) -> list[Generation]:
+    def fetch(self, running: "list[Generation] | RunningAnswers") -> list[Generation]:
         """Block until all rows of a batch are answered; return the answers in row order."""
         return running if isinstance(running, list) else running.result()
 

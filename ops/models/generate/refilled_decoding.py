@@ -5,8 +5,6 @@ slots are used to 94 % while prompts wait, and to 91 % of a run of 32 items of 5
 through the engine by infra/bench/refill.py.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ LOOK = 4
 class RefilledBatch:
     """A running batch whose rows are decoded in slots beside rows of other batches."""
 
-    decoder: RefilledDecoder
+    decoder: "RefilledDecoder"
     left: int  # rows that have not ended
     found: dict[int, list[int]] = field(default_factory=dict)  # tokens of each row whose answer has ended
     seconds: float = 0.0  # the device's time for its rows: of each step, each row's share

@@ -1,7 +1,5 @@
 """Answer prompts, with or without an image, by a model behind OpenAI-compatible endpoints."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -47,7 +45,7 @@ class HttpModel:
         """
         _client(self.spec, self.key, self.connections, self.known)
 
-    def fitted(self, prompt: str, side: int, max_tokens: int) -> HttpModel:
+    def fitted(self, prompt: str, side: int, max_tokens: int) -> "HttpModel":
         """Return this model unchanged: the server batches requests itself."""
         return self
 

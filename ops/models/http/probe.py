@@ -3,8 +3,6 @@
 Each endpoint is probed periodically, and before it is used again after an outage.
 """
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import random
@@ -99,7 +97,7 @@ class Watch:
 
     def __init__(
         self,
-        connection: ChatConnection,
+        connection: "ChatConnection",
         known: tuple[str, ...],
         end: Callable[[ModelError], None],
         is_back: Callable[[], None],

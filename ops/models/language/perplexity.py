@@ -1,7 +1,5 @@
 """Score sentences by their perplexity under a causal language model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,23 +43,21 @@ class Perplexity(BatchedScore):
         self._loaded()
         measured_batch_size(self.model, f"{self.precision} sentences", self.batch_size, run)
 
-    def inputs(self, batch: Batch) -> RowBatches:
+    def inputs(self, batch: Batch) -> "RowBatches":
         """Tokenize the texts of ``batch`` into the model's inputs, on the CPU."""
         rows = known_batch_size(self.model, f"{self.precision} sentences", self.batch_size)
         return self._loaded().prepare(batch["text"], rows)
 
-    def run(self, rows: Any) -> torch.Tensor:
+    def run(self, rows: Any) -> "torch.Tensor":
         """Launch the model on tokenized texts; return their mean losses (n,) on the device."""
         return self._loaded().mean_losses(rows)
 
-    def values(self, launched: RowBatches) -> np.ndarray:
+    def values(self, launched: "RowBatches") -> np.ndarray:
         """Wait for the device; return the perplexities of all rows, float64 (n,)."""
         return np.exp(launched.fetched(np.float64))
 
-    def _loaded(self) -> LoadedLanguageModel:
+    def _loaded(self) -> "LoadedLanguageModel":
         """Return the model in this process, loaded on first use."""
-        from pairmill.ops.models.language.perplexity_loaded import (
-            load,  # imports torch, 3 CPU s, which a flow need not pay
-        )
+        from pairmill.ops.models.language.perplexity_loaded import load  # imports torch, 3 CPU s
 
         return load(self.model, self.precision)

@@ -1,7 +1,5 @@
 """Score how well a text matches an image by a model that reads both together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,22 +40,20 @@ class ImageTextMatch(BatchedScore):
         """Load the weights now."""
         self._loaded()
 
-    def inputs(self, batch: Batch) -> RowBatches:
+    def inputs(self, batch: Batch) -> "RowBatches":
         """Resize the images and tokenize the texts of ``batch`` into the model's inputs, on the CPU."""
         return self._loaded().prepare(batch["pixels"], batch["text"], self.batch_size)
 
-    def run(self, rows: Any) -> torch.Tensor:
+    def run(self, rows: Any) -> "torch.Tensor":
         """Launch the model on prepared pairs; return their probabilities (n,) on the device."""
         return self._loaded().probabilities(rows)
 
-    def values(self, launched: RowBatches) -> np.ndarray:
+    def values(self, launched: "RowBatches") -> np.ndarray:
         """Wait for the device; return the probabilities of all rows, float64 (n,), 0 to 1."""
         return launched.fetched(np.float64)
 
-    def _loaded(self) -> Matcher:
+    def _loaded(self) -> "Matcher":
         """Return the model in this process, loaded on first use."""
-        from pairmill.ops.models.matching.image_text_match_loaded import (
-            load,  # imports torch, 3 CPU s, which a flow need not pay
-        )
+        from pairmill.ops.models.matching.image_text_match_loaded import load  # imports torch, 3 CPU s
 
         return load(self.model, self.precision)

@@ -1,7 +1,5 @@
 """Load the weights of an image–text matching model and run them; the part of image_text_match.py that imports torch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,14 +130,14 @@ class Questions:
     inputs: dict[str, Any]
 
     @classmethod
-    def of(cls, vlm: LoadedVlm, rows: list[Row]) -> Questions:
+    def of(cls, vlm: LoadedVlm, rows: list[Row]) -> "Questions":
         """Build the inputs of some rows, in pinned memory if there is a GPU."""
         return cls(vlm, rows, pin_inputs(vlm.padded(rows)))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, at: slice) -> Questions:
+    def __getitem__(self, at: slice) -> "Questions":
         rows = self.rows[at]
         return self if len(rows) == len(self) else Questions.of(self.vlm, rows)
 

@@ -1,7 +1,5 @@
 """Describe pictures by the class that an image classifier of timm names, put into a template: no model writes it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +38,7 @@ class ClassCaptioner:
         """Load the weights, once per process. Raises ModelError if they are missing or damaged."""
         _loaded(self.spec)
 
-    def fitted(self, prompt: str, side: int, max_tokens: int) -> ClassCaptioner:
+    def fitted(self, prompt: str, side: int, max_tokens: int) -> "ClassCaptioner":
         """Return this model: its batches are small."""
         return self
 
@@ -49,7 +47,7 @@ class ClassCaptioner:
         rows = list(range(len(prompts)))
         return [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> torch.Tensor:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> "torch.Tensor":
         """Resize images (h, w, 3) uint8 to the network's input (n, 3, s, s) float32: shorter side, then the centre."""
         import torch
         from torch.nn.functional import interpolate
@@ -68,7 +66,7 @@ class ClassCaptioner:
         mean, deviation = (torch.tensor(config[name]).view(3, 1, 1) for name in ("mean", "std"))
         return (torch.stack(fitted) - mean) / deviation
 
-    def infer(self, prepared: torch.Tensor, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: "torch.Tensor", max_tokens: int) -> list[Generation]:
         """Name the likeliest classes."""
         import torch
 

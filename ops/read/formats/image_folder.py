@@ -11,18 +11,9 @@ from collections.abc import Collection, Iterator
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
+from pairmill.ops.read import document
 from pairmill.ops.read.charset import MAX_BAD, decode_text
-from pairmill.ops.read.document import (
-    Document,
-    Text,
-    Unit,
-    as_storable,
-    clean,
-    first_text,
-    lines,
-    parse_json,
-    picture_of_file,
-)
+from pairmill.ops.read.document import Document, Text, Unit, as_storable, clean, lines
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 
@@ -107,7 +98,7 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
             yield text
         texts.append(text if isinstance(text, str) else "")
     caption: object = texts[0]
-    found = parse_json(said_data) if texts[1] and isinstance(said_data, bytes) else {}
+    found = document.parse_json(said_data) if texts[1] and isinstance(said_data, bytes) else {}
     said: dict[str, object] = found if isinstance(found, dict) else {"undecodable": "json"}
     caption = caption if lines(caption) else next((said[name] for name in CAPTIONS if lines(said.get(name))), "")
     yield _build(tree, path, data, said, caption)
@@ -116,7 +107,7 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
 def _build(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: object) -> Document:
     """Build an image's document from its bytes, metadata ``said`` and caption: a text or a list of texts."""
     url = clean(said.get("url")) or tree.uri(path)
-    picture = picture_of_file(tree, path, data, 0, url, first_text(caption))
+    picture = document.picture_of_file(tree, path, data, 0, url, document.first_text(caption))
     title = clean(said.get("title")) or posixpath.basename(posixpath.splitext(path)[0])
     return Document(tree.uri(path), title, as_storable(said), (picture, *map(Text, dict.fromkeys(lines(caption)))))
 

@@ -11,17 +11,8 @@ from typing import Any, NamedTuple
 
 from pairmill.catalog.terms import text_columns
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import (
-    Document,
-    Picture,
-    Text,
-    Unit,
-    as_storable,
-    clean,
-    first_text,
-    lines,
-    picture_of_file,
-)
+from pairmill.ops.read import document
+from pairmill.ops.read.document import Document, Picture, Text, Unit, clean, lines, picture_of_file
 from pairmill.ops.read.formats.image_folder import readable
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -152,7 +143,7 @@ def captions_of(row: dict[str, Any], names: list[str]) -> RowCaptions:
     """Return the captions in the columns ``names`` of a row; bytes are decoded like a caption file."""
     texts = {name: _as_text(row.get(name)) for name in names}
     unread = [name for name, found in texts.items() if not _is_text(found)]
-    return RowCaptions(first_text(*texts.values()), collect_texts(texts, names), unread)
+    return RowCaptions(document.first_text(*texts.values()), collect_texts(texts, names), unread)
 
 
 def _as_text(value: Any) -> Any:
@@ -206,7 +197,7 @@ def read_reference(tree: Tree, path: str, reference: str, position: int, alt: st
 
 def row_document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
     """Return a row's document: images, then captions; columns that are not in ``used`` become metadata."""
-    about = as_storable({name: value for name, value in row.items() if name not in used})
+    about = document.as_storable({name: value for name, value in row.items() if name not in used})
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))
 
 

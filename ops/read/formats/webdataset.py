@@ -21,18 +21,8 @@ from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault, in_words
 from pairmill.ops.image.header import HOSTILE, opened
 from pairmill.ops.image.pixels import is_inverted, rgb
-from pairmill.ops.read.document import (
-    Document,
-    Picture,
-    Text,
-    Unit,
-    as_storable,
-    clean,
-    first_text,
-    lines,
-    parse_json,
-    picture_of_file,
-)
+from pairmill.ops.read import document
+from pairmill.ops.read.document import Document, Picture, Text, Unit, as_storable, clean, lines
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import readable
@@ -199,12 +189,14 @@ def _document(
 ) -> Document | Fault:
     """Build the document of a sample's images and captions; ``said`` are texts or lists of texts, best first."""
     captions = list(dict.fromkeys(line for each in said for line in lines(each)))
-    alt = first_text(*said)
+    alt = document.first_text(*said)
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:
         url = clean(about.get("url")) if len(pictures) == 1 else ""
-        items.append(picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
+        items.append(
+            document.picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt)
+        )
     if not pictures and clean(about.get("url")):
         return _build_link(uri, about)
     items += [Text(caption) for caption in captions]
@@ -218,7 +210,7 @@ def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
     about: dict[str, Any] = {}
     for extension in sorted((each for each in sample if _role(each) == "json"), key=len, reverse=True):
         data = packed.read(sample[extension])
-        found = {} if isinstance(data, Fault) else parse_json(data)
+        found = {} if isinstance(data, Fault) else document.parse_json(data)
         about |= found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
     return about
 
@@ -267,7 +259,7 @@ def _build_picture(
         return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
     path = _member(packed, sample, name)
     if path:
-        return picture_of_file(packed, path, packed.read(path), position, packed.uri(path), alt)
+        return document.picture_of_file(packed, path, packed.read(path), position, packed.uri(path), alt)
     link = resolve(packed, posixpath.basename(uri), name)
     fault = page or link.fault
     if fault is None and not link.data:

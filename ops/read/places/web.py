@@ -8,8 +8,6 @@ fsspec's HTTPFile retries nothing, does not notice that a file changes while it 
 signature in its errors. tenacity would save no line: Retry-After and the messages would still have to be written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import os
@@ -129,7 +127,7 @@ class RemoteFileState(NamedTuple):
 def range_of(address: str, start: int, end: int, state: RemoteFileState) -> bytes:
     """Return bytes [start, end) of a file. Raises SourceError if that fails or the file has changed since ``state``."""
 
-    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> bytes:
+    def taken(answer: HTTPResponse, watch: "_ResponseDeadline") -> bytes:
         watch.allow(end - start)
         found = answer.read(end - start)
         if answer.status != 206 or _etag(answer.headers) != state.etag:
@@ -147,7 +145,7 @@ def download(address: str) -> IO[bytes]:
     Raises SourceError if the file cannot be read or is larger than MOST_BYTES.
     """
 
-    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> IO[bytes]:
+    def taken(answer: HTTPResponse, watch: "_ResponseDeadline") -> IO[bytes]:
         near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
         watch.allow(CHUNK)
         while data := answer.read(CHUNK):
@@ -169,7 +167,7 @@ def state_of(address: str) -> RemoteFileState:
     The request is sent each time the file is opened. Raises SourceError if the address cannot be read.
     """
 
-    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> RemoteFileState:
+    def taken(answer: HTTPResponse, watch: "_ResponseDeadline") -> RemoteFileState:
         total = whole_number(answer.headers.get("Content-Range", "").rpartition("/")[2])
         if answer.status == 206 and total is not None:
             return RemoteFileState(total, _etag(answer.headers), True)
@@ -195,7 +193,7 @@ class _ResponseDeadline:
         self._sockets: list[tuple[socket.socket, bool]] = []
         self._timer = threading.Timer(0, lambda: None)
 
-    def __enter__(self) -> _ResponseDeadline:
+    def __enter__(self) -> "_ResponseDeadline":
         self.allow(0)
         return self
 

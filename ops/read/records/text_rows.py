@@ -1,7 +1,5 @@
 """Read rows of JSON lines, CSV and TSV one at a time; damage costs one row, or the rest of the file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -226,7 +224,7 @@ def _read_quoted_row(lines: _Lines, line: str, separator: str, names: list[str] 
     return whole.fields
 
 
-def _read_to_closing_mark(lines: _Lines, line: str, separator: str, is_row: bool) -> tuple[_Split, list[str]] | None:
+def _read_to_closing_mark(lines: _Lines, line: str, separator: str, is_row: bool) -> "tuple[_Split, list[str]] | None":
     """Return the row that begins with ``line``, with further lines, or None. Raises _TooLong unless ``is_row``."""
     text, further, n_odd = line, list[str](), 0
     for each in lines.look():
