@@ -16,11 +16,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import Choice, Dataset
 from pairmill.flows.api.picture_acts import act_on, list_acts, undo_act
 from pairmill.flows.api.text_edits import TextEdit, edit_texts
-from pairmill.flows.browse.asked import ID, Asked
+from pairmill.flows.browse.asked import ID, Asked, sent_form
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.gallery_routes import Choosing
 from pairmill.flows.browse.rendering import room_page, unpublished_page
-from pairmill.flows.browse.sent_form import sent_form
 
 MOST_BYTES = 5_000_000  # of a form: 100,000 pictures that are ticked one by one
 Picture = Annotated[str, Field(pattern=ID.pattern.join("^$"))]

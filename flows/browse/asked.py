@@ -1,11 +1,15 @@
-"""Validate the query string of a gallery's URL, and write those of related galleries."""
+"""Validate what a request sends: the query string of a gallery's URL, and an urlencoded form; write query strings."""
 
 import re
-from typing import Any
-from urllib.parse import urlencode
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import Choice, ImageSet, SortOrder
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -84,3 +88,29 @@ class Asked(BaseModel):
             words = f"{self.change.replace(':', ' by ')}, {self.since} to {self.until}"
             shown.append(("change", words, self.query(change="", since="", until="")))
         return [*shown, *([("area", "of the map", self.query(area=""))] if self.area else [])]
+
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+def sent_form(model: type[Form], most_bytes: int = 20_000, lists: str = "") -> Callable[[Request], Awaitable[Form]]:
+    """Return a dependency that reads a form as ``model``: FastAPI's own forms need a further package.
+
+    All values of the field ``lists`` are collected into one list. The dependency raises RequestValidationError for a
+    field that is not valid, PairmillError for a form of over ``most_bytes``.
+    """
+
+    async def read(request: Request) -> Form:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most_bytes:
+                raise PairmillError("this form is too long; shorten its fields, or select fewer pictures at once.")
+        pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+        fields = dict(pairs) | ({lists: [value for name, value in pairs if name == lists]} if lists else {})
+        try:
+            return model.model_validate(fields)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from error
+
+    return read

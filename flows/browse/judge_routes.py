@@ -13,10 +13,9 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
 from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJudging
 from pairmill.flows.api.picture_acts import user_name
-from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.asked import Asked, sent_form
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import room_page, unpublished_page, waiting_page
-from pairmill.flows.browse.sent_form import sent_form
 
 RECENT = 8  # judged pairs that stay in sight
 VERDICTS = ("match", "mismatch", "unsure")

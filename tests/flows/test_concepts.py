@@ -10,7 +10,7 @@ import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.gallery.gallery_query import Concept
-from pairmill.ops.pair.named_pictures import NamedPictures
+from pairmill.ops.pair.tags import NamedPictures
 from pairmill.ops.text.noun_phrases import NamedWords
 from pairmill.tasks.release.gallery.concepts import concepts
 from tests.worlds.commands import Tell

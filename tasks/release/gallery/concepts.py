@@ -15,8 +15,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.scorer import model_of
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.pair.class_names import IMAGENET, class_names
-from pairmill.ops.pair.named_pictures import NamedPictures
-from pairmill.ops.pair.tags import EmbedTexts
+from pairmill.ops.pair.tags import EmbedTexts, NamedPictures
 from pairmill.ops.text.noun_phrases import NamedWords
 
 VALUES = 10_000  # values remembered for each concept and rule, for the median

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from pairmill.ops.whole import cut_trials
-from pairmill.ops.whole.cut_trials import Pool, centred, difference, kinds_of, random_arm, recalls
-from pairmill.ops.whole.linear_heads import recall, train_heads
+from pairmill.ops.whole.cut_trials import Pool, centred, difference, kinds_of, random_arm, recall, recalls, train_heads
 from tests.worlds.planted_pairs import planted
 
 
