@@ -11,7 +11,8 @@ import numpy as np
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.answer_types import ImageVectors
+from pairmill.catalog.write.runs import last_commit
+from pairmill.flows.api.answer_types import ImageVectors, image_vectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
@@ -97,12 +98,12 @@ class PictureSearch:
 
     def _find_vectors(self, dataset: str) -> tuple[ImageVectors, "faiss.Index | None"]:
         """Return the vectors of a version, or of the whole lake, with their index; looked up again after a commit."""
-        lake = self._opened.connection("search")
+        lake = self._opened.connection("search").lake
         version = self._opened.dataset(dataset)
-        state = (str(version), version.run_id) if version else lake.newest_commit
+        state = (str(version), version.run_id) if version else last_commit(lake)
         known = self._vectors.get(dataset)
         if known is None or known[0] != state:
-            found = lake.picture_vectors(dataset)
+            found = image_vectors(lake, version)
             if found is None:
                 raise PairmillError(
                     "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
