@@ -165,7 +165,8 @@ class Plan:
         """The scores of pairs that the cut reads, for rules on candidates and `rank_by`: (name in rules, its table)."""
         read = {column for check in self.candidate_checks for column in check.columns}
         read |= {self.recipe.association.rank_by}
-        return tuple((name, table) for table in self.pair_tables[1:] for name in table.columns if name in read)
+        tables = tables_of("pair", self.scores)[1:]  # behind the cosine
+        return tuple((name, table) for table in tables for name in table.columns if name in read)
 
     def computes(self, table: str) -> bool:
         """Return whether a run of the plan fills ``table`` with a score."""
@@ -180,11 +181,6 @@ class Plan:
     def image_tables(self) -> tuple[ScoreColumns, ...]:
         """The score columns that rules on images may read: the image's own, then those of the plan's scores."""
         return tables_of("image", self.scores)
-
-    @cached_property
-    def pair_tables(self) -> tuple[ScoreColumns, ...]:
-        """The score columns that rules on candidates may read: the cosine, then those of each of the plan's scores."""
-        return tables_of("pair", self.scores)
 
     @cached_property
     def sentence_tables(self) -> tuple[ScoreColumns, ...]:

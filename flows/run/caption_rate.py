@@ -40,14 +40,10 @@ class CaptionRate:
             if now.pictures > before.pictures:
                 self._say(*format_rate(before, now, pending, time.monotonic() - began))
 
-    @property
-    def _scorer(self) -> str:
-        """The captioner's scorer."""
-        return self._session.plan.scorer(self._session.plan.first_captions)
-
     def _spent(self) -> Spent:
-        """Read the images, tokens and seconds that this run has committed."""
-        return spent(self._session.lake, self._session.writer.run_id, self._scorer)
+        """Read the images, tokens and seconds that this run's captioner has committed."""
+        plan = self._session.plan
+        return spent(self._session.lake, self._session.writer.run_id, plan.scorer(plan.first_captions))
 
 
 def format_rate(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:

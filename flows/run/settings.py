@@ -19,7 +19,6 @@ from pairmill.ops.models.model_digest import resolve
 from pairmill.ops.models.model_error import ModelError
 from pairmill.ops.pair.class_names import class_names
 from pairmill.tasks.run.place.placement import Placement, SmallRounds
-from pairmill.tasks.run.place.run_limits import RunLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "flows" / "recipes"
@@ -112,9 +111,9 @@ class Compute(BaseModel):
             )
         return self
 
-    def limits(self) -> RunLimits:
-        """Return the limits of a run as `RunLimits`."""
-        return RunLimits(self.max_hours, self.max_gpu_hours, self.max_rows, self.max_gigabytes)
+    def limits(self) -> dict[str, float]:
+        """Return the limits of a run by the names of `Spending`."""
+        return {name: getattr(self, f"max_{name}") for name in ("hours", "gpu_hours", "rows", "gigabytes")}
 
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""

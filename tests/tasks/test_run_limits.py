@@ -16,7 +16,7 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.command.cli import main
 from pairmill.flows.run import run_recipe
 from pairmill.flows.run.settings import Compute, load_recipe
-from pairmill.tasks.run.place.run_limits import RunLimits, Spending
+from pairmill.tasks.run.place.run_limits import Spending
 from pairmill.tasks.run.pool.process import LOG
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, curated_lake, rows
@@ -27,9 +27,9 @@ DONE = [Manifest("tags", "p", "s", "k", 10, 500_000_000, 1_800.0, "", 1, "run")]
 
 @pytest.mark.parametrize(
     ("limits", "times"),
-    [(RunLimits(gpu_hours=1.5), 6), (RunLimits(rows=25), 3), (RunLimits(gigabytes=2), 4), (RunLimits(hours=1e-12), 1)],
+    [({"gpu_hours": 1.5}, 6), ({"rows": 25}, 3), ({"gigabytes": 2.0}, 4), ({"hours": 1e-12}, 1)],
 )
-def test_each_limit_stops_the_run_once_it_is_reached(limits: RunLimits, times: int) -> None:
+def test_each_limit_stops_the_run_once_it_is_reached(limits: dict[str, float], times: int) -> None:
     spending, n = Spending(limits), 0
     with pytest.raises(BudgetSpent, match=r"stopped at a commit: this run may use .* 4 items of 'tag' were"):
         for _ in range(20):

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pairmill.catalog.pending.item import WorkItem
@@ -11,29 +11,22 @@ from pairmill.catalog.write.commit import Manifest, Usage
 from pairmill.tasks.run.place.placement import Prices
 
 
-@dataclass(frozen=True)
-class RunLimits:
-    """The most that one run may use; 0 is any amount. None of them is part of a dataset's identity."""
+@dataclass
+class Spending:
+    """The hours, rows and bytes that a run has used so far, with their ``limits`` by name: 'hours', 'rows' and so on.
 
-    hours: float = 0.0  # hours by the clock, from the start of the run
+    A limit of 0 is any amount.
+    """
+
+    limits: Mapping[str, float] = field(default_factory=dict)
     gpu_hours: float = 0.0  # hours of work on GPUs, times the GPUs of the worker
     rows: int = 0  # rows that are written, over all tables
     gigabytes: float = 0.0  # bytes that are written, in 10**9
-
-
-@dataclass
-class Spending:
-    """The hours, rows and bytes that a run has used so far, with their ``limits``."""
-
-    limits: RunLimits = RunLimits()
-    gpu_hours: float = 0.0
-    rows: int = 0
-    gigabytes: float = 0.0
     _began: float = field(default_factory=time.monotonic)
 
     @property
     def hours(self) -> float:
-        """Hours since the run began."""
+        """Hours by the clock since the run began."""
         return (time.monotonic() - self._began) / 3600
 
     def add(self, manifests: Sequence[Manifest], gpus: float) -> None:
@@ -44,8 +37,8 @@ class Spending:
 
     def check(self, step: str, left: int) -> None:
         """Raise BudgetSpent if a limit is reached and ``left`` items of a step are still to do."""
-        for name in ("hours", "gpu_hours", "rows", "gigabytes"):
-            most, used = getattr(self.limits, name), getattr(self, name)
+        for name, most in self.limits.items():
+            used = getattr(self, name)
             if left and most and used >= most:
                 option = name.replace("_", "-")
                 raise BudgetSpent(
