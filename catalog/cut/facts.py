@@ -16,7 +16,7 @@ from shutil import copyfile
 
 import duckdb
 
-from pairmill.catalog.cut.facts_extension import extend, record
+from pairmill.catalog.cut.facts_extension import count_rows, extend, record
 from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
@@ -128,10 +128,10 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
             digest = data_digest(lake, catalog, tables_read(lake))
             former, written = unmodified_file(folder, f"*-{plan_digest}") if lake.largest >= EXTENDED else None, False
             with suppress(FileNotFoundError, PairmillError, duckdb.Error):  # the former facts are gone or damaged
-                written = former is not None and _write(lake, plan, making, former)
+                written = former is not None and _write(lake, plan, catalog, making, former)
             if not written:
                 making.unlink(missing_ok=True)
-                _write(lake, plan, making, None)
+                _write(lake, plan, catalog, making, None)
         for former in folder.glob("*.duckdb"):
             if not former.name.startswith((f"{digest}-", "texts-")):
                 former.unlink(missing_ok=True)
@@ -140,17 +140,17 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
         return making.rename(folder / with_stamp(f"{digest}-{plan_digest}", making))
 
 
-def _write(lake: Lake, plan: Plan, making: Path, former: Path | None) -> bool:
+def _write(lake: Lake, plan: Plan, catalog: str, making: Path, former: Path | None) -> bool:
     """Write facts into ``making``, with ``former`` into a copy of these; return False if they cannot be extended."""
     if former is not None:
         copyfile(former, making)
     lake.execute(f"ATTACH {quoted(str(making))} AS making")
     try:
         if former is not None:
-            return extend(lake, plan)
+            return extend(lake, plan, catalog)
         fill(lake, plan)
         if lake.largest >= EXTENDED:
-            record(lake)
+            record(lake, count_rows(lake, catalog, -1))
         return True
     finally:
         lake.execute("DETACH making")

@@ -41,6 +41,8 @@ FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits count to 4.29 billion; with more sentences the conversion fails with an error. 64 bits take twice the memory
 # in every join. The number is the rowid rather than row_number(), which reads all rows with a single thread.
 NUMBER = "CAST(rowid AS UINTEGER)"
+PICTURE_NUMBERS = f"(SELECT key, {NUMBER} AS picture FROM making.pictures)"
+SENTENCE_NUMBERS = f"(SELECT key, {NUMBER} AS sentence FROM making.contents)"
 _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 # 64-bit hash in place of an id. Among 800M ids, two collide once in 58 lakes: then the next function is used.
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
@@ -107,18 +109,16 @@ def number_pictures(lake: Lake, key: str, counted: str) -> None:
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT key, picture, repeated FROM (SELECT {key} AS key, "
         f"count(*) > 1 AS repeated FROM {counted} GROUP BY key) "
-        f"JOIN (SELECT key, {NUMBER} AS picture FROM making.pictures) USING (key)"
+        f"JOIN {PICTURE_NUMBERS} USING (key)"
     )
 
 
-def write_images(
-    lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str = "", since: str = "", before: str = ""
-) -> None:
+def write_images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str, among: str = "", since: str = "") -> None:
     """Write ``making.images`` of the occurrences ``counted`` (SQL); with a table ``among`` of their keys, add them.
 
-    ``since`` and ``before`` are as in `_joined`; ``before`` has the column ``picture``.
+    With a condition ``since``, only scores that pass it are read; the former are in ``images_before(picture, before)``.
     """
-    of = key_of("sha256")
+    of, before = key_of("sha256"), "images_before" if since else ""
     only = since or _only(of, among)
     clustered = f"scorer = '{plan.scorer('balance_clusters')}'{f' AND {since}' if since else ''}"
     tables = [("cluster_of", ["cluster"], f"SELECT {key_of('key')} AS key, cluster FROM clusters WHERE {clustered}")]
@@ -189,14 +189,14 @@ def image_groups(plan: Plan) -> str:
     )
 
 
-def write_sentences(
-    lake: Lake, plan: Plan, of: str, among: str = "", since: str = "", before: str = "", recount: bool = True
-) -> None:
+def write_sentences(lake: Lake, plan: Plan, of: str, among: str = "", since: str = "", recount: bool = True) -> None:
     """Write ``making.sentences``; ``of`` is SQL of a sentence's key. With a table ``among`` of keys, add these.
 
-    ``since`` and ``before`` are as in `_joined`; ``before`` has the column ``sentence``. ``recount`` must be true if a
+    With a condition ``since``, only rows that pass it are read, the former values are in ``sentences_before(sentence,
+    before)``, and the numbers of all these sentences in ``new_numbers(key, sentence)``. ``recount`` must be true if a
     document is gone or back: else new occurrences are added to the former number.
     """
+    before, numbers = ("sentences_before", "new_numbers") if since else ("", SENTENCE_NUMBERS)
     contents, only = plan.sentence_tables[0], since or _only(of, among)
     own_only, count_only = (f" WHERE {each}" if each else "" for each in (only, _only(of, among) if recount else since))
     own = [name for name in _columns_to_include(contents, plan.sentence_checks) if name != "repeats"]
@@ -214,8 +214,8 @@ def write_sentences(
         joins += f" LEFT JOIN {before} USING (sentence)"
     columns = ", ".join([f"{gone} AS gone", "duplicates", "member", f"{repeats} AS repeats", *measured])
     lake.execute(
-        f"{_into('sentences', among)} SELECT sentence, {columns} FROM (SELECT key, {NUMBER} AS sentence "
-        f"FROM making.contents WHERE {_only('key', among) or 'true'}){joins} LEFT JOIN ({counted}) USING (key) "
+        f"{_into('sentences', among)} SELECT sentence, {columns} FROM (FROM {numbers} "
+        f"WHERE {_only('key', among) or 'true'}){joins} LEFT JOIN ({counted}) USING (key) "
         "LEFT JOIN facts_duplicates USING (sentence)"
     )
 
@@ -234,7 +234,7 @@ def sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
     lake.execute(
         "INSERT INTO facts_duplicates SELECT sentence, min(sentence) OVER (PARTITION BY group_id), content "
         f"FROM (SELECT {of} AS key, content, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})) "
-        f"JOIN (SELECT key, {NUMBER} AS sentence FROM making.contents) USING (key)"
+        f"JOIN {SENTENCE_NUMBERS} USING (key)"
     )
 
 
@@ -243,19 +243,18 @@ def _columns_to_include(table: ScoreColumns, checks: Sequence[Check]) -> list[st
     return [name for name in table.columns if name not in FREE_TEXTS or name in texts_read(checks)]
 
 
-def write_matches(
-    lake: Lake, plan: Plan, of_picture: str, of_sentence: str, among: str = "", since: str = "", before: str = ""
-) -> None:
+def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, among: str = "", since: str = "") -> None:
     """Write ``making.matches``: the best candidate sentences of each picture, one row per picture.
 
     With a table ``among`` of keys, add these pictures. Then numbers are in no order, and ties break by ``content``.
-    With a condition ``since``, only rows that pass it are read; the other candidates are the lists of table ``before``.
+    With a condition ``since``, only rows that pass it are read, ``new_numbers`` has their sentences, and
+    ``matches_before(picture, before)`` the other candidates.
 
     Repeated (picture, sentence) pairs, of which there should be none, are merged first, and so are sentences of one
     group. The steps are separate statements: joined and sorted by one statement, which needs memory for every part, 10M
     images did not fit into 2.6 GB.
     """
-    names = [name for name, _ in plan.candidate_columns]
+    names, numbers = [name for name, _ in plan.candidate_columns], "new_numbers" if since else SENTENCE_NUMBERS
     further = "".join(f", {name}" for name in names)
     tie, content = ("content", ", content") if among else ("sentence", "")
     only = since or _only(of_picture, among)
@@ -269,14 +268,14 @@ def write_matches(
         f"(SELECT {of_picture} AS p, {of_sentence} AS s, similarity{content} FROM match_candidates "
         f"WHERE scorer = '{plan.scorer('matches')}' AND {only or 'true'}) "
         "JOIN (SELECT key AS p, picture FROM facts_pictures) USING (p) "
-        f"JOIN (SELECT key AS s, {NUMBER} AS sentence FROM making.contents) USING (s){joins}"
+        f"JOIN (SELECT key AS s, sentence FROM {numbers}) USING (s){joins}"
     )
-    if before:
+    if since:
         lake.execute(
             "INSERT INTO facts_candidates SELECT picture, sentence, similarity, content FROM (SELECT picture, "
             "unnest(before.sentences) AS sentence, unnest(before.similarities) AS similarity "
-            f"FROM {before} SEMI JOIN facts_pictures USING (picture)) "
-            f"JOIN (SELECT key, {NUMBER} AS sentence FROM making.contents) USING (sentence) "
+            "FROM matches_before SEMI JOIN facts_pictures USING (picture)) "
+            f"JOIN {SENTENCE_NUMBERS} USING (sentence) "
             f"JOIN (SELECT {of_sentence} AS key, content FROM sentence_content) USING (key)"
         )
     others = f"{content}{further}"

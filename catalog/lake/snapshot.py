@@ -6,7 +6,7 @@ result is what the current transaction sees, whatever others commit meanwhile. T
 included.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 Query = Callable[[str], list[tuple]]
@@ -21,6 +21,17 @@ class DataFile(NamedTuple):
     table: str
     data_file: str
     delete_file: str | None
+
+
+class RowCounts(NamedTuple):
+    """Rows of a table, those of commits after a given one, and its newest commit, which may be that of a deleted row.
+
+    ``new`` is -1 if only reading tells, as a file has rows of both sides.
+    """
+
+    rows: int
+    new: int
+    newest: int
 
 
 def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dict[str, str]]:
@@ -62,6 +73,27 @@ def files_sql(tables: Iterable[str], catalog: str = "lake") -> str:
         f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
         f"s WHERE {_is_valid('f')}"
     )
+
+
+def rows_since(query: Query, tables: Sequence[str], upto: int, catalog: str) -> dict[str, RowCounts]:
+    """Return the numbers of rows of ``tables`` without reading a file."""
+    among = ", ".join(f"'{table}'" for table in tables)
+    is_whole = "coalesce(greatest(f.partial_max, deletes.partial_max), 0) <= s.id"  # it has no rows of later snapshots
+    rows = query(
+        f"{_snapshot(catalog)}, "
+        f"deletes AS (SELECT data_file_id, delete_count, partial_max FROM {_own(catalog, 'delete_file')} d, s "
+        f"WHERE {_is_valid('d')}), commits AS (SELECT data_file_id, CAST(min_value AS BIGINT) AS oldest, "
+        f"CAST(max_value AS BIGINT) AS newest FROM {_own(catalog, 'file_column_stats')} "
+        f"JOIN {_own(catalog, 'column')} c USING (table_id, column_id), s "
+        f"WHERE column_name = 'commit' AND {_is_valid('c')}) "
+        "SELECT table_name, sum(n), CASE WHEN bool_and(coalesce(is_whole AND (oldest > upto OR newest <= upto), "
+        "false)) THEN coalesce(sum(n) FILTER (oldest > upto), 0) ELSE -1 END, coalesce(max(newest), 0) "
+        f"FROM (SELECT table_name, record_count - coalesce(delete_count, 0) AS n, oldest, newest, {upto} AS upto, "
+        f"{is_whole} AS is_whole FROM {_own(catalog, 'data_file')} f JOIN {_own(catalog, 'table')} t USING (table_id) "
+        f"LEFT JOIN deletes USING (data_file_id) LEFT JOIN commits USING (data_file_id), s "
+        f"WHERE {_is_valid('f')} AND {_is_valid('t')} AND table_name IN ({among})) GROUP BY table_name"
+    )
+    return dict.fromkeys(tables, RowCounts(0, 0, 0)) | {table: RowCounts(*map(int, found)) for table, *found in rows}
 
 
 def current_snapshot(query: Query, catalog: str = "lake") -> int:
