@@ -79,7 +79,8 @@ def count_rows(lake: Lake, catalog: str, upto: int) -> dict[str, RowCounts]:
     found = snapshot.rows_since(lake.unchecked, facts_tables.tables_read(lake), upto, catalog)
     for table in [table for table, counts in found.items() if counts.new < 0]:
         counts = f'SELECT (SELECT count(*) FROM {table}), count(*) FROM {table} WHERE "commit" > {upto}'
-        found[table] = RowCounts(*lake.query(counts)[0], found[table].newest)
+        rows, new = lake.query(counts)[0]
+        found[table] = RowCounts(rows, new, found[table].newest)
     return found
 
 

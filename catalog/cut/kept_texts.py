@@ -8,7 +8,6 @@ files of the generated rows stay the same; no threshold of a rule changes it. Th
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 
 import duckdb
@@ -17,16 +16,19 @@ from pairmill.catalog.cut.facts import data_digest, facts_folder, unmodified_fil
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.side_folders import scratch_folder
+from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.scores import named_in
 from pairmill.catalog.write.recorded_removals import last_removal
 
 
 def name_of(lake: Lake, rows: str, kept: Sequence[str]) -> str:
     """Return the name of the cache file for the columns ``kept`` of the query ``rows``: digests of its inputs."""
-    tables = {*re.findall(r"FROM (\w+)", rows)} & {*lake.tables} - {"partitions"}  # these only save a sort
+    tables = [score.table for score in (*declared(), *named_in(lake.tables)) if score.stage >= Stage.CAPTION]
     numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
     asked = json.dumps([duckdb.__version__, numbers, last_removal(lake), rows, list(kept)])
-    return f"texts-{data_digest(lake, 'lake', sorted(tables))}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+    return f"texts-{data_digest(lake, 'lake', tables)}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def read(lake: Lake, name: str) -> bool:

@@ -13,15 +13,15 @@ needed, where generating none too many would take up to 113 waves (infra/SCALE.m
 
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
 from pairmill.catalog.cut import kept_texts
 from pairmill.catalog.cut.facts import EXTENDED
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.generated import generated, states, with_first_text
 from pairmill.catalog.recipe.plan import Plan
 
-# SQL window over the images of a cluster in hash order. In a lake of 10M images, the chance that two of these 64-bit
-# hashes are equal within a cluster is 10^-9.
-DRAWN = "PARTITION BY cluster ORDER BY draw"
 BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 # Weight of the pass rate over all clusters, as a number of pseudo-images added to the cluster's own known images.
 PRIOR = 10
@@ -33,33 +33,53 @@ LEAST = 100
 
 
 def balance(lake: Lake, plan: Plan) -> None:
-    """Rank the images of each cluster into table ``cut_capped``, and mark images past the recipe's cap.
+    """Rank the images of each cluster into ``cut_capped``, and mark images past the recipe's cap.
 
-    Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
-    rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not
-    depend on the number of generated texts. ``past``: the cluster was full before this image; always false without a
-    cluster.
+    Creates the view ``cut_capped(n, cluster, place, size, past, state, value)`` from ``cut_survivors`` and
+    ``cut_late``. ``place`` is the rank by ``draw``, from 1, among the ``size`` images of the cluster, regardless of the
+    rules on generated texts, so it does not depend on the number of generated texts. ``past``: the cluster was full
+    before this image; always false without a cluster.
+
+    Sorted in memory, 40 bytes per image: a fifth of DuckDB's time for windows.
     """
-    if with_first_text(plan):
-        late, passed = "state, value", f"count(*) FILTER (coalesce(state, '') = '') OVER ({DRAWN} {BEFORE})"
-        images = "cut_survivors LEFT JOIN cut_late USING (n)"
-    else:
-        late, passed, images = "'' AS state, '' AS value", f"row_number() OVER ({DRAWN}) - 1", "cut_survivors"
-    ranked = (
-        f"SELECT n, cluster, draw, {late}, row_number() OVER ({DRAWN}) AS place, "
-        f"count(*) OVER (PARTITION BY cluster) AS size, {passed} AS passed FROM {images}"
+    late = " LEFT JOIN cut_late USING (n)" if with_first_text(plan) else ""
+    passes = "coalesce(state, '') = ''" if late else "true"
+    found = lake.table(
+        f"SELECT n, coalesce(cluster, -1) AS cluster, draw, {passes} AS passes, {_is_kept(plan)} AS spared "
+        f"FROM cut_survivors{late}"
     )
-    cap = plan.recipe.balance.cap
-    past = "false" if cap is None else f"cluster IS NOT NULL AND passed >= {cap}{_but_kept(plan, 'NOT IN')}"
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM ({ranked})"
-    )
+    n, cluster, draw, passes, spared = (found[name].to_numpy() for name in found.column_names)
+    order = _by_cluster_and_draw(cluster, draw)
+    n, cluster, passes, spared = n[order], cluster[order], passes[order], spared[order]
+    starts = np.flatnonzero(np.diff(cluster, prepend=-2))
+    sizes = np.diff(starts, append=len(n))
+    first, passed = np.repeat(starts, sizes), np.cumsum(passes) - passes
+    cap = np.inf if plan.recipe.balance.cap is None else plan.recipe.balance.cap
+    past = (cluster >= 0) & (passed - passed[first] >= cap) & ~spared
+    ranks = {"n": n, "cluster": pa.array(cluster, mask=cluster < 0), "place": np.arange(1, len(n) + 1) - first,
+             "size": np.repeat(sizes, sizes), "past": past}  # fmt: skip
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_ranks "
+                 "(n UINTEGER, cluster INTEGER, place BIGINT, size BIGINT, past BOOLEAN)")  # fmt: skip
+    lake.insert("cut_ranks", pa.table(ranks))
+    capped = f"SELECT * FROM cut_ranks{late}" if late else "SELECT *, '' AS state, '' AS value FROM cut_ranks"
+    lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_capped AS {capped}")
 
 
-def _but_kept(plan: Plan, is_in: str) -> str:
-    """Return SQL that excepts the images that people keep from a condition on ``n``; '' if the plan spares none."""
-    kept = f"(SELECT rowid FROM facts.images WHERE {plan.spares})"
-    return f" {'OR' if is_in == 'IN' else 'AND'} n {is_in} {kept}" if plan.spares else ""
+def _by_cluster_and_draw(cluster: np.ndarray, draw: np.ndarray) -> np.ndarray:
+    """Return the rows in the order of (cluster, draw), int32 from -1 and uint64.
+
+    One 64-bit key sorts in a quarter of the time of two; if its bits do not tell all rows apart, both are sorted.
+    """
+    bits = max(1, int(cluster.max(initial=0) + 1).bit_length())
+    key = (cluster + 1).astype(np.uint64) << np.uint64(64 - bits) | draw >> np.uint64(bits)
+    order = np.argsort(key)
+    ordered = key[order]
+    return np.lexsort((draw, cluster)) if (ordered[1:] == ordered[:-1]).any() else order
+
+
+def _is_kept(plan: Plan) -> str:
+    """Return the SQL condition that people keep image ``n``: the plan spares it."""
+    return f"n IN (SELECT rowid FROM facts.images WHERE {plan.spares})" if plan.spares else "false"
 
 
 def judge(lake: Lake, plan: Plan) -> None:
@@ -185,5 +205,5 @@ def in_reach(lake: Lake, plan: Plan, wave: int) -> str:
     return (
         "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "
-        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough}{_but_kept(plan, 'IN')})"
+        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough} OR {_is_kept(plan)})"
     )

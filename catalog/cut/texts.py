@@ -32,27 +32,17 @@ def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
     """Return each picture's best sentence, as if no other image used it: the keeper of its best candidate.
 
     (n,) uint32, sentence numbers by picture number; NOBODY if the picture has fewer candidates with a keeper than the
-    recipe's `at_least`. Candidates are read place by place, best first: most pictures are decided by their first ones.
+    recipe's `at_least`. A bit per sentence says whether it has a keeper: 5 MB of 40M sentences, not 160, are looked up.
     """
-    at_least = plan.recipe.association.at_least
     pictures = lake.query("SELECT coalesce(max(picture), -1) + 1 FROM facts.images")[0][0]
-    best = np.full(pictures, NOBODY, np.uint32)
+    best, passes = np.full(pictures, NOBODY, np.uint32), np.packbits(keepers != NOBODY, bitorder="little")
     for batch in lake.blocks(f"SELECT picture, sentences FROM {candidates(plan)}", rows=IMAGES_AT_ONCE):
         lists, picture = batch["sentences"], batch["picture"].to_numpy()
-        offered, bounds = lists.values.to_numpy(), lists.offsets.to_numpy()
-        at, end = bounds[:-1].copy(), bounds[1:]
-        first, found = np.full(len(picture), NOBODY, np.uint32), np.zeros(len(picture), np.uint16)
-        undecided = np.flatnonzero(at < end)
-        while len(undecided):
-            sentence = keepers[offered[at[undecided]]]
-            passes = sentence != NOBODY
-            is_first = passes & (found[undecided] == 0)
-            first[undecided[is_first]] = sentence[is_first]
-            found[undecided] += passes
-            at[undecided] += 1
-            undecided = undecided[(found[undecided] < at_least) & (at[undecided] < end[undecided])]
-        enough = found >= at_least
-        best[picture[enough]] = first[enough]
+        offered = lists.values.to_numpy()
+        at = np.flatnonzero(passes[offered >> 3] >> (offered & 7).astype(np.uint8) & 1)
+        bounds = np.searchsorted(at, lists.offsets.to_numpy())
+        enough = np.diff(bounds) >= max(1, plan.recipe.association.at_least)
+        best[picture[enough]] = keepers[offered[at[bounds[:-1][enough]]]]
     return best
 
 
