@@ -37,13 +37,15 @@ def sample(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, An
 def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return similarity -> 'worst' and 'best' -> ``n`` pairs, most extreme first; similarities without values left out.
 
-    Each similarity's column is read once for each end. All pairs of a version are compared, not a sample.
+    One pass reads all similarities. All pairs of a version are compared, not a sample.
     """
-    ids: dict[tuple[str, str], list[str]] = {}
-    for column in SIMILARITIES:
-        known = f"SELECT image_id FROM pairs WHERE {dataset.where} AND isfinite({column}) ORDER BY {column}"
-        for end, order in (("worst", "ASC"), ("best", "DESC")):
-            ids[column, end] = [row[0] for row in lake.query(f"{known} {order}, image_id LIMIT {n}")]
+    ends = {(column, end): sign for column in SIMILARITIES for end, sign in (("worst", ""), ("best", "-"))}
+    first = (
+        f"min({{'at': {sign}{column}, 'image_id': image_id}}, {n}) FILTER (isfinite({column}))"
+        for (column, _), sign in ends.items()
+    )
+    found = lake.query(f"SELECT {', '.join(first)} FROM pairs WHERE {dataset.where}")[0]
+    ids = {end: [each["image_id"] for each in rows or ()] for end, rows in zip(ends, found, strict=True)}
     rows = {row["image_id"]: row for row in pairs_of(lake, dataset, list(dict.fromkeys(chain(*ids.values()))))}
     return {
         column: {end: [rows[each] for each in ids[column, end]] for end in ("worst", "best")}
@@ -159,7 +161,7 @@ def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any
     Rows of ``text``, ``n`` (pairs), and ``pictures``: rows of image_id, sha256 and shard of PICTURES of them. Kinds
     without a text of two pairs are left out. Each kind is grouped by hash, as in `reuse`.
     """
-    found = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     kinds = {"sentence": _texts(dataset), "caption": "caption", "fused text": "syn_text", "alt text": "alt_text"}
     for kind, columns in kinds.items():
         texts = f"SELECT unnest([{columns}]) AS text, image_id, sha256 FROM pairs WHERE {dataset.where}"
@@ -173,11 +175,12 @@ def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any
             f"min({{'image_id': image_id, 'sha256': sha256}}, {PICTURES}) AS pictures "
             f"FROM ({texts}) JOIN ({top}) USING (id) GROUP BY id ORDER BY n DESC, text"
         )
-        shas = ", ".join(quoted(each["sha256"]) for row in rows for each in row["pictures"])
-        shards = dict(lake.query(f"SELECT sha256, shard FROM image_content WHERE sha256 IN ({shas or 'NULL'})"))
-        for each in (each for row in rows for each in row["pictures"]):
-            each["shard"] = shards.get(each["sha256"], "")
         found |= {kind: rows} if rows else {}
+    pictures = [each for rows in found.values() for row in rows for each in row["pictures"]]
+    shas = ", ".join(quoted(each["sha256"]) for each in pictures)
+    shards = dict(lake.query(f"SELECT sha256, shard FROM image_content WHERE sha256 IN ({shas or 'NULL'})"))
+    for each in pictures:
+        each["shard"] = shards.get(each["sha256"], "")
     return found
 
 
