@@ -67,8 +67,8 @@ def _compact(writer: Writer, limits: Limits) -> str:
 
 def _sweep(writer: Writer, limits: Limits) -> str:
     """Expire snapshots and remove files that no snapshot names."""
-    swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
-    return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
+    expired, removed = sweep(writer, snapshot_seconds=limits.days * 86_400)
+    return f"expired {expired:,} snapshots, removed {len(removed):,} files"
 
 
 def _vacuum(writer: Writer, limits: Limits) -> str:

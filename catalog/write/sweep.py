@@ -3,7 +3,6 @@
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pairmill.catalog.lake import snapshot
@@ -19,25 +18,19 @@ SMALL_BYTES = 1_000_000
 ANY_AGE = -3600
 
 
-@dataclass(frozen=True)
-class Swept:
-    """Result of `sweep`: number of expired snapshots, and the removed files (paths or S3 URLs)."""
-
-    snapshots: int
-    files: tuple[str, ...]
-
-
 def sweep(
     writer: Writer,
     older_than_seconds: float = 86_400,
     snapshot_seconds: float = SNAPSHOT_SECONDS,
     replaced_seconds: float | None = None,
-) -> Swept:
+) -> tuple[int, list[str]]:
     """Expire snapshots older than ``snapshot_seconds``, then remove unreferenced files older than the other ages.
 
     Killed runs, compaction and takedowns leave unreferenced files. The lease excludes other writers; the minimum age
     protects files that a worker of a former lease holder may still write. ``replaced_seconds`` is the minimum age of
-    files that an expired snapshot named, by default the same; no worker writes such files. Raises LeaseLost.
+    files that an expired snapshot named, by default the same; no worker writes such files.
+
+    Returns the number of expired snapshots, and the removed files (paths or S3 URLs). Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
@@ -49,7 +42,7 @@ def sweep(
     removed += [row[0] for row in _call(lake, "ducklake_delete_orphaned_files", before)]
     removed += _remove_leftovers(lake, time.time() - older_than_seconds)
     forget_former_holders(lake.metadata, older_than_seconds)
-    return Swept(len(expired), tuple(removed))
+    return len(expired), removed
 
 
 def checkpoint(writer: Writer) -> None:

@@ -6,6 +6,7 @@ If centroids must be trained first, the steps that depend on them have no digest
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from pairmill.catalog.lake.lake import Lake
@@ -37,14 +38,6 @@ class Pending:
     items: int
     unit: str  # name of a row in the plural, such as 'pictures'; '' for a step whose rows mean nothing to people
     due: str  # why the counts are a lower bound, '' if they are exact
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Stand-in for a session's writer on a lake that is only read."""
-
-    lake: Lake
-    run_id: str = ""
 
 
 @dataclass
@@ -105,7 +98,8 @@ def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
 
     The lake may be read-only. An unreachable source becomes a note.
     """
-    seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
+    reader = SimpleNamespace(lake=lake, run_id="")
+    seen = Survey(cast(Writer, reader), plan, Placement(), tuple(sources))
     curate_steps(seen, _survey_step)
     return seen
 

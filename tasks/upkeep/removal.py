@@ -239,11 +239,11 @@ def erase(writer: Writer) -> Erased:
     rewritten += _rewrite_all(writer, own)
     runs = [f"run {each.run_id} on {each.holder}" for each in former_holders(lake.metadata)]
     others = tuple(f"files of the last day that {run} may still write" for run in runs)
-    swept = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
+    expired, removed = sweep(writer, WRITTEN_SECONDS if others else ANY_AGE, ANY_AGE, ANY_AGE)
     merged_files(lake)  # it removes those of rewritten files
     refresh_statistics(writer)
     why = vacuum(writer, even_if_few=True).why
-    return Erased(rewritten, swept.snapshots, len(swept.files), why, others)
+    return Erased(rewritten, expired, len(removed), why, others)
 
 
 def _rewrite_all(writer: Writer, tables: Collection[str]) -> int:

@@ -35,11 +35,11 @@ def test_only_old_files_that_no_row_knows_are_removed(lake: Lake) -> None:
         half.write_bytes(b"half")
         for path in (known.path, orphan.path, str(half)):
             make_older(path, 2 * DAY)
-        swept = sweep(writer)
-        assert sorted(swept.files) == [orphan.path, str(half)]
+        _, removed = sweep(writer)
+        assert sorted(removed) == [orphan.path, str(half)]
         assert [Path(p.path).exists() for p in (known, orphan, young)] == [True, False, True]
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
-        assert sweep(writer).files == ()
+        assert sweep(writer)[1] == []
 
 
 def test_a_partition_done_twice_leaves_one_file_after_the_sweep(lake: Lake) -> None:
@@ -47,7 +47,7 @@ def test_a_partition_done_twice_leaves_one_file_after_the_sweep(lake: Lake) -> N
         first, again = partition(lake, "p", ["a"]), partition(lake, "p", ["a"], run_id="again")
         assert commit_stream(writer, [first, again]) == 1
         make_older(again.path, 2 * DAY)
-        assert sweep(writer).files == (again.path,)
+        assert sweep(writer)[1] == [again.path]
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
 
 
@@ -74,11 +74,11 @@ def test_the_files_of_a_shard_are_found_before_and_after_they_are_merged(lake: L
 def test_old_snapshots_go_and_what_is_true_now_stays(lake: Lake) -> None:
     with lease.writing(lake, "run", "sweep") as writer:
         writer.commit([partition(lake, "p", ["a"])])
-        assert sweep(writer).snapshots == 0
+        assert sweep(writer)[0] == 0
         old = "now() - INTERVAL 8 DAY"
         lake.metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = ({old})::VARCHAR")
         lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
-        assert sweep(writer).snapshots >= 3
+        assert sweep(writer)[0] >= 3
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
         assert lake.query("SELECT partition_id FROM partitions") == [("p",)]
 
@@ -222,7 +222,7 @@ def test_a_lake_whose_newest_files_were_joined_can_be_moved(tmp_path: Path) -> N
         checkpoint(writer)
         lake.metadata.write("UPDATE ducklake_snapshot SET snapshot_time = (now() - INTERVAL 8 DAY)::VARCHAR")
         lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
-        assert len(sweep(writer, older_than_seconds=-1000).files) >= 2
+        assert len(sweep(writer, older_than_seconds=-1000)[1]) >= 2
     (tmp_path / "old").rename(tmp_path / "new")
     with create_or_open(tmp_path / "new") as lake:
         assert lake.query("SELECT count(*) FROM image_hash") == [(2,)]

@@ -1,6 +1,7 @@
 """Two clusterings of pictures: one in which duplicates are searched, one of what is left, which balance caps."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,7 +15,7 @@ from pairmill.catalog.pending.training import IMAGES, SURVIVORS
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.write.lease import Writer
 from pairmill.flows.run.settings import load_recipe
-from pairmill.flows.run.survey import Survey, _Reader
+from pairmill.flows.run.survey import Survey
 from pairmill.tasks.relate.cluster import ClusterCount, cluster, cluster_survivors
 from pairmill.tasks.relate.duplicates import group_duplicates
 from pairmill.tasks.run.place import identity
@@ -28,7 +29,7 @@ CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" 
 def surveyed(opened: Lake, settings: dict[str, str]) -> Survey:
     """Count what is pending of both clusterings, and of the duplicates between them."""
     plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
-    seen = Survey(cast(Writer, _Reader(opened)), with_newest(plan, opened), Placement(), ())
+    seen = Survey(cast(Writer, SimpleNamespace(lake=opened, run_id="")), with_newest(plan, opened), Placement(), ())
     for step in (cluster, group_duplicates, cluster_survivors):
         step(seen)
     return seen
