@@ -21,7 +21,7 @@ from pairmill.catalog.terms.mark import EXPORT_LISTS
 MANIFEST, PROGRESS = EXPORT_LISTS
 CARD = "README.md"
 CREDITS = "CREDITS.tsv"
-CHECKSUMS = "SHA256SUMS"
+CHECKSUMS = "SHA256SUMS"  # of each file its sha256, in the form that `sha256sum -c` reads
 # botocore sends a request up to 3 times and s3fs repeats that up to S3_ROUNDS times, also for broken connections: a
 # silent server is given up after 3 minutes. With s3fs's own 5 rounds and 60 s it would take 20 minutes.
 _S3: dict[str, Any] = {
@@ -148,12 +148,15 @@ class Destination:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a small JSON file; {} if it does not exist or is no JSON object."""
-        try:
-            with self._explaining_errors(FileNotFoundError):
-                content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
-        except (FileNotFoundError, ValueError):
-            return {}
+        content = None
+        with suppress(FileNotFoundError, ValueError), self._explaining_errors(FileNotFoundError):
+            content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
         return content if isinstance(content, dict) else {}
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write ``data`` as the file ``name``."""
+        with self.file(name) as out:
+            out.write(data)
 
     def write_list(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
         """Write the object ``head``, with the list ``files`` added, as the JSON file ``name``."""
@@ -161,27 +164,18 @@ class Destination:
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write ``content`` as the JSON file ``name``, indented by 1."""
-        with self.file(name) as out:
-            out.write(json.dumps(content, indent=1).encode() + b"\n")
+        self.write(name, json.dumps(content, indent=1).encode() + b"\n")
 
     def write_card(self, text: str) -> None:
         """Write the dataset card README.md, unless the folder has one, which its owner may have edited."""
         if CARD not in self.names():
-            with self.file(CARD) as out:
-                out.write(text.encode())
-
-    def write_checksums(self, files: list[Written]) -> None:
-        """Write SHA256SUMS, the sha256 of each file in the form that `sha256sum -c` reads."""
-        with self.file(CHECKSUMS) as out:
-            out.write("".join(f"{file.sha256}  {file.name}\n" for file in files).encode())
+            self.write(CARD, text.encode())
 
     def holds(self, file: Written) -> bool:
         """Return whether the file exists with its size; its bytes are not read again."""
-        try:
-            with self._explaining_errors(FileNotFoundError):
-                return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
-        except FileNotFoundError:
-            return False
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
+            return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
+        return False
 
     def has(self, name: str) -> bool:
         """Return whether there is a file ``name``."""
@@ -213,9 +207,7 @@ class Destination:
     def names(self) -> list[str]:
         """List the names of the files and folders in this folder, sorted; [] if it does not exist."""
         self._filesystem.invalidate_cache()
-        try:
-            with self._explaining_errors(FileNotFoundError):
-                found = os.listdir(self._root) if self._is_local else self._filesystem.ls(self._root, detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted(path.rsplit("/", 1)[-1] for path in found)
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
+            found = os.listdir(self._root) if self._is_local else self._filesystem.ls(self._root, detail=False)
+            return sorted(path.rsplit("/", 1)[-1] for path in found)
+        return []

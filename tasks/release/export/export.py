@@ -36,7 +36,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.recorded_removals import unfinished_notice
 from pairmill.catalog.write.runs import record_export
 from pairmill.tasks.release.export import export_forms
-from pairmill.tasks.release.export.destination import CARD, CREDITS, MANIFEST, PROGRESS, Destination, Written
+from pairmill.tasks.release.export.destination import CARD, CHECKSUMS, CREDITS, MANIFEST, PROGRESS, Destination, Written
 from pairmill.tasks.release.export.export_description import CROISSANT, croissant, dataset_card
 from pairmill.tasks.release.export.export_forms import SUFFIX, WITH_PICTURES, Captions, Format, TextChoice, text_choice
 from pairmill.tasks.release.export.parquet_tables import IMAGE
@@ -184,7 +184,7 @@ def export(
         elif format == "realsyn" and not selected.given() and rows < dataset.n_pairs:
             notes.append(WITHOUT_ADDRESS.format(dataset.n_pairs - rows, dataset.n_pairs))
         else:
-            place.write_checksums(files)
+            place.write(CHECKSUMS, "".join(f"{file.sha256}  {file.name}\n" for file in files).encode())
         _describe(lake, selected, place, head, gaps)
         found = Exported(shown.uri, n_files, rows, n_bytes, tuple(filter(None, notes)))
         unamended = partial(exports.check_unamended, lake, selected)

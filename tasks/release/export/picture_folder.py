@@ -173,7 +173,7 @@ class PictureFolder:
                 if caption:
                     data = caption.encode()
                     wanted = hashlib.sha256(data).hexdigest()
-                    self._put(_caption_file(name), wanted, partial(self._save, data), about)
+                    self._put(_caption_file(name), wanted, partial(self.place.write, data=data), about)
                 n += 1
             out.write(json.dumps(about, ensure_ascii=False).encode() + b"\n")
         return n
@@ -217,7 +217,7 @@ class PictureFolder:
                 data = in_bucket(data, self.options.bucket)
                 row |= {"exported_sha256": content_id(data), "picture_metadata": "stripped"}
                 name = str(PurePosixPath(name).with_suffix(".jpg" if data.startswith(JPEG) else ".png"))
-            yield row, name, (hashlib.sha256(data).hexdigest(), partial(self._save, data)), note
+            yield row, name, (hashlib.sha256(data).hexdigest(), partial(self.place.write, data=data)), note
 
     def _inside(self, row: Row) -> str:
         """Return the path below the folder of a row's own file, '' if it is elsewhere."""
@@ -238,11 +238,6 @@ class PictureFolder:
                 f"'{source}' cannot be hard-linked into '{self.place.uri}': {why}. Give --to a folder on the disk of "
                 "the pictures, or write --pictures copy."
             ) from error
-
-    def _save(self, data: bytes, name: str) -> None:
-        """Write ``data`` as the file ``name``."""
-        with self.place.file(name) as out:
-            out.write(data)
 
     def _is_ours(self, name: str, sha256: str) -> bool:
         """Return whether a file of this name and content was written by an earlier state of the export."""

@@ -94,18 +94,14 @@ def _by_shard(part: Part, item: WorkItem) -> Iterator[tuple[int, Part]]:
         return
     home_of = {key: n for n, home in enumerate(item.joined) for key in home.keys}
     rows_of: dict[int, list[int]] = {}
-    for row, key in enumerate(part.rows[_key(part)].to_pylist()):
+    column = next(name for name in ("sha256", "content", "item") if name in part.rows.column_names)
+    for row, key in enumerate(part.rows[column].to_pylist()):
         rows_of.setdefault(home_of[key], []).append(row)
     done = 0
     for n, rows in sorted(rows_of.items()):
         usage = part.usage and part.usage.of_rows(done, done + len(rows), part.rows.num_rows)
         yield n, replace(part, rows=part.rows.take(pa.array(rows)), usage=usage)
         done += len(rows)
-
-
-def _key(part: Part) -> str:
-    """Return the name of the column that holds the item's keys."""
-    return next(name for name in ("sha256", "content", "item") if name in part.rows.column_names)
 
 
 class _Partition:
