@@ -141,15 +141,19 @@ FORGOTTEN = "forgotten"
 def discount(lake: Lake, table: str, label: str, commit: int) -> None:
     """Subtract the deleted rows listed in table FORGOTTEN from the row counts of ``partitions``.
 
-    Runs in the caller's transaction. For each (shard, scorer) of FORGOTTEN, a row with a negative count is inserted,
-    whose id derives from ``label``; the existing rows get new ids, so that the same work can be committed again, and
-    lose the path of a file that is gone.
+    Runs in the caller's transaction. The existing rows of each (shard, scorer) of FORGOTTEN get new ids, so that the
+    same work can be committed again, and lose the path of a file that is gone; then `subtract`.
     """
     here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM {FORGOTTEN})"
     lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")
     # DuckLake removes files without remaining rows, so no worker may be given their paths.
     left = f"SELECT filename FROM {table} WHERE shard IN (SELECT shard FROM {FORGOTTEN})"
     lake.execute(f"UPDATE partitions SET path = '' WHERE {here} AND concat(?, path) NOT IN ({left})", (lake.data_path,))
+    subtract(lake, table, label, commit)
+
+
+def subtract(lake: Lake, table: str, label: str, commit: int) -> None:
+    """Insert a row of ``partitions`` with a negative count, and an id from ``label``, for each row of FORGOTTEN."""
     lake.execute(
         'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard, '
         f"scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path FROM {FORGOTTEN}",

@@ -25,7 +25,7 @@ from pairmill.catalog.lake.table_meanings import removed_by
 from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.own_captions import OWN_CAPTION
-from pairmill.catalog.pending.quarantine import FORGOTTEN, discount
+from pairmill.catalog.pending.quarantine import FORGOTTEN, discount, subtract
 from pairmill.catalog.terms.scores import JUDGE_TEXT
 
 TABLES = ("taken_documents", "taken_pictures", "taken_images", "taken_sentences", "taken_fused")
@@ -267,20 +267,10 @@ def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
     if by == ["scorer"] and "shard" in names:
         discount(lake, table, f"{table} taken down {commit}", commit)
     elif by == ["scorer"]:
-        _discount_all(lake, table, commit)
+        subtract(lake, table, f"{table} taken down {commit}", commit)  # rows that were computed over all shards
+        _forget_paths(lake, table)
     elif by:
         _discount_pages(lake, table)
-
-
-def _discount_all(lake: Lake, table: str, commit: int) -> None:
-    """Subtract rows that were computed over all shards, and have no column of a shard."""
-    lake.execute(
-        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, scorer)) AS partition_id, shard, scorer, '
-        "-n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path "
-        f"FROM {FORGOTTEN}",
-        (table, f"{table} taken down {commit}", commit),
-    )
-    _forget_paths(lake, table)
 
 
 def _discount_pages(lake: Lake, table: str) -> None:
