@@ -21,14 +21,14 @@ def test_a_run_over_a_copied_lake_and_one_with_another_cap_ask_little(
     with counting() as counts:
         tell(*words)
     statements, metadata, commits = *counts.statements.values(), counts.commits
-    assert 0 < statements <= 250 and metadata <= 130 and 0 < commits <= 6, (statements, metadata, commits)
+    assert 0 < statements <= 260 and metadata <= 130 and 0 < commits <= 6, (statements, metadata, commits)
     with counting() as counts:
         tell(*words, "--set=balance.cap=2")
     statements, metadata, commits = *counts.statements.values(), counts.commits
-    # No step that measures lists its pending work again.
-    assert 0 < statements <= 417 and metadata <= 220 and 0 < commits <= 6, (statements, metadata, commits)
+    # No step that measures lists its pending work or asks for edges again, and recall is not measured anew.
+    assert 0 < statements <= 325 and metadata <= 220 and 0 < commits <= 6, (statements, metadata, commits)
 
 
 def test_a_first_run_commits_what_it_did_and_nothing_by_itself() -> None:
     statements, metadata, commits = first_run_counts().values()
-    assert 0 < statements <= 960 and metadata <= 330 and 0 < commits <= 52, (statements, metadata, commits)
+    assert 0 < statements <= 940 and metadata <= 330 and 0 < commits <= 52, (statements, metadata, commits)
