@@ -133,11 +133,11 @@ def test_a_slow_answer_ends_in_time_and_may_pass(server: Web):
 
 def test_waiting_for_a_turn_is_no_time_out(server: Web):
     def slow(handler) -> None:
-        time.sleep(0.1)
+        time.sleep(0.3)
         handler.answer(200, PHOTO)
 
     server.manners["/a"] = slow
-    answers = fetched(server, *["/a"] * 8, fetcher=Fetcher(reach=REACH, per_host=1, seconds=0.5, retries=0))
+    answers = fetched(server, *["/a"] * 8, fetcher=Fetcher(reach=REACH, per_host=1, seconds=2, retries=0))
     assert [answer.data for answer in answers] == [PHOTO] * 8
     assert server.most_open == 1
 
