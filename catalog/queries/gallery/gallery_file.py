@@ -94,12 +94,7 @@ def _opens(path: Path) -> bool:
 
 
 def _build(
-    lake: Lake,
-    dataset: Dataset | None,
-    plan: Plan | None,
-    path: Path,
-    sampled: int | None = None,
-    at_once: bool = False,
+    lake: Lake, dataset: Dataset | None, plan: Plan | None, path: Path, most: int | None = None, at_once: bool = False
 ) -> None:
     """Write the table ``images``, in the order of ``image_id``, of one snapshot of the lake.
 
@@ -110,9 +105,9 @@ def _build(
     with nullcontext() if at_once else lake.pinned():
         lake.execute(f"ATTACH {quoted(str(path))} AS gallery")
         try:
-            if sampled and dataset:
-                lake.execute(f"CREATE TEMP TABLE gallery_sample AS {_images(dataset, dataset.commit, sampled)}")
-            images, joined, columns = _parts(lake, dataset, plan, bool(sampled))
+            if most and dataset:
+                lake.execute(f"CREATE TEMP TABLE gallery_sample AS {_images(dataset, dataset.commit, most)}")
+            images, joined, columns = _parts(lake, dataset, plan, bool(most))
             place = "row_number() OVER (ORDER BY image_id) - 1 AS _place"
             sides = {"i": f"SELECT *, {place} FROM ({images})"} | {name: sql for name, (sql, _) in joined.items()}
             joins = (f" LEFT JOIN sides.{name} ON {name}.{key} = i.{key}" for name, (_, key) in joined.items())
