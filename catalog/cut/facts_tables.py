@@ -270,7 +270,7 @@ def write_matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str, amo
         "JOIN (SELECT key AS p, picture FROM facts_pictures) USING (p) "
         f"JOIN (SELECT key AS s, sentence FROM {numbers}) USING (s){joins}"
     )
-    if since:
+    if since and lake.query("SELECT 1 FROM matches_before LIMIT 1"):
         lake.execute(
             "INSERT INTO facts_candidates SELECT picture, sentence, similarity, content FROM (SELECT picture, "
             "unnest(before.sentences) AS sentence, unnest(before.similarities) AS similarity "
