@@ -75,7 +75,7 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     for table, columns in sorted(_existing_columns(lake).items()):
         of = "sentence" if "sha256" not in columns else "pair" if "content" in columns else "image"
         key = "content" if of == "sentence" else "sha256"
-        if table in known or table.startswith((IMPORTED, HEAD)) or table in schema.released():
+        if table in known or table.startswith((IMPORTED, HEAD)) or table in schema.created() | lake.views:
             continue
         if not {key, "shard", "scorer", "commit"} <= columns.keys():
             continue
