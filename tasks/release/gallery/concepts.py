@@ -25,7 +25,7 @@ def concepts(lake: Lake, dataset: Dataset, names: Sequence[str], embed_texts: Em
     """Count the pictures and texts of each name, kept and dropped; return a `Concept` for each, in the given order.
 
     A picture shows one name at most, and none if another word of the recipe's tag vocabulary, else of ImageNet's
-    classes, is nearer (`ops.pair.named_pictures`).
+    classes, is nearer (`ops.pair.tags`).
 
     Vectors and texts are read in batches. 30M pictures of 512 numbers and 2,000 names and words take some 20 minutes of
     matrix products and 10 of texts on one core; DuckDB's join of the vectors spills 40 GB to disk. Raises PairmillError
