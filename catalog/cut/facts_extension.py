@@ -14,6 +14,7 @@ the keys of pictures and sentences, and the copy of the file.
 from collections.abc import Iterable, Mapping
 
 from pairmill.catalog.cut import facts_tables
+from pairmill.catalog.cut.facts_matches import NUMBER, SENTENCE_NUMBERS, write_matches
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.snapshot import RowCounts
@@ -126,7 +127,7 @@ def _list_new(lake: Lake, plan: Plan, since: str, has_moved: bool, has_groups: b
     shown = f"SELECT key FROM new_pictures{'' if has_moved else ' WHERE key NOT IN (SELECT key FROM images_before)'}"
     create("new_matched", PICTURE, pairs, shown, candidates)
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE new_numbers AS FROM {facts_tables.SENTENCE_NUMBERS} WHERE key IN (SELECT key "
+        f"CREATE OR REPLACE TEMP TABLE new_numbers AS FROM {SENTENCE_NUMBERS} WHERE key IN (SELECT key "
         f"FROM new_sentences UNION ALL SELECT {SENTENCE} FROM match_candidates WHERE {since})"
     )
 
@@ -157,10 +158,10 @@ def _rewrite(lake: Lake, plan: Plan, since: str, recount: bool) -> None:
     facts_tables.write_sentences(lake, plan, SENTENCE, "new_sentences", since, recount)
     _take(lake, "matches", "picture", facts_tables.PICTURE_NUMBERS, "new_matched")
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT key, {facts_tables.NUMBER} AS picture FROM "
+        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT key, {NUMBER} AS picture FROM "
         "making.pictures WHERE key IN (SELECT key FROM new_matched) AND rowid IN (SELECT picture FROM making.images)"
     )
-    facts_tables.write_matches(lake, plan, PICTURE, SENTENCE, "new_matched", "" if is_anew else since)
+    write_matches(lake, plan, PICTURE, SENTENCE, "new_matched", "" if is_anew else since)
 
 
 def _take(lake: Lake, table: str, number: str, numbers: str, keys: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import facts_tables
+from pairmill.catalog.cut import facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
@@ -66,7 +66,8 @@ def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, re
     with pytest.MonkeyPatch.context() as patched:
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(f"pairmill.catalog.cut.texts.{name}", at_once)
-        patched.setattr(facts_tables, "SORTED_AT_ONCE", 100)
+        for module in (facts_matches, facts_tables):
+            patched.setattr(module, "SORTED_AT_ONCE", 100)
         for recipe in recipes:
             agrees_with_its_slow_twin(several, images, words, *recipe)
 

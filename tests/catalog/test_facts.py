@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import facts, facts_tables
+from pairmill.catalog.cut import facts, facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut, select_survivors
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
@@ -208,7 +208,7 @@ def test_blocks_of_matches_are_cut_between_pictures(pictures: list[int], data: s
     rows = pa.record_batch({"picture": pa.array(sorted(pictures), pa.uint32()), "row": range(len(pictures))})
     at = sorted(data.draw(st.lists(st.integers(0, len(pictures)))))
     blocks = [rows.slice(first, end - first) for first, end in pairwise([0, *at, len(pictures)])]
-    cut_between = list(facts_tables._of_whole_pictures(blocks))
+    cut_between = list(facts_matches._of_whole_pictures(blocks))
     assert [row for table in cut_between for row in table["row"].to_pylist()] == list(range(len(pictures)))
     seen = [set(table["picture"].to_pylist()) for table in cut_between]
     assert sum(map(len, seen)) == len(set(pictures))
