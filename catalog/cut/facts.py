@@ -3,7 +3,7 @@
 The cache is a DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name contains
 a digest of its inputs (the files of every table read, the scorers, the seed), its size and its modification time. So it
 may be deleted at any time, and no cut can read a file that is outdated or was modified. The first cut after new rows
-writes another file and removes outdated ones. At 1M images and 11M candidates it takes 26 CPU s, of 1 % of new rows 4
+writes another file and removes outdated ones. At 1M images and 11M candidates it takes 23 CPU s, of 1 % of new rows 3
 (:mod:`catalog.cut.facts_extension`), and from unchanged facts 1, in 2.6 GB of memory and 180 bytes of disk per image.
 """
 
