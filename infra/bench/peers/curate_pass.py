@@ -23,8 +23,9 @@ from pairmill.flows.curate import curate_steps
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.relate import cluster, duplicates
-from pairmill.tasks.run import stage
+from pairmill.tasks.run.items.partition import Part, write_parts
 from pairmill.tasks.run.pool import fork_server
+from pairmill.tasks.run.stage import JobStage
 
 # Ops that run in the flow process, by the module whose attribute the tasks call.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates.hamming, "hamming_edges"), (duplicates.components, "recut"))
@@ -75,7 +76,7 @@ def _seconds_of(work: tuple[bytes, Any]) -> tuple[float, list]:
     job, output = _unpickled(payload)
     seconds = 0.0
 
-    def made() -> Iterator[stage.Part]:
+    def made() -> Iterator[Part]:
         nonlocal seconds
         started = time.process_time()
         parts = iter(job(item))
@@ -87,7 +88,7 @@ def _seconds_of(work: tuple[bytes, Any]) -> tuple[float, list]:
             yield part
             started = time.process_time()
 
-    manifests = stage.write_parts(made(), item, output)
+    manifests = write_parts(made(), item, output)
     return seconds, manifests
 
 
@@ -104,13 +105,13 @@ def main(how: str, lake: str, out: str, *sources: str) -> None:
         cores = len(os.sched_getaffinity(0))
         processes = multiprocessing.get_context("forkserver").Pool(cores, _begin)
 
-        def run(items: Any, job: Any, output: Any, placement: Any) -> Iterator[list]:
-            payload = pickle.dumps((job, output))
+        def run(self: JobStage, items: Any, output: Any, show_ahead: Any = None) -> Iterator[list]:
+            payload = pickle.dumps((self._job, output))
             for seconds, manifests in processes.imap_unordered(_seconds_of, ((payload, item) for item in items)):
                 clock.ops[clock.step] += seconds
                 yield manifests
 
-        stage.run = run
+        JobStage.run = run
         for module, name in GLOBAL_OPS:
             setattr(module, name, clock.timed(getattr(module, name)))
     with session(load_recipe("demo"), list(sources), lake, Compute()) as held:
