@@ -121,6 +121,18 @@ class OpenLake:
 
         return fault_counts(self.lake)
 
+    def quarantined_share(self, run_id: str) -> float:
+        """Return the share of quarantined items among the images and faults that a run read; 0 if it read nothing."""
+        from pairmill.catalog.pending.quarantine import quarantined_share
+
+        return quarantined_share(self.lake, run_id)
+
+    def caption_statuses(self, scorer: str) -> dict[str, int]:
+        """Count the captions of the scorer with this digest by status, most frequent first, in current documents."""
+        from pairmill.catalog.queries.captioned import by_status
+
+        return by_status(self.lake, scorer)
+
     @question("why", "pairmill why https://example.org/fox.jpg")
     def why(self, item: str, dataset: str = "") -> "answers.Explanation":
         """Show an item's origin, its scores, and the rule that dropped it.
@@ -179,6 +191,25 @@ class OpenLake:
 
         return proofs(self.lake, self._version(dataset))
 
+    def report_content(self, dataset: str) -> dict[str, Any]:
+        """Return the variables of a version's report by their names in its templates: figures, tables, pictures."""
+        from pairmill.flows.api.report_content import report_content
+
+        return report_content(self.lake, self._version(dataset))
+
+    def pictured_diff(self, before: str, after: str, images: int = 12) -> "answers.VersionDiff":
+        """Return the `diff` of two versions with up to ``images`` example images of each cause."""
+        from pairmill.catalog.queries.compare.version_diff import version_diff
+
+        return version_diff(self.lake, self._version(before), self._version(after), images)
+
+    def differing(self, before: str, after: str, kind: str, cause: str) -> "answers.ImageSet":
+        """Return the images of a kind ('gained', 'lost', 'changed') and cause of `differences`, to filter by."""
+        from pairmill.catalog.queries.compare.version_diff import changed_ids
+        from pairmill.catalog.queries.gallery.gallery_query import ImageSet
+
+        return ImageSet(changed_ids(self.lake, self._version(before), self._version(after), kind, cause), "image_id")
+
     @question("concepts", "pairmill concepts 30m@3 --names classes.txt", tool=False)
     def concepts(self, dataset: str, names: Sequence[str] = (), most: int = 30) -> "list[answers.Concept]":
         """Count the pictures of a version's concepts, kept and dropped by each rule.
@@ -211,6 +242,16 @@ class OpenLake:
         with self.gallery(dataset) as gallery:
             return rule_views(gallery, plan_of(self.lake, self._version(dataset)))
 
+    def beside_rule(self, dataset: str, kind: str, rule: str, keep: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the items nearest to the thresholds of the predicate ``keep``, by side: 'below 100', 'from 100'.
+
+        ``kind`` is 'image' or 'sentence', ``rule`` the name of the version's rule that ``keep`` would replace.
+        """
+        from pairmill.catalog.queries.gallery.gallery_views import beside_predicate
+
+        with self.gallery(dataset) as gallery:
+            return beside_predicate(gallery, kind, rule, keep)
+
     def try_recut(
         self, dataset: str, changes: Mapping[str, Any], name: str = "", shown: Mapping[str, int] | None = None
     ) -> "answers.CutTrial":
@@ -222,12 +263,24 @@ class OpenLake:
 
         return try_recut(self.lake, dataset, changes, name, shown)
 
+    def marks_on(self, dataset: str, sha256s: list[str]) -> dict[str, str]:
+        """Return sha256 -> people's verdicts on these pictures, also those that wait or are in no version yet."""
+        from pairmill.catalog.queries.edit_preview import marks_on
+
+        return marks_on(self.lake, dataset.partition("@")[0], sha256s)
+
     def captions_on(self, dataset: str, sha256s: list[str]) -> dict[str, list[tuple[str, str]]]:
         """Return sha256 -> (captioner, text) of these pictures if the version has several captioners, else {}."""
         from pairmill.catalog.queries.captioned import captions_on
 
         plan = self._scope(version := self._version(dataset)).plan
         return captions_on(self.lake, plan, version.commit, sha256s) if plan else {}
+
+    def unpublished(self, dataset: str) -> "tuple[list[tuple[str, str, int]], list[Any]]":
+        """Return what the next version changes, by rule before, rule after, number; and what a run must make first."""
+        from pairmill.tasks.recut import unpublished
+
+        return unpublished(self.lake, dataset)
 
     @question("calibrate", "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%", tool=False)
     def calibrate(
@@ -250,6 +303,12 @@ class OpenLake:
         with self.judging(dataset) as judging:
             return judging.calibrate(rule, wrong, confidence, candidates)
 
+    def judged_samples(self) -> "tuple[answers.JudgedSample, ...]":
+        """Return the samples that were drawn for judging, with people's judgements, the newest first."""
+        from pairmill.catalog.queries.judge.judged_samples import judged_samples
+
+        return judged_samples(self.lake)
+
     @contextmanager
     def judging(self, dataset: str) -> "Iterator[answers.VersionJudging]":
         """Open a version for judging in the ``with`` block: draw samples of its rules, read and log judgements."""
@@ -258,6 +317,26 @@ class OpenLake:
         version = self._version(dataset)
         with self.gallery(dataset) as gallery:
             yield VersionJudging(self.lake, version, self._scope(version), gallery)
+
+    @property
+    def newest_commit(self) -> int:
+        """Highest commit number, 0 without a commit. Rows read earlier are current while it stays the same."""
+        from pairmill.catalog.write.runs import last_commit
+
+        return last_commit(self.lake)
+
+    @property
+    def newest_removal(self) -> int:
+        """Highest commit number of a removal, 0 without one. Rows read before it may have been removed."""
+        from pairmill.catalog.write.recorded_removals import last_removal
+
+        return last_removal(self.lake)
+
+    def picture_vectors(self, dataset: str = "") -> "answers.ImageVectors | None":
+        """Return the CLIP vectors of a version's pictures ('': of all), memory-mapped; None if there are none."""
+        from pairmill.catalog.queries.gallery.image_vectors import image_vectors
+
+        return image_vectors(self.lake, self._version(dataset) if dataset else None)
 
     def gallery(self, dataset: str = "") -> "answers.Gallery":
         """Open the gallery of a version ('': of the whole lake), a file of a row per image; build it if missing."""

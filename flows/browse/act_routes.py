@@ -20,7 +20,6 @@ from pairmill.flows.browse.asked import ID, Asked, sent_form
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.gallery_routes import Choosing
 from pairmill.flows.browse.rendering import room_page, unpublished_page
-from pairmill.tasks.recut import unpublished
 
 MOST_BYTES = 5_000_000  # of a form: 100,000 pictures that are ticked one by one
 Picture = Annotated[str, Field(pattern=ID.pattern.join("^$"))]
@@ -113,9 +112,9 @@ def routes(opened: BrowsedLake, choose: Choosing) -> APIRouter:
         """Show what the next version would change by the acts."""
         version = opened.lake.dataset(dataset).version
         with lock:
-            lake = opened.connection("acts").lake
-            moved, missing = unpublished(lake, str(version))
-            waiting = sum(each.is_waiting for each in list_acts(lake, version.name)[0])
+            lake = opened.connection("acts")
+            moved, missing = lake.unpublished(str(version))
+            waiting = sum(each.is_waiting for each in list_acts(lake.lake, version.name)[0])
         run = f"pairmill run {shlex.quote(version.name)} --lake {shlex.quote(opened.uri)}"
         values = {"moved": moved, "missing": missing, "waiting": waiting, "run": run}
         return room_page(opened, "acts", version, "publish.html.j2", **values)

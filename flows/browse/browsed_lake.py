@@ -8,9 +8,7 @@ from functools import partial
 
 from pairmill.catalog.pending.contents import home_of
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.recorded_removals import last_removal
-from pairmill.catalog.write.runs import last_commit
-from pairmill.flows.api.answer_types import Dataset, Gallery, ImageSet, changed_ids
+from pairmill.flows.api.answer_types import Dataset, Gallery, ImageSet
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.browse.background import Background
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
@@ -39,7 +37,7 @@ class BrowsedLake:
         self._thumbnails: ThumbnailCache | None = None
         self._models: dict[tuple[str, str], tuple[tuple[str, ...], bool]] = {}
         self._changed: tuple[object, ImageSet] | None = None
-        self._removal, self._looked = last_removal(self.lake.lake), time.monotonic()
+        self._removal, self._looked = self.lake.newest_removal, time.monotonic()
         self._ended = threading.Event()
         self.forgetting: list[Callable[[], None]] = [self._galleries.forget]
         self.closing: list[Callable[[], None]] = [self._ended.set, self._galleries.close]
@@ -57,7 +55,7 @@ class BrowsedLake:
             if time.monotonic() - self._looked < LOOKED_SECONDS:
                 return
             self._looked = time.monotonic()
-        newest = last_removal(self.connection("removals").lake)
+        newest = self.connection("removals").newest_removal
         with self._lock:
             if newest == self._removal:
                 return
@@ -113,7 +111,7 @@ class BrowsedLake:
                 return self._last[name]
             dataset, removal = self.dataset(name), self._removal
             self.newest[name] = dataset
-            state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else last_commit(self.lake.lake)
+            state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else self.lake.newest_commit
         built = self._galleries.find(name, state, partial(self._build, name), PATIENCE)
         with self._lock:
             if built is not None and removal == self._removal:
@@ -134,7 +132,7 @@ class BrowsedLake:
         with self._lock:
             if self._changed is None or self._changed[0] != asked:
                 kind, _, cause = change.partition(":")
-                self._changed = asked, ImageSet(changed_ids(self.lake.lake, before, after, kind, cause), "image_id")
+                self._changed = asked, self.lake.differing(str(before), str(after), kind, cause)
             return self._changed[1]
 
     @property

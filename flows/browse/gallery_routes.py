@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.answer_types import FACETS, Choice, Gallery, GalleryPage, marks_on
+from pairmill.flows.api.answer_types import FACETS, Choice, Gallery, GalleryPage
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_maps import PictureMaps
@@ -43,7 +43,7 @@ def routes(opened: BrowsedLake, search: PictureSearch, choice_of: Choosing) -> A
     def content(found: GalleryPage, asked: Asked) -> dict[str, Any]:
         """Return the values of a page's cards, with acts that the version lacks and texts of several captioners."""
         shas, lake = [row["sha256"] for row in found.images], opened.connection("marks")
-        marks = marks_on(lake.lake, asked.dataset.partition("@")[0], shas) if asked.dataset else {}
+        marks = lake.marks_on(asked.dataset, shas) if asked.dataset else {}
         demo, several = opened.models(opened.newest.get(asked.dataset))
         captions = lake.captions_on(asked.dataset, shas) if several else {}
         similar = search.find(asked.dataset, asked.words, asked.like) or {}

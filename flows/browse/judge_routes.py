@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
-from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJudging, judged_samples
+from pairmill.flows.api.answer_types import MOST_JUDGED, JudgedSample, VersionJudging
 from pairmill.flows.api.picture_acts import user_name
 from pairmill.flows.browse.asked import Asked, sent_form
 from pairmill.flows.browse.browsed_lake import BrowsedLake
@@ -60,7 +60,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
 
         Raises PairmillError if the version is another than it was drawn from.
         """
-        found = next((each for each in judged_samples(opened.lake.lake) if each.sample.sample_id == sample_id), None)
+        found = next((each for each in opened.lake.judged_samples() if each.sample.sample_id == sample_id), None)
         if found is None:
             raise HTTPException(404)
         dataset = _dataset(found.sample)
@@ -89,7 +89,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
             return waiting_page(opened, "judge", Asked.model_validate({"dataset": str(version)}))
         with opened.lake.judging(str(version)) as of_version:
             rules = of_version.rules()
-        samples = [each for each in judged_samples(opened.lake.lake) if each.sample.dataset == version.name]
+        samples = [each for each in opened.lake.judged_samples() if each.sample.dataset == version.name]
         values = {"rules": rules, "samples": samples, "faults": read_log(opened.lake.lake).faults}
         return room_page(opened, "judge", version, "judge.html.j2", **values)
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.runs import last_commit
-from pairmill.flows.api.answer_types import ImageVectors, image_vectors
+from pairmill.flows.api.answer_types import ImageVectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
@@ -98,12 +97,12 @@ class PictureSearch:
 
     def _find_vectors(self, dataset: str) -> tuple[ImageVectors, "faiss.Index | None"]:
         """Return the vectors of a version, or of the whole lake, with their index; looked up again after a commit."""
-        lake = self._opened.connection("search").lake
+        lake = self._opened.connection("search")
         version = self._opened.dataset(dataset)
-        state = (str(version), version.run_id) if version else last_commit(lake)
+        state = (str(version), version.run_id) if version else lake.newest_commit
         known = self._vectors.get(dataset)
         if known is None or known[0] != state:
-            found = image_vectors(lake, version)
+            found = lake.picture_vectors(dataset)
             if found is None:
                 raise PairmillError(
                     "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."

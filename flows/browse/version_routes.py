@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, Response
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.api.answer_types import Dataset, Difference, beside_predicate, version_diff
+from pairmill.flows.api.answer_types import Dataset, Difference
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page, room_page, unpublished_page, waiting_page
@@ -56,8 +56,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
                 found = opened.connection("trials").try_recut(dataset, change)
         except PairmillError as error:
             return page("trial.html.j2", fault=str(error))
-        gallery = opened.gallery(dataset, is_scroll=True)
-        near = beside_predicate(gallery, kind, rule, keep) if gallery else {}
+        near = opened.lake.beside_rule(dataset, kind, rule, keep) if opened.gallery(dataset, is_scroll=True) else {}
         setting = shlex.quote(f"{kind}s.{rule}.keep={keep}")
         saved = urlencode({"dataset": dataset, "kind": kind, "rule": rule, "keep": keep})
         shown = {"trial": found, "near": near, "kind": kind, "dataset": dataset, "saved": saved, "fault": ""}
@@ -85,7 +84,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
             message = "There is one version of this dataset; a second run with another recipe makes the next."
             title = "Nothing to compare yet"
             return room_page(opened, "compare", after, "error.html.j2", title=title, message=message)
-        found = version_diff(opened.lake.lake, other, after, SHOWN)
+        found = opened.lake.pictured_diff(str(other), str(after), SHOWN)
         rows = [(each, _gallery(each, other, after)) for each in found.causes]
         values = {"before": str(other), "after": str(after), "changes": rows, "diff": found}
         return room_page(opened, "compare", after, "compare.html.j2", **values)

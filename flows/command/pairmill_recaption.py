@@ -30,7 +30,6 @@ def recaption(args: Namespace) -> int:
     recipe = captions_recipe(load_recipe(args.recipe, settings, args.models), settings)
     ask_downloads(recipe, args.yes, screen)
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
-        from pairmill.flows.api.answer_types import by_status
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps
         from pairmill.flows.run.caption_rate import CaptionRate
@@ -57,7 +56,7 @@ def recaption(args: Namespace) -> int:
 
         version = curate_steps(opened, FirstCaptions(opened, display.run_step, look), args.retry).version
         lake = OpenLake(opened.lake)
-        statuses = by_status(lake.lake, opened.plan.scorer(opened.plan.first_captions))
+        statuses = lake.caption_statuses(opened.plan.scorer(opened.plan.first_captions))
         faults, notes, by_demo = lake.quarantine(), opened.notes, opened.demo_weights
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
     by = f", by [yellow]{MARK}[/]" if by_demo else ""

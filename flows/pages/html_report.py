@@ -5,7 +5,6 @@ import hashlib
 from pairmill.catalog.lake.lake import Lake
 from pairmill.flows.api.answer_types import Dataset
 from pairmill.flows.api.opened_lake import OpenLake
-from pairmill.flows.api.report_content import report_content
 from pairmill.flows.pages.renderer import cluster_sizes, render_whole, write_page
 
 SECTIONS = {
@@ -29,7 +28,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
 
     Raises PairmillError when the lake has no such dataset.
     """
-    found = report_content(lake, OpenLake(lake).dataset(f"{dataset}@{version}").version)
+    found = OpenLake(lake).report_content(f"{dataset}@{version}")
     empty = {
         name
         for name, shown in (("clusters", "clusters"), ("changes", "before"), ("proof", "proofs"))

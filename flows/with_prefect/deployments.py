@@ -141,7 +141,7 @@ def _run_curate(
     """Run curate, named ``about`` at first, and create its artifacts; record a person's ``answer`` at the gate."""
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
-    from pairmill.flows.api.answer_types import quarantined_share
+    from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.run.caption_rate import CaptionRate
     from pairmill.flows.run.first_captions import FirstCaptions
@@ -167,7 +167,7 @@ def _run_curate(
             opened.progress = CaptionRate(opened, bars, artifacts.RateArtifact(), every=10.0)
             run_step = FirstCaptions(opened, run_step, artifacts.create_first_captions)
         published = curate_steps(opened, run_step, retry)
-        share = quarantined_share(opened.lake, opened.writer.run_id)
+        share = OpenLake(opened.lake).quarantined_share(opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
         get_run_logger().warning(visible(note))

@@ -17,7 +17,6 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
-from pairmill.flows.api.report_content import report_content
 from pairmill.flows.command.cli import main
 from pairmill.flows.prove import prove
 from pairmill.ops.models.model_digest import model_digest
@@ -64,7 +63,7 @@ def test_a_proof_shows_its_controls_is_stored_and_stands_in_report_and_card(
     with pm.open(lake) as opened:
         (stored,) = opened.proofs("cut@1")
         assert [line.verdict for line in stored.lines] == [line["verdict"] for line in proof["lines"]]
-        assert report_content(opened.lake, opened.dataset("cut@1").version)["proofs"] == [stored]
+        assert opened.report_content("cut@1")["proofs"] == [stored]
     assert rows(lake, "SELECT count(*) FROM judge_text") == [(400,)]  # what stood there was not embedded again
 
 

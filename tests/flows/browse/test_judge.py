@@ -59,7 +59,7 @@ def test_a_sample_is_the_frame_in_the_order_of_a_seeded_hash_and_its_frame_is_re
     expected = sorted(frame, key=lambda each: hashlib.sha256((each + sample["seed"]).encode()).hexdigest())
     gallery = pages.opened.gallery("small@1")
     assert gallery
-    (found,) = judged_samples(pages.opened.lake.lake)
+    (found,) = pages.opened.lake.judged_samples()
     assert [row["image_id"] for row in images_of(gallery, found.sample)] == expected and len(expected) > 5
 
 
@@ -68,7 +68,7 @@ def test_every_pair_of_a_frame_is_equally_likely_to_be_drawn_first(judged: tuple
     drawn(pages)
     gallery = pages.opened.gallery("small@1")
     assert gallery
-    sample = judged_samples(pages.opened.lake.lake)[0].sample
+    sample = pages.opened.lake.judged_samples()[0].sample
     first: dict[str, int] = {}
     for n in range(600):
         seeded = sample.model_copy(update={"seed": hashlib.sha256(b"%d" % n).hexdigest()[:32]})
