@@ -209,6 +209,7 @@ with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     place, chance = tmp_path / "lake", random.Random(7)
     opened_new(place).close()

@@ -81,6 +81,7 @@ def test_s3_that_cannot_be_reached_is_told_before_a_lake_is_made(
     assert not (tmp_path / "lake" / "catalog.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_maintenance_of_a_lake_with_postgres_writes_files_with_deleted_rows_anew(tmp_path: Path, postgres: str) -> None:
     place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
     with create_or_open(place) as lake, lease.writing(lake, "run", "sweep") as writer:

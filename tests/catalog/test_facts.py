@@ -65,6 +65,7 @@ def test_another_process_finds_them_made(tmp_path: Path):
         assert kept(tmp_path) == made
 
 
+@pytest.mark.slow
 def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_former(tmp_path: Path):
     """Scores on demand are in no plan here; of these a test of declarations asks the same."""
     with lake_of(tmp_path) as lake:

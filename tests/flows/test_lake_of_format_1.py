@@ -33,6 +33,7 @@ def test_nothing_is_pending(lake: Path, read_only: bool) -> None:
         assert opened.query("SELECT DISTINCT in_content_order FROM partitions") == [(False,)]
 
 
+@pytest.mark.slow
 def test_the_same_run_does_nothing_and_publishes_nothing(lake: Path, tell: Tell) -> None:
     def held() -> list[tuple]:
         with create_or_open(lake, read_only=True) as opened:

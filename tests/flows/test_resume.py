@@ -36,6 +36,7 @@ def test_a_run_that_ends_early_in_each_stage_ends_in_the_dataset_of_an_undisturb
     assert scored_twice(lake) == []
 
 
+@pytest.mark.slow
 def test_a_second_run_does_nothing_and_publishes_nothing(curated_copy: Path, pages: Path, settings: dict[str, str]):
     lake = curated_copy
     before = rows(lake, "SELECT * FROM partitions ORDER BY partition_id"), rows(lake, "FROM datasets")

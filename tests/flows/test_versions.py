@@ -101,6 +101,7 @@ def test_a_version_is_named_while_a_run_holds_the_lease(lake: Path, tell: Tell):
     assert "small@1 has the names again, release-1" in tell("tag", "small@1", "again", "--lake", str(lake))
 
 
+@pytest.mark.slow
 def test_a_dropped_version_has_no_row_left_and_the_others_have_theirs(lake: Path, tell: Tell, tmp_path: Path, capsys):
     at = ("--lake", str(lake))
     tell("export", "small@1", "--to", str(tmp_path / "out"), *at)

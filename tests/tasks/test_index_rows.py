@@ -118,8 +118,9 @@ def merging(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(index_rows, name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("merging")
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", range(2))
 def test_searches_of_a_merged_index_find_what_its_own_files_give_night_by_night_and_after_a_removal(
     tmp_path: Path, seed: int
 ):

@@ -63,6 +63,7 @@ def test_a_sample_is_the_frame_in_the_order_of_a_seeded_hash_and_its_frame_is_re
     assert [row["image_id"] for row in images_of(gallery, found.sample)] == expected and len(expected) > 5
 
 
+@pytest.mark.slow
 def test_every_pair_of_a_frame_is_equally_likely_to_be_drawn_first(judged: tuple[Pages, Path]):
     pages, _ = judged
     drawn(pages)
