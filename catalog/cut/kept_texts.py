@@ -24,7 +24,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 
 
 def name_of(lake: Lake, rows: str, kept: Sequence[str]) -> str:
-    """Return the name of the cache file for the columns ``kept`` of the query ``rows``: digests of its inputs."""
+    """Return the cache file's name: digests of the query ``rows``, its columns ``kept``, and the rows that it reads."""
     tables = [score.table for score in (*declared(), *named_in(lake.tables)) if score.stage >= Stage.CAPTION]
     numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
     asked = json.dumps([duckdb.__version__, numbers, last_removal(lake), rows, list(kept)])

@@ -1,4 +1,4 @@
-"""Define the errors that a user can fix: each says what is wrong, where, and the remedy; detect a lack of memory."""
+"""Define errors that a user can fix, with the remedy in their message; recognise errors for lack of memory."""
 
 import errno
 import re

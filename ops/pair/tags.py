@@ -100,7 +100,7 @@ SCALE = 100.0  # of cosines in CLIP's softmax: the largest that CLIP is trained 
 
 
 class NamedPictures:
-    """Decide for pictures which of ``names`` each shows, by CLIP's vectors, or none.
+    """Find for each picture which of ``names`` it shows, or none, by CLIP's vectors.
 
     A picture shows the name whose sentence is nearest to it if the cosine reaches the name's threshold
     (`ops.whole.word_vectors.tag_thresholds`, over names and background) and no background word is nearer. Background

@@ -19,7 +19,7 @@ Features = tuple[np.ndarray, np.ndarray]
 
 
 def train_heads(features: Features, pairs: np.ndarray, samples: int, seed: int, most: int = BATCH) -> Heads:
-    """Train heads float32 (d1, w) and (d2, w) on ``pairs`` from random weights; equal arguments give equal heads.
+    """Train two linear heads, float32 (d1, w) and (d2, w), on ``pairs``. Equal arguments give equal heads.
 
     ``features``: pictures (n, d1) and texts (m, d2), any float type or memory maps, of which a batch is read at a time.
     ``pairs``: (p, 2) row numbers of both. ``samples``: how many pairs are seen, whatever p is; each epoch has another
@@ -56,7 +56,7 @@ def train_heads(features: Features, pairs: np.ndarray, samples: int, seed: int, 
 
 
 def recall(features: Features, heads: Heads, texts: np.ndarray) -> float:
-    """Return the mean of R@5 from texts to pictures and from pictures to texts, 0 to 1, among these pairs alone.
+    """Return recall@5, 0 to 1: the mean of text to picture and picture to text, searched among these pairs alone.
 
     ``features``: pictures (q, d1) and texts (q, d2) of the pairs. ``texts``: (q,) ids of the texts; a picture of an
     equal text is as right as the text's own.

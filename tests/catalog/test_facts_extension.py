@@ -124,7 +124,7 @@ class History:
         self.quality(self.ids("image_content", "sha256"))
 
     def killed(self) -> None:
-        """Kill a run that has read pages, before their contents have a home shard; the next run gives them one."""
+        """Kill a run between reading pages and assigning their contents a home shard; the next run assigns it."""
         self.pages(is_killed=True)
 
     def trained(self) -> None:

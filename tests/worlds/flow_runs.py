@@ -37,7 +37,7 @@ def ended(api: str, home: Path, asked: list[tuple[str, dict[str, Any], str]]) ->
 
 
 def answer(client: "SyncPrefectClient", run: UUID, given: dict[str, Any]) -> None:
-    """Resume a paused run by a filled form, as the Resume button does.
+    """Resume a paused run with the values of its form, as the Resume button of Prefect does.
 
     A run pauses before Prefect stores its form: until then the server rejects every answer, and its client says so by a
     status alone.

@@ -110,11 +110,12 @@ def _build(
             images, joined, columns = _parts(lake, dataset, plan, bool(most))
             place = "row_number() OVER (ORDER BY image_id) - 1 AS _place"
             sides = {"i": f"SELECT *, {place} FROM ({images})"} | {name: sql for name, (sql, _) in joined.items()}
-            joins = (f" LEFT JOIN sides.{name} ON {name}.{key} = i.{key}" for name, (_, key) in joined.items())
-            rows = f"SELECT {', '.join(columns)} FROM sides.i{''.join(joins)} ORDER BY i._place"
+            at = "" if at_once else "sides."
+            joins = (f" LEFT JOIN {at}{name} ON {name}.{key} = i.{key}" for name, (_, key) in joined.items())
+            rows = f"SELECT {', '.join(columns)} FROM {at}i{''.join(joins)} ORDER BY i._place"
             if at_once:
                 first = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in sides.items())
-                rows = f"WITH {first} {rows.replace(' sides.', ' ')}"
+                rows = f"WITH {first} {rows}"
             else:
                 lake.execute(f"ATTACH {quoted(str(path.with_suffix('.sides')))} AS sides")
                 for name, sql in sides.items():

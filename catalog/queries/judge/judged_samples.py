@@ -51,7 +51,7 @@ class JudgedSample:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One tested ``threshold`` of a rule, and the outcome of the test; items at or above it are kept.
+    """Outcome of testing one ``threshold`` of a rule. The rule keeps items whose value is at or above it.
 
     ``population`` and ``labels``: items of the sample's frame, and judged items of the sample, that it keeps.
     ``wrong``: items among ``labels`` that some judge did not call a match; ``bound``: upper bound of their share.

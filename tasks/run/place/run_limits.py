@@ -13,7 +13,7 @@ from pairmill.tasks.run.place.placement import Prices
 
 @dataclass
 class Spending:
-    """The hours, rows and bytes that a run has used so far, with their ``limits`` by name: 'hours', 'rows' and so on.
+    """Hours, rows and bytes that a run has used so far, and its ``limits`` by the same names: 'hours', 'gpu_hours' ….
 
     A limit of 0 is any amount.
     """
@@ -26,7 +26,7 @@ class Spending:
 
     @property
     def hours(self) -> float:
-        """Hours by the clock since the run began."""
+        """Hours of wall time since the run began."""
         return (time.monotonic() - self._began) / 3600
 
     def add(self, manifests: Sequence[Manifest], gpus: float) -> None:
