@@ -173,13 +173,12 @@ def value_of(check: Check) -> str:
     return " || ', ' || ".join(parts) or "''"
 
 
-def matches(plan: Plan) -> str:
-    """Return SQL for the best 4 x top_k candidates of each image, over all cluster ranges and runs."""
-    return (
-        "(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates "
-        f"WHERE scorer = '{plan.scorer('matches')}' GROUP BY sha256, content QUALIFY row_number() OVER "
-        f"(PARTITION BY sha256 ORDER BY max(similarity) DESC, content) <= {best_candidates(plan)})"
-    )
+def candidates(plan: Plan) -> str:
+    """Return SQL for the candidates of all images: of all cluster ranges and runs, so that a sentence may come twice.
+
+    To rank them all takes 140 CPU s at 10M images, of which only the best, or those of a few images, are asked for.
+    """
+    return f"(SELECT sha256, content, similarity FROM match_candidates WHERE scorer = '{plan.scorer('matches')}')"
 
 
 def best_candidates(plan: Plan) -> int:
@@ -187,10 +186,11 @@ def best_candidates(plan: Plan) -> int:
     return 4 * plan.recipe.association.top_k
 
 
-def best_similarities(lake: Lake, matches: str, keys: list[str], k: int) -> list[tuple[str, int, float]]:
+def best_similarities(lake: Lake, plan: Plan, keys: list[str], k: int) -> list[tuple[str, int, float]]:
     """Read (sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given images."""
+    best = "max(similarity)"
     return lake.query(
-        f"SELECT sha256, row_number() OVER (PARTITION BY sha256 ORDER BY similarity DESC, content) AS rank, similarity "
-        f"FROM {matches} WHERE sha256 IN (SELECT unnest(?)) QUALIFY rank <= {k}",
+        f"SELECT sha256, row_number() OVER (PARTITION BY sha256 ORDER BY {best} DESC, content) AS rank, {best} "
+        f"FROM {candidates(plan)} WHERE sha256 IN (SELECT unnest(?)) GROUP BY sha256, content QUALIFY rank <= {k}",
         (keys,),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.chosen_captions import text_digest
-from pairmill.catalog.pending.eligible import matches
+from pairmill.catalog.pending.eligible import candidates
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import items_by_shard
 from pairmill.catalog.recipe.plan import Plan
@@ -48,8 +48,8 @@ def list_pairs(
             SELECT sha256, min(alt_text) FILTER (trim(alt_text) <> '') AS alt FROM images SEMI JOIN
             (SELECT item_id AS image_id FROM decisions WHERE kind = 'image' AND ({of_any})) USING (image_id)
             GROUP BY sha256),
-        best AS (SELECT sha256, min_by(content, (-similarity, content)) AS content FROM {matches(plan)}
-            GROUP BY sha256),
+        best AS (SELECT sha256, min_by(content, (-similarity, content)) AS content FROM {candidates(plan)}
+            SEMI JOIN pictures USING (sha256) GROUP BY sha256),
         near AS (SELECT sha256, any_value(text) AS near FROM best JOIN sentence_content USING (content)
             GROUP BY sha256),
         named AS (SELECT '{RAW}' AS arm, sha256, coalesce(alt, near) AS text FROM pictures LEFT JOIN near USING (sha256)

@@ -15,7 +15,13 @@ from string import Template
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.asked_shards import AskedShards
 from pairmill.catalog.pending.chosen_captions import text_digest
-from pairmill.catalog.pending.eligible import current_scores, image_rows, matches, surviving_images, surviving_sentences
+from pairmill.catalog.pending.eligible import (
+    candidates,
+    current_scores,
+    image_rows,
+    surviving_images,
+    surviving_sentences,
+)
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.item import WorkItem, group_neighbours
 from pairmill.catalog.pending.row_files import paths_by_shard
@@ -56,19 +62,22 @@ def items_by_shard(
     paths_of: Callable[[list[str]], Mapping[str, tuple[str, ...]]],
     inputs: Sequence[str] = (),
     tables: tuple[str, ...] = (),
-    size: str = "len(keys)",
+    size: str = "count(*)",
 ) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items, one a shard, over the rows of ``sql``; one empty round if there are none.
 
     ``sql`` returns the columns ``shard``, ``key`` and those of ``inputs``; an item's inputs are in the order of its
-    keys. ``tables`` are the scores that the rows lack; ``size`` is SQL for an item's size in a round of ROUND.
-    ``paths_of`` returns the files to read by shard. DuckDB holds the other rounds' rows, and spills them if necessary.
+    keys. ``tables`` are the scores that the rows lack; ``size`` is SQL (an aggregate) for an item's size in a round of
+    ROUND. ``paths_of`` returns the files to read by shard. DuckDB holds the rows of all rounds, and spills them if
+    necessary. Only those of one round are collected to lists, which cannot be spilled.
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
-    grouped = f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM ({sql}) GROUP BY shard"
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {grouped}")
-    mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
-    for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows ORDER BY shard")):
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
+    mine = (
+        f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM pending_rows "
+        "WHERE shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY shard ORDER BY shard"
+    )
+    for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows GROUP BY shard ORDER BY shard")):
         paths = paths_of(run)
         yield [
             WorkItem(shard, tuple(keys), paths[shard], tables, dict(zip(inputs, values, strict=True)))
@@ -223,7 +232,7 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
     wanted = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
                 FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
             FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
-        best AS (SELECT sha256, max(similarity) AS similarity FROM {matches(plan)} GROUP BY sha256)
+        best AS (SELECT sha256, max(similarity) AS similarity FROM {candidates(plan)} GROUP BY sha256)
         SELECT v.shard, v.sha256, coalesce(e.alts, []) AS alt_texts, b.similarity AS match_similarity,
             left(sha256(coalesce(CAST(b.similarity AS VARCHAR), '') || chr(31)
                 || array_to_string(coalesce(e.alts, []), chr(31))), 32) AS digest

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.pending import duplicate_edges, eligible, index_ranges, row_files, training
-from pairmill.catalog.pending.eligible import matches
 from pairmill.catalog.pending.training import IMAGES, SENTENCES, Trained
 from pairmill.catalog.write.scorer import settings_of
 from pairmill.ops.whole import kmeans
@@ -51,7 +50,7 @@ def measure_recall(session: Session) -> float | None:
     _, exact = first_of_groups(of, values, of, k)
     found = np.full((len(queries), k), -np.inf, np.float32)
     place = {key: n for n, key in enumerate(pictures["key"].to_pylist())}
-    rows = eligible.best_similarities(session.lake, matches(session.plan), list(place), k)
+    rows = eligible.best_similarities(session.lake, session.plan, list(place), k)
     for key, rank, similarity in rows:
         found[place[key], rank - 1] = similarity
     return round(recall_at_k(found, exact, k), 4)
