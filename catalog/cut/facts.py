@@ -16,12 +16,13 @@ from shutil import copyfile
 
 import duckdb
 
-from pairmill.catalog.cut.facts_extension import count_rows, extend, record
+from pairmill.catalog.cut.facts_extension import extend, record
 from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.side_folders import cache_folder, own_cache_folder, scratch_folder
+from pairmill.catalog.pending.changed_inputs import count_rows
 from pairmill.catalog.pending.eligible import best_candidates
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import PairmillError
@@ -150,7 +151,7 @@ def _write(lake: Lake, plan: Plan, catalog: str, making: Path, former: Path | No
             return extend(lake, plan, catalog)
         fill(lake, plan)
         if lake.largest >= EXTENDED:
-            record(lake, count_rows(lake, catalog, -1))
+            record(lake, count_rows(lake, tables_read(lake), catalog, -1))
         return True
     finally:
         lake.execute("DETACH making")

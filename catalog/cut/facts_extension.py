@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 
 from pairmill.catalog.cut import facts_tables
 from pairmill.catalog.cut.facts_matches import NUMBER, SENTENCE_NUMBERS, write_matches
-from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.snapshot import RowCounts
+from pairmill.catalog.pending.changed_inputs import count_rows
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.write.recorded_removals import last_removal
 
@@ -30,8 +30,9 @@ _USED = {"images": "* EXCLUDE (image_id, sha256, shard, occurrence, group_id)", 
 
 
 def record(lake: Lake, counted: Mapping[str, RowCounts]) -> None:
-    """Write ``making.seen(name, n, newest)``: the rows of each table, and its newest commit."""
-    rows = ", ".join(str((name, each.rows, each.newest)) for name, each in counted.items())
+    """Write ``making.seen(name, n, newest)``: the rows of each table, and its newest commit; that of removals, too."""
+    seen = [*((name, each.rows, each.newest) for name, each in counted.items()), ("removals", 0, last_removal(lake))]
+    rows = ", ".join(map(str, seen))
     lake.execute(f"CREATE OR REPLACE TABLE making.seen AS FROM (VALUES {rows}) s(name, n, newest)")
 
 
@@ -41,7 +42,7 @@ def extend(lake: Lake, plan: Plan, catalog: str) -> bool:
     upto = max(newest for _, newest in seen.values())
     # Images that are computed anew get new rows.
     sparse = lake.query("SELECT max(rowid) > 2 * count(*) FROM making.images")[0][0]
-    since, counted = f'"commit" > {upto}', count_rows(lake, catalog, upto)
+    since, counted = f'"commit" > {upto}', count_rows(lake, facts_tables.tables_read(lake), catalog, upto)
     taken = any(seen.get(name, ())[:1] != (each.rows - each.new,) for name, each in counted.items())
     if taken or sparse or last_removal(lake) > upto or not _are_new(lake, PICTURE, "image_content", since):
         return False
@@ -70,19 +71,6 @@ def extend(lake: Lake, plan: Plan, catalog: str) -> bool:
     lake.execute("; ".join(f"DROP TABLE {table}" for table in _TEMPORARY))
     record(lake, counted)
     return True
-
-
-def count_rows(lake: Lake, catalog: str, upto: int) -> dict[str, RowCounts]:
-    """Count the rows of each table that facts read, and those of commits after ``upto``.
-
-    DuckLake knows both, unless a file has rows of earlier and later commits: only such tables are read.
-    """
-    found = snapshot.rows_since(lake.unchecked, facts_tables.tables_read(lake), upto, catalog)
-    for table in [table for table, counts in found.items() if counts.new < 0]:
-        counts = f'SELECT (SELECT count(*) FROM {table}), count(*) FROM {table} WHERE "commit" > {upto}'
-        rows, new = lake.query(counts)[0]
-        found[table] = RowCounts(rows, new, found[table].newest)
-    return found
 
 
 def _are_new(lake: Lake, key: str, table: str, since: str) -> bool:

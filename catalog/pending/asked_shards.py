@@ -107,15 +107,7 @@ class AskedShards:
         self._unsaved += sum(contents.values())
         if not self._is_large or self._lake.read_only or self._unsaved < WORTH:
             return
-        import pyarrow as pa
-
-        marks = b"".join(mark.to_bytes(8, "little") for mark in sorted(self._marks))
-        row = {"list": self._id, "commit": self._commit, "marks": marks, "at": datetime.now(UTC).isoformat()}
-        metadata = self._lake.metadata
-        metadata.write(ASKED_TABLE)
-        metadata.replace(ASKED, "list", pa.Table.from_pylist([row]))
-        newest = f'SELECT list FROM {ASKED} ORDER BY "at" DESC LIMIT {KEPT}'
-        metadata.write(f"DELETE FROM {ASKED} WHERE list NOT IN ({newest})")
+        record(self._lake, self._id, self._commit, b"".join(mark.to_bytes(8, "little") for mark in sorted(self._marks)))
         self._unsaved = 0
 
     def _load(self) -> set[str]:
@@ -124,15 +116,10 @@ class AskedShards:
         tables = (self._content, occurrences, "superseded")
         newest = [snapshot.largest(self._lake.unchecked, table).get("commit", -1) for table in tables]
         self._commit = max(map(int, newest))
-        metadata = self._lake.metadata
-        fills, rows = self._asks
-        outside = [self._lake.query(sql) for word, sql in OUTSIDE.items() if word in rows]
-        self._id = hashlib.sha256(repr((fills, rows, outside)).encode()).hexdigest()[:32]
-        sql = f"SELECT \"commit\", marks FROM {ASKED} WHERE list = '{self._id}'"
-        found = metadata.read(sql) if metadata.has(ASKED) else []
-        if not found:
+        self._id = list_id(self._lake, *self._asks)
+        if (found := recorded(self._lake, self._id)) is None:
             return set()
-        [(before, marks)] = found
+        before, marks = found
         self._marks = {int.from_bytes(marks[at : at + 8], "little") for at in range(0, len(marks), 8)}
         if before >= self._commit:
             return set()
@@ -145,3 +132,27 @@ class AskedShards:
         if self._by_occurrence or int(newest[2]) >= 0:
             sql += f" OR {self._key} IN ({again})"
         return {shard for (shard,) in self._lake.query(sql)}
+
+
+def list_id(lake: Lake, fills: Sequence[tuple[str, str]], rows: str) -> str:
+    """Return the id, 32 hex digits, of the work list that fills ``fills`` for the rows of SQL ``rows``."""
+    outside = [lake.query(sql) for word, sql in OUTSIDE.items() if word in rows]
+    return hashlib.sha256(repr((fills, rows, outside)).encode()).hexdigest()[:32]
+
+
+def recorded(lake: Lake, work_list: str) -> tuple[int, bytes] | None:
+    """Return the commit and the marks of the record of a work list; None without one."""
+    sql = f"SELECT \"commit\", marks FROM {ASKED} WHERE list = '{work_list}'"
+    found = lake.metadata.read(sql) if lake.metadata.has(ASKED) else []
+    return found[0] if found else None
+
+
+def record(lake: Lake, work_list: str, commit: int, marks: bytes) -> None:
+    """Replace the record of a work list; keep those of the KEPT last recorded lists."""
+    import pyarrow as pa
+
+    row = {"list": work_list, "commit": commit, "marks": marks, "at": datetime.now(UTC).isoformat()}
+    lake.metadata.write(ASKED_TABLE)
+    lake.metadata.replace(ASKED, "list", pa.Table.from_pylist([row]))
+    newest = f'SELECT list FROM {ASKED} ORDER BY "at" DESC LIMIT {KEPT}'
+    lake.metadata.write(f"DELETE FROM {ASKED} WHERE list NOT IN ({newest})")

@@ -12,9 +12,9 @@ WITH stated AS (
         'author': list_filter(json_extract_string(metadata, ['/author', '/Author', '/creator', '/dc.creator']),
             said -> trim(said) <> '')[1]} AS said
     FROM documents
-    WHERE metadata NOT IN ('', '{}') AND document_id NOT IN $gone),
+    WHERE metadata NOT IN ('', '{}') AND document_id NOT IN $gone AND document_id IN (SELECT document_id FROM $shown)),
 of_pictures AS (
-    SELECT sha256, list_sort(list(DISTINCT said)) AS documents FROM images JOIN stated USING (document_id)
+    SELECT sha256, list_sort(list(DISTINCT said)) AS documents FROM $shown JOIN stated USING (document_id)
     WHERE said.licence <> '' OR said.licence_url <> '' OR said.attribution <> '' OR said.author <> '' GROUP BY sha256)
 SELECT c.shard, c.sha256, coalesce(d.documents, []) AS documents,
     {'file_licence': f.file_licence, 'exif_rights': f.exif_rights, 'file_creator': f.file_creator} AS claims,

@@ -6,26 +6,16 @@ A score of texts is stale, too, if the digest of its input texts has changed.
 """
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from string import Template
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.asked_shards import AskedShards
 from pairmill.catalog.pending.chosen_captions import text_digest
-from pairmill.catalog.pending.eligible import (
-    candidates,
-    current_scores,
-    image_rows,
-    surviving_images,
-    surviving_sentences,
-)
+from pairmill.catalog.pending.eligible import current_scores, surviving_images, surviving_sentences
 from pairmill.catalog.pending.generated import fusion_digest
 from pairmill.catalog.pending.item import WorkItem, group_neighbours
 from pairmill.catalog.pending.row_files import paths_by_shard
-from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.terms.score import Score, Stage
@@ -227,29 +217,6 @@ def _merge_items(group: list[WorkItem]) -> WorkItem:
     return WorkItem(shard, keys, tuple(path for item in group for path in item.paths), group[0].tables)
 
 
-def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Yield work items: images whose best match or alt texts have changed since ``image_similarity`` was computed."""
-    wanted = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
-                FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
-            FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
-        best AS (SELECT sha256, max(similarity) AS similarity FROM {candidates(plan)} GROUP BY sha256)
-        SELECT v.shard, v.sha256, coalesce(e.alts, []) AS alt_texts, b.similarity AS match_similarity,
-            left(sha256(coalesce(CAST(b.similarity AS VARCHAR), '') || chr(31)
-                || array_to_string(coalesce(e.alts, []), chr(31))), 32) AS digest
-        FROM {current_scores(plan, "image_embedding", "sha256")} v JOIN eligible e ON e.sha256 = v.sha256
-        LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL"""
-    inputs = ("alt_texts", "match_similarity", *REPLACED)
-    return items_by_shard(lake, stale_rows(plan, "image_similarity", wanted), _vector_files(lake, plan), inputs)
-
-
-def pending_rights(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Yield work items: pictures of which files or documents state other rights than when `rights` was computed."""
-    sql = Template((Path(__file__).parent / "rights.sql").read_text("utf-8"))
-    wanted = sql.substitute(gone=gone_documents(), claims=current_scores(plan, "file_claims", "sha256"))
-    sql = stale_rows(plan, "rights", wanted)
-    return items_by_shard(lake, sql, lambda _: defaultdict(tuple), ("documents", "claims", *REPLACED))
-
-
 def pending_in_wave(
     lake: Lake, plan: Plan, table: str, scorer: str, of_vectors: bool = False, asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
@@ -259,7 +226,7 @@ def pending_in_wave(
     """
     sql = f"""SELECT c.shard, c.sha256 AS key FROM image_content c SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256"""
-    files = _vector_files(lake, plan) if of_vectors else partial(paths_by_shard, lake, "payloads")
+    files = vector_files(lake, plan) if of_vectors else partial(paths_by_shard, lake, "payloads")
     return items_by_shard(lake, sql, files)
 
 
@@ -269,7 +236,7 @@ def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, co
         FROM {current_scores(plan, "image_embedding", "sha256")} v
         JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = v.sha256
         SEMI JOIN wave_asked k ON k.sha256 = v.sha256"""
-    return items_by_shard(lake, stale_rows(plan, score.table, wanted), _vector_files(lake, plan), ("texts", *REPLACED))
+    return items_by_shard(lake, stale_rows(plan, score.table, wanted), vector_files(lake, plan), ("texts", *REPLACED))
 
 
 def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterator[list[WorkItem]]:
@@ -309,6 +276,6 @@ def stale_rows(plan: Plan, table: str, wanted: str, current: str = "", same: str
         WHERE s.input_digest IS DISTINCT FROM w.digest"""
 
 
-def _vector_files(lake: Lake, plan: Plan) -> Callable[[list[str]], dict[str, tuple[str, ...]]]:
+def vector_files(lake: Lake, plan: Plan) -> Callable[[list[str]], dict[str, tuple[str, ...]]]:
     """Return the function from shards to the files of their images' vectors."""
     return partial(paths_by_shard, lake, "image_embedding", scorer=plan.scorer("image_embedding"))

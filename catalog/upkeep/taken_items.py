@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.lake.table_meanings import removed_by
+from pairmill.catalog.pending.changed_inputs import OWN_CAPTION
 from pairmill.catalog.pending.chosen_captions import text_digest
 from pairmill.catalog.pending.generated import fusion_digest
-from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.pending.quarantine import FORGOTTEN, discount, subtract
 from pairmill.catalog.terms.scores import JUDGE_TEXT
 

@@ -28,12 +28,13 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.changed_inputs import pending_similarity
+from pairmill.catalog.pending.eligible import best_similarities
 from pairmill.catalog.pending.worklist import (
     pending_fusion,
     pending_images,
     pending_in_wave,
     pending_sentences,
-    pending_similarity,
 )
 from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.explain.why import resolve, scope_of
@@ -41,11 +42,13 @@ from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.queries.figures.lake_status import counts
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT
+from pairmill.tasks.relate.recall import SAMPLE
 
 LIMITS = {"first facts": None, "ask for a wave's texts": None, "list a wave's captions": None,
           "list a wave's fused texts": None, "cut behind a wave": None, "work lists when all is done": 10.0,
           "survey": None, "re-cut, another cap": 10.0, "re-cut, another late rule": 10.0, "publish": None, "why": 1.0,
-          "work lists of 1 % of new pages": None, "cut of 1 % of new pages": None}  # fmt: skip
+          "candidates of a recall's sample": None, "work lists of 1 % of new pages": None,
+          "similarities of 1 % of new pages": None, "cut of 1 % of new pages": None}  # fmt: skip
 GROWTH = ("first facts", "cut behind a wave", "work lists when all is done", "survey", "re-cut, another cap",
           "publish", "why", "cut of 1 % of new pages")  # fmt: skip
 Note = Callable[[str, Callable[[], object]], None]
@@ -131,6 +134,8 @@ def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
     note("publish", lambda: publish(lake, plan, f"30m-{turn}", None, lambda: PUBLISHED + turn))
     one = hashlib.md5(f"o{n * (turn + 1) // (rounds + 1)}".encode()).hexdigest()
     note("why", lambda: _why(lake, one))
+    sample = [key for (key,) in lake.query(f"SELECT sha256 FROM image_content USING SAMPLE {SAMPLE} (reservoir, 1)")]
+    note("candidates of a recall's sample", lambda: best_similarities(lake, plan, sample, 3))
 
 
 def _why(lake: Lake, item: str) -> None:
@@ -149,14 +154,13 @@ def work_lists(lake: Lake, plan: Plan) -> int:
             tables = [score.table for score in scores if score.table not in LACKING and not score.made_from]
             if tables:
                 total += rows_of(pending(lake, plan, tables, stage))
-    return total
+    return total + rows_of(pending_similarity(lake, plan))
 
 
 def _survey(lake: Lake, plan: Plan) -> None:
     """Compute what `pairmill run 30m --dry-run` shows, without sources and models."""
     counts(lake)
     work_lists(lake, plan)
-    rows_of(pending_similarity(lake, plan))
     cut(lake, plan)
     if late_cut.count_unknown(lake):
         late_cut.select_wave(lake, plan, 1)
@@ -173,6 +177,7 @@ def new_pages(lake: Lake, n: int, note: Note) -> None:
     scored = [table for table in TABLES if table not in (*INGESTED, "image_content", "sentence_content")]
     for first, end in spans:
         add(lake, scored, first, end, n, "new", NEW)
+    note("similarities of 1 % of new pages", lambda: rows_of(pending_similarity(lake, plan_30m())))
     add_similarities(lake, NEW)
     note("cut of 1 % of new pages", lambda: cut(lake, plan_30m()))
     waves(lake, NEW, unmeasured)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from infra.bench.made_tables import GROUPS, TABLES, groups, rows
 from infra.bench.measure import ROOT
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.worklist import pending_similarity
+from pairmill.catalog.pending.changed_inputs import pending_similarity
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, load
 from pairmill.catalog.write.commit import Manifest, commit

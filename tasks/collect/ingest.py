@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import contents, quarantine
+from pairmill.catalog.pending.changed_inputs import OWN_CAPTION
 from pairmill.catalog.pending.contents import bans
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.own_captions import OWN_CAPTION
 from pairmill.catalog.recipe.parts import Ingest
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json

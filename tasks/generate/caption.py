@@ -8,9 +8,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pairmill.catalog.pending.answer_cache import captions_by_other_pictures, same_request_scorers, with_cached_captions
+from pairmill.catalog.pending.changed_inputs import pending_own_captions
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.own_captions import pending_own_captions
 from pairmill.catalog.pending.worklist import pending_in_wave
 from pairmill.catalog.queries.captioned import by_status
 from pairmill.catalog.recipe.parts_of_texts import OWN

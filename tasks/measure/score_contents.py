@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pairmill.catalog.pending import fetches
+from pairmill.catalog.pending.changed_inputs import pending_rights
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.worklist import pending_images, pending_rights, pending_sentences
+from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT, Stage
 from pairmill.catalog.terms.scores import RIGHTS

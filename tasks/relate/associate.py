@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairmill.catalog.pending import index_ranges, row_files, training
+from pairmill.catalog.pending.changed_inputs import pending_similarity
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import SENTENCES
-from pairmill.catalog.pending.worklist import pending_similarity
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip
