@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.cut import kept_texts
 from pairmill.catalog.cut.facts import EXTENDED
+from pairmill.catalog.cut.kept_texts import KeptTexts
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.generated import generated, states, with_first_text
 from pairmill.catalog.recipe.plan import Plan
@@ -27,6 +27,8 @@ BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 PRIOR = 10
 # Rates are integers in thousandths, so that a sum is the same in any order.
 WHOLE = 1000
+# Texts to join at once: the joins hold some 600 bytes an image, in hash tables that cannot be spilled.
+TEXTS_AT_ONCE = 1_000_000
 # Lower bound of a rate, so that a wave selects tens of images per missing image at most. A rule that drops nearly all
 # images is likely a mistake: `waves` shows it before every image is processed.
 LEAST = 100
@@ -95,26 +97,33 @@ def judge(lake: Lake, plan: Plan) -> None:
         return
     rows, kept = generated(
         plan,
-        "(SELECT b.n, b.best, f.*, coalesce(t.text, '') AS sentence FROM cut_begun b JOIN facts.images f ON f.rowid = "
-        f"b.n LEFT JOIN ({fusion_sentences(plan, 'cut_begun')}) t ON t.n = b.n)",
+        "(SELECT b.n, b.best, b.sentence, f.* FROM cut_begun b JOIN facts.images f ON f.rowid = b.n)",
+        "sha256 IN (SELECT sha256 FROM cut_begun)",
     )
-    name = kept_texts.name_of(lake, rows, kept) if lake.largest >= EXTENDED else ""
-    is_kept = bool(name) and kept_texts.read(lake, name)
+    texts = KeptTexts(lake, rows, kept) if lake.largest >= EXTENDED else None
+    is_kept = texts is not None and texts.read()
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT s.n, s.best FROM cut_survivors s "
+        "CREATE OR REPLACE TEMP TABLE cut_waiting AS SELECT s.n, s.best, f.sha256 FROM cut_survivors s "
         f"JOIN facts.images f ON f.rowid = s.n SEMI JOIN {begun} b ON b.sha256 = f.sha256"
         f"{' ANTI JOIN cut_known k ON k.n = s.n' if is_kept else ''}"
     )
-    if name:
-        has_more = bool(lake.query("SELECT 1 FROM cut_begun LIMIT 1"))
-        if has_more or not is_kept:  # the joins cost 0.6 CPU s at 236,000 texts even for no image
-            into = "INSERT INTO cut_known" if is_kept else "CREATE OR REPLACE TEMP TABLE cut_known AS"
+    n = lake.query("SELECT count(*) FROM cut_waiting")[0][0]
+    if n or not is_kept:  # the joins cost 0.6 CPU s at 236,000 texts even for no image
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_sentences AS {fusion_sentences(plan, 'cut_waiting')}")
+        parts = 1 + n // TEXTS_AT_ONCE
+        for part in range(parts):
+            lake.execute(
+                "CREATE OR REPLACE TEMP TABLE cut_begun AS SELECT w.*, coalesce(t.text, '') AS sentence FROM "
+                f"cut_waiting w LEFT JOIN cut_sentences t USING (n) WHERE w.n % {parts} = {part}"
+            )
+            into = "INSERT INTO cut_known" if is_kept or part else "CREATE OR REPLACE TEMP TABLE cut_known AS"
             lake.execute(f"{into} SELECT n, {', '.join(['picture', 'best', *kept])} FROM ({rows})")
-        if has_more:
-            kept_texts.keep(lake, name, rows, kept)
-        rows = "SELECT f.*, k.* EXCLUDE (picture) FROM cut_known k JOIN facts.images f ON f.rowid = k.n"
-    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, rows)}")
-    lake.execute("DROP TABLE IF EXISTS cut_begun; DROP TABLE IF EXISTS cut_known")
+    if n and texts:
+        texts.keep()
+    known = "SELECT f.*, k.* EXCLUDE (picture) FROM cut_known k JOIN facts.images f ON f.rowid = k.n"
+    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, known)}")
+    made = ("cut_waiting", "cut_sentences", "cut_begun", "cut_known")
+    lake.execute("; ".join(f"DROP TABLE IF EXISTS {table}" for table in made))
 
 
 def fusion_sentences(plan: Plan, among: str) -> str:

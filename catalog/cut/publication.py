@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from pairmill.catalog.cut import canaries
+from pairmill.catalog.cut import canaries, facts
 from pairmill.catalog.cut.edits import LEFT_OUT, apply_edits, apply_tags
 from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
@@ -20,7 +20,7 @@ from pairmill.catalog.cut.splits import Components, add_divisions
 from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import CANARY
-from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
+from pairmill.catalog.pending.eligible import current_scores, decided, image_rows
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -236,17 +236,13 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     """Return (rule, sentences in, dropped) in order: merged repeats, rules, then duplicates if the recipe drops them.
 
-    If nothing about sentences changed, the previous version's funnel is returned: at 40M sentences, counting takes as
-    long as the rest of publishing.
+    Counted in the facts: joining the scores of 40M sentences takes more than 5 GB, which cannot be spilled.
     """
-    known = _same_sentences(lake, plan)
-    if known:
-        return known
+    facts.attach(lake, plan)
     of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone_documents()}"  # free if there are none
     total = lake.query(f"SELECT (SELECT count(*) FROM sentences) - ({of_gone})")[0][0]
-    dropped = dict(
-        lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
-    )
+    rows = f"SELECT {decided(plan.sentence_checks)} FROM facts.sentences WHERE NOT gone"
+    dropped = dict(lake.query(f"SELECT dropped_by, count(*) FROM ({rows}) GROUP BY dropped_by"))
     dropped["same_text"] = total - sum(dropped.values())
     steps = ["same_text", *(check.name for check in plan.sentence_checks)]
     if plan.recipe.sentence_duplicates is not None:
@@ -254,32 +250,6 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
         grouped = f"FROM {surviving(plan)} WHERE duplicates IS NOT NULL"
         dropped["duplicate"] = lake.query(f"SELECT count(*) - count(DISTINCT duplicates) {grouped}")[0][0]
     return _steps(steps, dropped, total)
-
-
-def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Return the newest version's sentence funnel; [] unless it has the same rules, scorers and sentence rows."""
-    newest = lake.query(
-        'SELECT version, recipe, scorers, "commit" FROM datasets WHERE name = ? AND NOT amended '
-        "ORDER BY version DESC LIMIT 1",
-        (plan.recipe.name,),
-    )
-    if not newest:
-        return []
-    version, recipe, scorers, commit = newest[0]
-    asked = plan.recipe.model_dump(mode="json", include={"sentences", "sentence_duplicates"})
-    was = json.loads(recipe)
-    since = (
-        'SELECT 1 FROM partitions WHERE "commit" > ? AND "table" IN (SELECT unnest(?::VARCHAR[])) '
-        'UNION ALL SELECT 1 FROM superseded WHERE "commit" > ? LIMIT 1'
-    )
-    tables = [table.table for table in plan.sentence_tables[1:]]
-    tables += ["sentence_groups"] if plan.recipe.sentence_duplicates else []
-    if any(was.get(part) != asked[part] for part in asked) or not {plan.scorer(t) for t in tables} <= set(scorers):
-        return []
-    if lake.query(since, (commit, ["sentences", *tables], commit)):
-        return []
-    sql = "SELECT rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? AND kind = 'sentence' "
-    return lake.query(f"{sql} ORDER BY position", (plan.recipe.name, version))
 
 
 def _steps(rules: list[str], dropped: dict[str, int], total: int) -> list[tuple[str, int, int]]:

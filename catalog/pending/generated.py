@@ -43,12 +43,13 @@ def with_first_text(plan: Plan) -> str:
     return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
 
 
-def generated(plan: Plan, among: str) -> tuple[str, list[str]]:
+def generated(plan: Plan, among: str, only: str = "") -> tuple[str, list[str]]:
     """Return SQL that joins the generated texts and their scores to the images ``among(n, sha256, sentence, …)``.
 
-    Further return the names of the columns among these that `states` reads.
+    Further return the names of the columns among these that `states` reads. ``only`` is a condition on the rows of all
+    texts, '' for none.
     """
-    made = dict(_generated_rows(plan))
+    made = dict(_generated_rows(plan, only))
     columns = {
         name: f"made_{table.table}.{source}"
         for table in plan.image_tables
@@ -85,33 +86,33 @@ def _lacks_row(names: Iterable[str]) -> str:
     return " OR ".join(f"NOT has_{name}" for name in names)
 
 
-def _generated_rows(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
+def _generated_rows(plan: Plan, only: str = "") -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the generated rows that a kept image needs: (name of the table, (SQL of rows, SQL of the join))."""
     recipe = plan.recipe
     if recipe.captioned_by:
-        yield _current(plan, "captions", "")
+        yield _current(plan, "captions", "", only)
         # For `best`, all texts exist once the best is chosen. For `mixture`, only the drawn captioner is asked.
         others = () if plan.chooses_captions else range(1, len(recipe.captioned_by))
         for place in others:
-            yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
+            yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions", only=only), "")
         similarity = ("caption_similarity",) if plan.computes("caption_similarity") else ()
         for table in (*similarity, *(score.table for score in plan.made_from_texts("captions"))):
-            yield _current(plan, table, text_digest("made_captions.text"))
+            yield _current(plan, table, text_digest("made_captions.text"), only)
     if recipe.tags:
-        yield _current(plan, "tags", "")
+        yield _current(plan, "tags", "", only)
     if recipe.fuse:
         tags = "coalesce(made_tags.tags, [])" if recipe.tags else "[]::VARCHAR[]"
         caption = "CASE WHEN made_captions.status = 'ok' THEN made_captions.text ELSE '' END"
-        yield _current(plan, "synthetic", fusion_digest(caption, tags, "m.sentence"))
+        yield _current(plan, "synthetic", fusion_digest(caption, tags, "m.sentence"), only)
         similarity = ("synthetic_similarity",) if plan.computes("synthetic_similarity") else ()
         for table in (*similarity, *(score.table for score in plan.made_from_texts("synthetic"))):
-            yield _current(plan, table, text_digest("made_synthetic.synthetic_text"))
+            yield _current(plan, table, text_digest("made_synthetic.synthetic_text"), only)
 
 
-def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]:
+def _current(plan: Plan, table: str, digest: str, only: str) -> tuple[str, tuple[str, str]]:
     """Return the table, SQL of its current rows, and the join condition on the input digest, if any."""
     on = f" AND made_{table}.input_digest = {digest}" if digest else ""
-    return table, (current_scores(plan, table, "sha256"), on)
+    return table, (current_scores(plan, table, "sha256", only=only), on)
 
 
 def mean_seconds(lake: Lake, table: str, scorer: str) -> float | None:

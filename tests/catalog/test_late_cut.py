@@ -101,6 +101,7 @@ def test_waves_give_what_generating_everything_gives(
     other = replace(made, sentence_checks=made.sentence_checks[1:])  # by it, some images get other sentences
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(late_cut, "EXTENDED", 0 if is_kept else ALL)
+        monkeypatch.setattr(late_cut, "TEXTS_AT_ONCE", 4 if is_kept else ALL)
         by_waves(lake, made, generator, kill)
         assert decided(lake) == of_everything
         cut(lake, other)
