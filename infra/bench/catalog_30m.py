@@ -101,7 +101,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
     """Request and write generated texts until none is unknown.
 
     Returns:
-        The number of waves. Their rows have commit ``number``.
+        The number of waves. Rows of the first have commit ``number + 1``, and so on.
     """
     plan, wave = plan_30m(), 0
     cut(lake, plan)
@@ -117,9 +117,9 @@ def _wave(lake: Lake, plan: Plan, wave: int, number: int, note: Note) -> None:
     note("ask for a wave's texts", lambda: late_cut.select_wave(lake, plan, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
     note("list a wave's captions", lambda: rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))))
-    made_texts.caption(lake, f"{number}-{wave}", number)
+    made_texts.caption(lake, f"{number}-{wave}", number + wave)
     note("list a wave's fused texts", lambda: rows_of(pending_fusion(lake, plan)))
-    made_texts.fuse(lake, f"{number}-{wave}", number)
+    made_texts.fuse(lake, f"{number}-{wave}", number + wave)
 
 
 def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
