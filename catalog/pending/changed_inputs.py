@@ -137,6 +137,7 @@ def list_changed(
         for items in items_by_shard(lake, stale(AMONG), paths_of, inputs) if run else [[]]:
             n += sum(len(item.keys) for item in items)
             yield items
+    lake.execute("DROP TABLE IF EXISTS changed_pictures; DROP TABLE changed_by_shard")
     after = count_rows(lake, tables, "lake", upto)
     added = {name: each.rows - before[name].rows for name, each in after.items()}
     if not lake.read_only and added == dict.fromkeys(tables, 0) | {filled: n} and (n or not is_grown or sizes):
