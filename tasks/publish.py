@@ -117,7 +117,7 @@ def _on_idle_rules(session: Session, dataset: Dataset, has_losses: bool) -> Iter
 
 
 def _on_withheld_texts(session: Session) -> Iterator[str]:
-    """Yield a note for each kind of generated text (caption, fused) that some pairs lack, as its status is not ok."""
+    """Yield a note for each kind of text, caption or fused, that some pairs lack because its status is not 'ok'."""
     for kind, counts in publication.count_withheld(session.lake).items():
         if counts:
             why = ", ".join(f"{n:,} {status}" for status, n in counts.items())

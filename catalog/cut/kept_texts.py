@@ -1,4 +1,4 @@
-"""Keep beside the facts what the rules on generated texts read, so that a cut joins the texts of new rows alone.
+"""Cache the columns that rules on generated texts read in a file, so that a cut joins only texts that are new.
 
 Whether a text is current depends on the texts that it is made from: five joins over texts and their digests. Without
 them, a re-cut of 1M images of which 236,000 have texts takes 1.6 CPU s instead of 3.2. A row is of a picture with the
@@ -28,7 +28,7 @@ FILES = 8  # the last written ones, of other recipes too
 
 
 class KeptTexts:
-    """The file of the columns ``kept`` of the query ``rows``, for the facts that are attached."""
+    """The cache file for the attached facts: the columns ``kept`` of the query ``rows``."""
 
     def __init__(self, lake: Lake, rows: str, kept: Sequence[str]) -> None:
         self._lake = lake
@@ -88,7 +88,7 @@ class KeptTexts:
                     path.unlink(missing_ok=True)
 
     def _count(self) -> str:
-        """Return the rows (table, number of rows, newest commit) of the tables of texts, and of removals, as SQL."""
+        """Return SQL values (name, number of rows, newest commit): of each table of texts, and of the removals."""
         counted = count_rows(self._lake, self._tables, "lake", -1).items()
         seen = ("removals", 0, last_removal(self._lake)), *((name, each.rows, each.newest) for name, each in counted)
         return ", ".join(map(str, seen))

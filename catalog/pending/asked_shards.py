@@ -135,20 +135,20 @@ class AskedShards:
 
 
 def list_id(lake: Lake, fills: Sequence[tuple[str, str]], rows: str) -> str:
-    """Return the id, 32 hex digits, of the work list that fills ``fills`` for the rows of SQL ``rows``."""
+    """Hash a work list to 32 hex digits: what it fills, the SQL of its rows, and what else decides on these."""
     outside = [lake.query(sql) for word, sql in OUTSIDE.items() if word in rows]
     return hashlib.sha256(repr((fills, rows, outside)).encode()).hexdigest()[:32]
 
 
 def recorded(lake: Lake, work_list: str) -> tuple[int, bytes] | None:
-    """Return the commit and the marks of the record of a work list; None without one."""
+    """Return (commit, marks) as `record` stored them for a work list; None if it has no record."""
     sql = f"SELECT \"commit\", marks FROM {ASKED} WHERE list = '{work_list}'"
     found = lake.metadata.read(sql) if lake.metadata.has(ASKED) else []
     return found[0] if found else None
 
 
 def record(lake: Lake, work_list: str, commit: int, marks: bytes) -> None:
-    """Replace the record of a work list; keep those of the KEPT last recorded lists."""
+    """Store up to which ``commit`` a work list is finished, and its ``marks``; drop all but the KEPT newest records."""
     import pyarrow as pa
 
     row = {"list": work_list, "commit": commit, "marks": marks, "at": datetime.now(UTC).isoformat()}

@@ -36,7 +36,7 @@ OWN_CAPTION = "own_caption"  # the key in `documents.metadata`
 
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Yield work items: images whose best match or alt texts have changed since ``image_similarity`` was computed."""
+    """Yield work items: images whose alt texts or best candidate are not those of their row in ``image_similarity``."""
 
     def stale(only: str) -> str:
         rows = image_rows(plan, Stage.ASSOCIATE, among="changed_pictures" if only else "")
@@ -102,7 +102,7 @@ def pending_own_captions(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
 
 
 def _where(only: str) -> str:
-    """Return the condition as a WHERE clause; '' for none."""
+    """Return a WHERE clause with the condition ``only``; '' if it is ''."""
     return f" WHERE {only}" if only else ""
 
 
@@ -114,10 +114,11 @@ def list_changed(
     paths_of: Callable[[list[str]], Mapping[str, tuple[str, ...]]],
     inputs: Sequence[str],
 ) -> Iterator[list[WorkItem]]:
-    """Yield rounds of work items over the rows of ``stale(condition on sha256)``; record the list once they have rows.
+    """Yield rounds of work items: the rows of SQL ``stale`` for pictures with new rows, or for all without a record.
 
-    A worker adds one row of ``filled`` for each key. ``reads`` are the tables, by picture, that the query reads besides
-    OCCURRENCES; ``paths_of`` and ``inputs`` as in `items_by_shard`.
+    ``stale`` maps a condition on ``sha256``, '' for none, to that SQL. Workers add a row of ``filled`` for each key; if
+    all keys have got theirs, the list is recorded as finished. ``reads`` are the tables with ``sha256`` that the SQL
+    reads besides OCCURRENCES; ``paths_of`` and ``inputs`` as in `items_by_shard`.
     """
     if lake.largest < asked_shards.WORTH:
         yield from items_by_shard(lake, stale(""), paths_of, inputs)

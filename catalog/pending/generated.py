@@ -43,11 +43,11 @@ def with_first_text(plan: Plan) -> str:
     return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
 
 
-def generated(plan: Plan, among: str, only: str = "") -> tuple[str, list[str]]:
+def generated(plan: Plan, among: str, only: str) -> tuple[str, list[str]]:
     """Return SQL that joins the generated texts and their scores to the images ``among(n, sha256, sentence, …)``.
 
     Further return the names of the columns among these that `states` reads. ``only`` is a condition on the rows of all
-    texts, '' for none.
+    tables of texts.
     """
     made = dict(_generated_rows(plan, only))
     columns = {

@@ -56,7 +56,7 @@ def train_heads(features: Features, pairs: np.ndarray, samples: int, seed: int, 
 
 
 def recall(features: Features, heads: Heads, texts: np.ndarray) -> float:
-    """Return recall@5, 0 to 1: the mean of text to picture and picture to text, searched among these pairs alone.
+    """Return recall@5, [0, 1], of retrieval among these pairs: the mean of text to picture and picture to text.
 
     ``features``: pictures (q, d1) and texts (q, d2) of the pairs. ``texts``: (q,) ids of the texts; a picture of an
     equal text is as right as the text's own.

@@ -1,4 +1,4 @@
-"""Lists of changed inputs that compare only pictures of new rows, against comparing all, on random histories."""
+"""Lists that compare only the pictures of new rows have what a comparison of all pictures has, on random histories."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -57,7 +57,7 @@ class History:
         self.lake.insert(table, pa.Table.from_pylist([{**row, "commit": self.commit}]))
 
     def page(self, of: tuple[int, str]) -> None:
-        """A page shows a picture with an alt text, states a licence, and has a caption of its own."""
+        """Add a document with one picture: its alt text, a licence, and a caption that came along with it."""
         n, alt = of
         said = f'{{"license": "{alt}", "own_caption": "{alt}"}}' if alt else ""
         self.insert("documents", document_id=f"d{self.pages}", metadata=said)
@@ -66,7 +66,7 @@ class History:
         self.pages += 1
 
     def home(self, _: int) -> None:
-        """Homes are given later than rows are committed: a kill may lie between."""
+        """Give each new picture a home shard, in a later commit than its rows: a kill may lie between."""
         self.lake.execute(
             "INSERT INTO image_content BY NAME SELECT sha256, min(shard) AS shard, "
             f'{self.commit} AS "commit" FROM images ANTI JOIN image_content USING (sha256) GROUP BY sha256'
@@ -84,7 +84,7 @@ class History:
         self.insert("match_candidates", sha256=f"p{of[0]}", content="s", similarity=of[1], shard="r", scorer="")
 
     def answer(self, most: int) -> None:
-        """Workers answer the first ``most`` keys of each round, then they are killed, or the list ends."""
+        """Add rows for the first ``most`` keys of each round, as workers do that are then killed."""
         for items in self.list(self.lake):
             keys = [(item, n) for item in items for n in range(len(item.keys))]
             for item, n in keys[:most]:
@@ -100,7 +100,7 @@ class History:
         self.insert("superseded", document_id=f"d{of[0]}", gone=of[1])
 
     def takedown(self, n: int) -> None:
-        """Blank a document's texts in place, as a removal does where the picture stays."""
+        """Set the texts of a document to '', in the same rows, as a removal does if its picture stays."""
         self.lake.execute(f"UPDATE images SET alt_text = '' WHERE document_id = 'd{n}'")
         self.lake.execute(f"UPDATE documents SET metadata = '' WHERE document_id = 'd{n}'")
         self.insert("takedowns", takedown_id="t")
