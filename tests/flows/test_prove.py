@@ -1,6 +1,7 @@
 """`pairmill prove`: the table, its controls, what is stored, and what is refused."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import pairmill as pm
 from pairmill.catalog.lake.opening import create_or_open
@@ -129,12 +131,12 @@ def test_a_pool_of_datacomp_becomes_shards_on_which_open_clips_trainer_takes_20_
     assert done.returncode == 0, done.stderr[-3000:]
     log = (folder / "runs/captions-1/out.log").read_text()
     losses = [float(loss) for loss in re.findall(r"Train Epoch: 0 .* Loss: (\S+)", log)]
-    assert len(losses) == 20 and losses[-1] < losses[0]
-    assert (
-        "lr: 0.0005" in log
-        and "warmup: 500" in log
-        and (folder / "runs/captions-1/checkpoints/epoch_latest.pt").is_file()
-    )
+    assert len(losses) == 20 and all(map(math.isfinite, losses))
+    assert "lr: 0.0005" in log and "warmup: 500" in log
+    kept = torch.load(folder / "runs/captions-1/checkpoints/epoch_latest.pt", weights_only=True)
+    # The loss of one batch of 8 is noise (2.1 to 2.9) and falls by less in 20 steps of a warm-up of 500.
+    assert {float(state["step"]) for state in kept["optimizer"]["state"].values()} == {20.0}
+    assert all(bool(torch.isfinite(weight).all()) for weight in kept["state_dict"].values())
 
 
 def test_a_proof_without_a_judge_and_without_a_folder_names_both(capsys: pytest.CaptureFixture[str]):
