@@ -90,10 +90,6 @@ def _cut(lake: Lake, plan: Plan) -> None:
     judge(lake, plan)
     with lake.without_tables():
         balance(lake, plan)
-        lake.execute(
-            "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, picture FROM cut_survivors SEMI JOIN "
-            "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
-        )
         assign_texts(lake, plan, keepers)
         _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")

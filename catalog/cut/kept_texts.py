@@ -3,8 +3,8 @@
 Whether a text is current depends on the texts that it is made from: five joins over texts and their digests. Without
 them, a re-cut of 1M images of which 236,000 have texts takes 1.6 CPU s instead of 3.2. A row is of a picture with the
 sentence that it gets, by their numbers in the facts, so that facts which are extended keep it. It is valid while the
-tables of texts have gained rows alone, and none of its picture; no threshold of a rule changes it. The file may be
-deleted at any time.
+tables of texts have gained rows alone, and none of its picture; no threshold of a rule changes it. The file further
+lists the pictures that have the first of their texts. It may be deleted at any time.
 """
 
 import hashlib
@@ -28,31 +28,39 @@ FILES = 8  # the last written ones, of other recipes too
 
 
 class KeptTexts:
-    """The cache file for the attached facts: the columns ``kept`` of the query ``rows``."""
+    """The cache file for the attached facts: the columns ``kept`` of the query ``rows``, and who has the first text.
 
-    def __init__(self, lake: Lake, rows: str, kept: Sequence[str]) -> None:
-        self._lake = lake
+    ``begun`` is SQL for (sha256, commit) of images that have the first of their generated texts.
+    """
+
+    def __init__(self, lake: Lake, rows: str, kept: Sequence[str], begun: str) -> None:
+        self._lake, self._begun = lake, begun
         numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
-        asked = json.dumps([duckdb.__version__, numbers, rows, list(kept)])
+        asked = json.dumps([duckdb.__version__, numbers, rows, list(kept), begun])
         self._name = f"texts-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
         known = (*declared(), *named_in(lake.tables))
         of_texts = {score.table for score in known if score.stage >= Stage.CAPTION and score.key == "sha256"}
         self._tables = sorted(of_texts & lake.tables)
+        self._pictures = lake.query("SELECT count(*) FROM facts.pictures")[0][0]
         self._seen = self._count()
 
     def read(self) -> bool:
-        """Create ``cut_known(n, picture, best, *kept)``, the valid rows in ``cut_survivors``; False without a file."""
-        path = unmodified_file(facts_folder(self._lake), self._name)
-        if path is None:
-            return False
-        try:
-            self._lake.execute(f"ATTACH {quoted(str(path))} AS kept (READ_ONLY)")
-            return self._read()
-        except (PairmillError, duckdb.Error):  # damaged: DuckDB verifies each block
-            path.unlink(missing_ok=True)
-            return False
-        finally:
-            self._lake.execute("DETACH DATABASE IF EXISTS kept")
+        """Create ``cut_known(n, picture, best, *kept)``, the valid rows in ``cut_survivors``; False without a file.
+
+        Create ``cut_with_text(picture)`` in either case: the pictures that have the first of their texts.
+        """
+        if path := unmodified_file(facts_folder(self._lake), self._name):
+            try:
+                self._lake.execute(f"ATTACH {quoted(str(path))} AS kept (READ_ONLY)")
+                if self._read():
+                    return True
+            except (PairmillError, duckdb.Error):  # damaged: DuckDB verifies each block
+                path.unlink(missing_ok=True)
+            finally:
+                self._lake.execute("DETACH DATABASE IF EXISTS kept")
+        of_all = pictures_of(f"SELECT sha256 FROM {self._begun}")
+        self._lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_with_text AS FROM {of_all}")
+        return False
 
     def _read(self) -> bool:
         """Create ``cut_known`` from the attached file; return False if the tables of texts have lost rows since."""
@@ -63,11 +71,16 @@ class KeptTexts:
         if last_removal(self._lake) > upto or any(seen.get(name, (0,))[0] != n for name, n in former.items()):
             return False
         since = [f'SELECT sha256 FROM {name} WHERE "commit" > {upto}' for name, each in counts.items() if each.new]
-        new = f"SELECT facts.picture_of(sha256) FROM ({' UNION ALL '.join(since)})"
-        without_new = f"ANTI JOIN (SELECT rowid AS picture FROM facts.pictures WHERE key IN ({new})) USING (picture)"
+        without_new = f" ANTI JOIN {pictures_of(' UNION ALL '.join(since))} USING (picture)" if since else ""
+        gained = []
+        if since:
+            gained.append(pictures_of(f'SELECT sha256 FROM {self._begun} WHERE "commit" > {upto}'))
+        if self._pictures > (numbered := seen["pictures"][0]):  # a new number of a picture that is back with its texts
+            gained.append(f"{pictures_of(f'SELECT sha256 FROM {self._begun}')} WHERE picture >= {numbered}")
         self._lake.execute(
             "CREATE OR REPLACE TEMP TABLE cut_known AS SELECT n, t.* FROM cut_survivors JOIN kept.texts t "
-            f"USING (picture, best){f' {without_new}' if since else ''}"
+            f"USING (picture, best){without_new}; CREATE OR REPLACE TEMP TABLE cut_with_text AS "
+            f"{' UNION ALL '.join(f'FROM {each}' for each in ('kept.with_text', *gained))}"
         )
         return True
 
@@ -78,7 +91,8 @@ class KeptTexts:
             making = unfinished / folder.name
             self._lake.execute(
                 f"ATTACH {quoted(str(making))} AS making; CREATE TABLE making.texts AS SELECT * EXCLUDE (n) FROM "
-                f"cut_known; CREATE TABLE making.seen AS FROM (VALUES {self._seen}) s(name, n, newest); DETACH making"
+                f"cut_known; CREATE TABLE making.with_text AS SELECT DISTINCT picture FROM cut_with_text; "
+                f"CREATE TABLE making.seen AS FROM (VALUES {self._seen}) s(name, n, newest); DETACH making"
             )
             if self._count() == self._seen:
                 by_age = sorted(folder.glob("texts-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -88,7 +102,13 @@ class KeptTexts:
                     path.unlink(missing_ok=True)
 
     def _count(self) -> str:
-        """Return SQL values (name, number of rows, newest commit): of each table of texts, and of the removals."""
+        """Return SQL values (name, number of rows, newest commit): of tables of texts, removals, numbered pictures."""
         counted = count_rows(self._lake, self._tables, "lake", -1).items()
-        seen = ("removals", 0, last_removal(self._lake)), *((name, each.rows, each.newest) for name, each in counted)
+        others = ("removals", 0, last_removal(self._lake)), ("pictures", self._pictures, 0)
+        seen = *others, *((name, each.rows, each.newest) for name, each in counted)
         return ", ".join(map(str, seen))
+
+
+def pictures_of(keys: str) -> str:
+    """Return SQL for (picture): the numbers of the pictures whose sha256 the SQL ``keys`` selects."""
+    return f"(SELECT rowid AS picture FROM facts.pictures WHERE key IN (SELECT facts.picture_of(sha256) FROM ({keys})))"

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.cut.facts import EXTENDED
-from pairmill.catalog.cut.kept_texts import KeptTexts
+from pairmill.catalog.cut.kept_texts import KeptTexts, pictures_of
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.generated import generated, states, with_first_text
+from pairmill.catalog.pending.generated import generated, late_checks, states, with_first_text
 from pairmill.catalog.recipe.plan import Plan
 
 BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
@@ -40,17 +40,19 @@ def balance(lake: Lake, plan: Plan) -> None:
     Creates the view ``cut_capped(n, cluster, place, size, past, state, value)`` from ``cut_survivors`` and
     ``cut_late``. ``place`` is the rank by ``draw``, from 1, among the ``size`` images of the cluster, regardless of the
     rules on generated texts, so it does not depend on the number of generated texts. ``past``: the cluster was full
-    before this image; always false without a cluster.
+    before this image; always false without a cluster. Creates the table ``cut_kept(n, picture)``: the images within
+    the cap that no rule drops.
 
-    Sorted in memory, 40 bytes per image: two thirds of DuckDB's time for windows.
+    Sorted in memory, 45 bytes per image: two thirds of DuckDB's time for windows.
     """
-    late = " LEFT JOIN cut_late USING (n)" if with_first_text(plan) else ""
-    passes = "coalesce(state, '') = ''" if late else "true"
     found = lake.table(
-        f"SELECT n, CAST(coalesce(cluster + 1, 0) AS UBIGINT) AS cluster, draw, {passes} AS passes, "
-        f"{_is_kept(plan)} AS spared FROM cut_survivors{late}"
+        "SELECT n, picture, CAST(coalesce(cluster + 1, 0) AS UBIGINT) AS cluster, draw, "
+        f"{_is_kept(plan)} AS spared FROM cut_survivors"
     )
-    n, cluster, draw, passes, spared = (found[name].to_numpy() for name in found.column_names)
+    n, picture, cluster, draw, spared = (found[name].to_numpy() for name in found.column_names)
+    passes = np.ones(n.max(initial=0) + 1, bool)
+    passes[lake.table("SELECT n FROM cut_late WHERE state <> ''")["n"].to_numpy()] = False
+    passes = passes[n]
     order, cluster = _by_cluster_and_draw(cluster, draw)
     starts = np.flatnonzero(np.diff(cluster, prepend=-1)).astype(np.uint32)
     sizes = np.diff(starts, append=np.uint32(len(n)))
@@ -58,11 +60,16 @@ def balance(lake: Lake, plan: Plan) -> None:
     past, cap = cluster > 0, plan.recipe.balance.cap
     past &= False if cap is None else passed - np.repeat(passed[starts], sizes) >= cap
     place = np.arange(1, len(n) + 1, dtype=np.uint32) - np.repeat(starts, sizes)
+    past &= ~spared[order]
     ranks = {"n": n[order], "cluster": pa.array(cluster - 1, mask=cluster == 0), "place": place,
-             "size": np.repeat(sizes, sizes), "past": past & ~spared[order]}  # fmt: skip
+             "size": np.repeat(sizes, sizes), "past": past}  # fmt: skip
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_ranks "
-                 "(n UINTEGER, cluster INTEGER, place UINTEGER, size UINTEGER, past BOOLEAN)")  # fmt: skip
+                 "(n UINTEGER, cluster INTEGER, place UINTEGER, size UINTEGER, past BOOLEAN); "
+                 "CREATE OR REPLACE TEMP TABLE cut_kept (n UINTEGER, picture UINTEGER)")  # fmt: skip
     lake.insert("cut_ranks", pa.table(ranks))
+    kept = order[passes[order] & ~past]
+    lake.insert("cut_kept", pa.table({"n": n[kept], "picture": picture[kept]}))
+    late = " LEFT JOIN cut_late USING (n)" if with_first_text(plan) else ""
     capped = f"SELECT * FROM cut_ranks{late}" if late else "SELECT *, '' AS state, '' AS value FROM cut_ranks"
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_capped AS {capped}")
 
@@ -100,12 +107,13 @@ def judge(lake: Lake, plan: Plan) -> None:
         "(SELECT b.n, b.best, b.sentence, f.* FROM cut_begun b JOIN facts.images f ON f.rowid = b.n)",
         "sha256 IN (SELECT sha256 FROM cut_begun)",
     )
-    texts = KeptTexts(lake, rows, kept) if lake.largest >= EXTENDED else None
+    texts = KeptTexts(lake, rows, kept, begun) if lake.largest >= EXTENDED else None
     is_kept = texts is not None and texts.read()
+    with_text = "cut_with_text" if texts else pictures_of(f"SELECT sha256 FROM {begun}")
+    waiting = f"SELECT n, best FROM cut_survivors SEMI JOIN {with_text} USING (picture)"
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_waiting AS SELECT s.n, s.best, f.sha256 FROM cut_survivors s "
-        f"JOIN facts.images f ON f.rowid = s.n SEMI JOIN {begun} b ON b.sha256 = f.sha256"
-        f"{' ANTI JOIN cut_known k ON k.n = s.n' if is_kept else ''}"
+        "CREATE OR REPLACE TEMP TABLE cut_waiting AS SELECT n, best, sha256 FROM "
+        f"({waiting}{' ANTI JOIN cut_known USING (n)' if is_kept else ''}) JOIN facts.images f ON f.rowid = n"
     )
     n = lake.query("SELECT count(*) FROM cut_waiting")[0][0]
     if n or not is_kept:  # the joins cost 0.6 CPU s at 236,000 texts even for no image
@@ -120,9 +128,10 @@ def judge(lake: Lake, plan: Plan) -> None:
             lake.execute(f"{into} SELECT n, {', '.join(['picture', 'best', *kept])} FROM ({rows})")
     if n and texts:
         texts.keep()
-    known = "SELECT f.*, k.* EXCLUDE (picture) FROM cut_known k JOIN facts.images f ON f.rowid = k.n"
-    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, known)}")
-    made = ("cut_waiting", "cut_sentences", "cut_begun", "cut_known")
+    reads_facts = plan.spares or {name for check in late_checks(plan) for name in check.columns} - {*kept}
+    facts = " k JOIN facts.images f ON f.rowid = k.n" if reads_facts else ""
+    lake.execute(f"INSERT INTO cut_late BY NAME {states(plan, f'FROM cut_known{facts}')}")
+    made = ("cut_waiting", "cut_with_text", "cut_sentences", "cut_begun", "cut_known")
     lake.execute("; ".join(f"DROP TABLE IF EXISTS {table}" for table in made))
 
 

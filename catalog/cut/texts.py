@@ -60,17 +60,18 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
         f"CREATE OR REPLACE TEMP TABLE cut_contested ({given}, score DOUBLE); "
         "CREATE OR REPLACE TEMP TABLE cut_contenders (n UINTEGER)"
     )
-    ranks = "similarities" if plan.recipe.association.rank_by is None else "ranks"
+    ranks = "ranks" if plan.recipe.association.rank_by else "similarities"
+    columns = ", ".join(dict.fromkeys(("n", "sentences", "similarities", ranks)))
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities, {ranks} AS ranks "
-        f"FROM {candidates(plan)} JOIN cut_kept USING (picture)"
+        f"CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT {columns} FROM {candidates(plan)} JOIN cut_kept "
+        "USING (picture)"
     )
     wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
         given = keepers[_flat(offers["sentences"])]
         np.add.at(wanted, given[given != NOBODY].astype(np.intp), np.uint32(1))  # 10 times slower with other dtypes
-    for offers in _blocks(lake, "n, sentences, similarities, ranks"):
-        choices, image = _choices(offers, keepers)
+    for offers in _blocks(lake, columns):
+        choices, image = _choices(offers, keepers, ranks)
         first = choices["place"].to_numpy() <= top_k
         losing = np.zeros(offers.num_rows, bool)
         losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
@@ -163,13 +164,13 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
         )
 
 
-def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+def _choices(offers: pa.Table, keepers: np.ndarray, ranks: str) -> tuple[pa.Table, np.ndarray]:
     """Return the candidates that an image may get, and for each its image's row in ``offers``.
 
     An image may get a candidate if a sentence of its group passes.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
-    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, by which pairs are ranked.
+    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, of column ``ranks``, by which pairs are ranked.
     """
     s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
     at = np.flatnonzero(s != NOBODY)
@@ -180,7 +181,7 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
         "s": s,
         "similarity": _flat(offers["similarities"])[at],
         "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
-        "score": _flat(offers["ranks"])[at],
+        "score": _flat(offers[ranks])[at],
     }
     return pa.table(columns), image
 

@@ -34,13 +34,13 @@ def fusion_digest(caption: str, tags: str, sentence: str) -> str:
 
 
 def with_first_text(plan: Plan) -> str:
-    """Return SQL for the ``sha256`` of images that have the first of their generated texts; other images have none.
+    """Return SQL for (sha256, commit) of images that have the first of their generated texts; other images have none.
 
     '' if the recipe generates no texts.
     """
     table = "captions" if plan.recipe.captioned_by else "tags" if plan.recipe.tags else ""
     by = ", ".join(f"'{digest}'" for digest in plan.made_by(table))
-    return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
+    return f'(SELECT sha256, "commit" FROM {table} WHERE scorer IN ({by}))' if table else ""
 
 
 def generated(plan: Plan, among: str, only: str) -> tuple[str, list[str]]:

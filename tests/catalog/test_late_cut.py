@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import late_cut
+from pairmill.catalog.cut import facts, late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import current_scores
@@ -35,7 +35,7 @@ def generated(lake: Lake) -> int:
 
 def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
-    for wave in range(1, 200):
+    for wave in range(1, 200 if kill else 20):
         cut(lake, plan)
         if not late_cut.count_unknown(lake):
             return wave - 1
@@ -139,9 +139,8 @@ def test_kept_columns_of_texts_are_read_again_unless_their_file_is_damaged(
     with opened_new(tmp_path / "lake") as lake:
         images, words = rules.world(1)
         rules.refill(lake, images, words, GENERATED)
-        made = plan(LATE)
-        generator = Generator(lake, made, images, 1)
-        by_waves(lake, made, generator, 0)
+        made = plan(LATE, cap=1)
+        assert by_waves(lake, made, Generator(lake, made, images, 1), 0) == 2
         expected, folder = decided(lake), Path(lake.uri) / ".facts"
         (kept,) = folder.glob("texts-*")
         cut(lake, made)
@@ -152,6 +151,26 @@ def test_kept_columns_of_texts_are_read_again_unless_their_file_is_damaged(
         assert decided(lake) == expected
         (again,) = folder.glob("texts-*")
         assert again != kept
+
+
+def test_a_picture_that_comes_back_has_the_texts_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(late_cut, "EXTENDED", 0)
+    monkeypatch.setattr(facts, "EXTENDED", 0)
+    with opened_new(tmp_path / "lake") as lake:
+        images, words = rules.world(1)
+        rules.refill(lake, images, words, GENERATED)
+        made = plan(LATE)
+        by_waves(lake, made, Generator(lake, made, images, 1), 0)
+        expected = decided(lake)
+        ((sha, *_),) = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = 'pair' ORDER BY ALL LIMIT 1")
+        rows = lake.table("SELECT * REPLACE (1000 AS \"commit\") FROM images WHERE sha256 = ?", (sha,))
+        lake.execute("DELETE FROM images WHERE sha256 = ?", (sha,))
+        cut(lake, made)
+        numbers = lake.query("SELECT id FROM facts.numbering")
+        lake.insert("images", rows)
+        cut(lake, made)
+        assert lake.query("SELECT id FROM facts.numbering") == numbers
+        assert decided(lake) == expected
 
 
 def test_without_rules_on_texts_one_wave_makes_those_of_the_kept_alone(tmp_path: Path):
