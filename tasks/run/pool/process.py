@@ -80,11 +80,10 @@ class Process:
         """
         number, life = self._order(worker, (item, output, rows), row_reports.item_seconds(len(item.keys)), report)
         try:
-            said = life.next(number)
+            if isinstance(said := life.next(number), LostWorker):
+                return said
             self._idle_deaths = 0
             return said.result()
-        except _Ended as ended:
-            return ended.lost
         finally:
             life.forget(number)
 
@@ -96,19 +95,19 @@ class Process:
         Raises the function's errors, and PairmillError when the process dies or is silent for ITEM_SECONDS.
         """
         number, life = self._order(function, (argument,), row_reports.ITEM_SECONDS)
-        said: Found | Done | None = None
+        said: Found | Done | LostWorker | None = None
         try:
             while not isinstance(said, Done):
-                said = life.next(number)
+                before, said = said, life.next(number)
                 if isinstance(said, Found):
                     yield said.found
-        except _Ended as ended:
-            if ended.lost.reason == "timeout":
-                raise PairmillError(f"no result within {row_reports.ITEM_SECONDS:g} s") from None
-            if said is None and not is_last_try:
-                yield from self.stream(function, argument, is_last_try=True)
-                return
-            raise PairmillError("its worker process died (killed, or out of memory); run again") from None
+                elif isinstance(said, LostWorker) and said.reason == "timeout":
+                    raise PairmillError(f"no result within {row_reports.ITEM_SECONDS:g} s")
+                elif isinstance(said, LostWorker):
+                    if before is not None or is_last_try:
+                        raise PairmillError("its worker process died (killed, or out of memory); run again")
+                    yield from self.stream(function, argument, is_last_try=True)
+                    return
         finally:
             life.forget(number)
             if not isinstance(said, Done):
@@ -158,14 +157,6 @@ class Process:
         return self._life
 
 
-class _Ended(Exception):
-    """Raised when the process has ended; ``lost``: the reason, and the rows of the awaited order in progress."""
-
-    def __init__(self, lost: LostWorker) -> None:
-        super().__init__(lost.detail)
-        self.lost = lost
-
-
 class _RunningProcess:
     """A worker process from start to death: the leases on its rows, and an inbox for each awaited order."""
 
@@ -212,14 +203,12 @@ class _RunningProcess:
         return number
 
     def next(self, number: int) -> Any:
-        """Block until the next message of order ``number``. Raises _Ended when the process has ended."""
+        """Block until the next message of order ``number``; return it, or a LostWorker when the process has ended."""
         inbox = self._inboxes[number]
         while True:
             with suppress(queue.Empty):
                 said = inbox.get(timeout=LOOK_SECONDS)
-                if said is None:
-                    raise _Ended(self._lost(number))
-                return said
+                return self._lost(number) if said is None else said
             self.end_hung(overdue_only=True)
 
     def forget(self, number: int) -> None:
