@@ -135,9 +135,8 @@ class FetchPictures:
         if payloads:
             parts.append(Part("payloads", pa.Table.from_pylist(list(payloads.values()))))
         if faults := [Fault(row["url"], row["reason"], row["detail"]) for row in rows if row["reason"]]:
-            source = dict(zip(item.keys, item.inputs["sources"], strict=True))
-            urls = [fault.item for fault in faults]
-            parts.append(Part("quarantine", quarantine(urls, [source[url] for url in urls], "fetch", faults)))
+            sources = dict(zip(item.keys, item.inputs["sources"], strict=True))
+            parts.append(Part("quarantine", quarantine("fetch", faults, sources)))
         return parts
 
     def poisoned(self, item: WorkItem) -> list[Part]:

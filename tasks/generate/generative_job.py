@@ -144,8 +144,7 @@ class GenerativeJob(ABC):
         answers = {sha: answers[sha] for sha in item.keys if sha in answers}
         made = [Part(self.table, self.rows(item, answers), self.scorer, usage(answers.values()))]
         if bad := [fault for piece in found for fault in piece.bad]:
-            names = [fault.item for fault in bad]
-            made.append(Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad)))
+            made.append(Part("quarantine", quarantine(self.stage, bad)))
         return made
 
     def poisoned(self, item: WorkItem) -> list[Part]:

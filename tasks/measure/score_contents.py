@@ -174,11 +174,6 @@ class ScoreSentences(ScoringJob):
     item_rows: ClassVar[int] = PIECE
     unit: ClassVar[str] = "sentences"
 
-    @property
-    def stage(self) -> str:
-        """Name of the step."""
-        return self.scorers[0].score.step
-
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the item's texts in batches of ``rows``, 0 for PIECE."""
         table = read_rows(item, ["content", "text"], "content")

@@ -81,11 +81,6 @@ class ScorePairs(ScoringJob):
 
     decode: Decode
 
-    @property
-    def stage(self) -> str:
-        """Name of the step."""
-        return self.scorers[0].score.step
-
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the bytes of the item's images, each with its texts, in batches of ``rows`` images, 0 for PICTURES."""
         place = {sha: n for n, sha in enumerate(item.keys)}

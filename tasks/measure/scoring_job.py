@@ -55,9 +55,9 @@ class ScoringJob(ABC):
     scorers: tuple[Bound, ...]
 
     @property
-    @abstractmethod
     def stage(self) -> str:
-        """Name of the step, also in quarantine rows."""
+        """Name of the step, also in quarantine rows: by default that of the first score."""
+        return self.scorers[0].score.step
 
     @property
     def model(self) -> str:
@@ -117,7 +117,7 @@ class ScoringJob(ABC):
                     values.setdefault(name, []).extend(_spread(column, piece.good, len(piece.keys)))
             yield Part(each.score.table, score_rows(each.score, keys, values), each.digest)
         if bad := {fault.item: fault for piece in found for fault in piece.bad}:
-            yield Part("quarantine", quarantine(list(bad), [""] * len(bad), self.stage, list(bad.values())))
+            yield Part("quarantine", quarantine(self.stage, list(bad.values())))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows of NULLs for rows that kill their worker, so that they are not pending again."""

@@ -78,13 +78,12 @@ def parts_of(item: WorkItem) -> list[Part]:
     n = len(item.keys)
     rows = pa.table({"sha256": item.keys, "text": item.inputs["texts"], "n_tokens": pa.array([3] * n, pa.int32())})
     bad = [Fault(key, "undecodable", "") for key in item.keys if key.endswith("7")]
-    names = [fault.item for fault in bad]
     columns = {name: [""] * n for name in ("captioner", "prompt", "status", "finish_reason")}
     columns |= {"seconds": [0.0] * n, "prompt_tokens": [5] * n, "retries": [0] * n}
     for name, values in columns.items():
         rows = rows.append_column(name, pa.array(values))
     made = [Part("captions", rows, "scorer", Usage(5 * n, 3 * n))]
-    return [*made, *([Part("quarantine", quarantine(names, [""] * len(bad), "captions", bad))] if bad else [])]
+    return [*made, *([Part("quarantine", quarantine("captions", bad))] if bad else [])]
 
 
 def written(items: Sequence[WorkItem], folder: str) -> dict[tuple[str, str], tuple[Manifest, list[dict]]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.error import Damaged, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.ops.batch import Batch
+from pairmill.ops.fault import Fault
 
 OWN = Score.__dataclass_fields__["package"].default
 
@@ -130,23 +132,18 @@ def _round(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def quarantine(
-    items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
-) -> pa.Table:
-    """Build rows of the ``quarantine`` table, one for each item; ``items``, ``sources`` and ``faults`` run in parallel.
-
-    ``payloads``: the place of each item's bytes (a source's unit); None: the item's own id.
-    """
-    return pa.table(
-        {
-            "item": items,
-            "source": pa.array(sources, pa.string()),
-            "stage": pa.array([step] * len(items), pa.string()),
-            "reason": pa.array([fault.reason for fault in faults], pa.string()),
-            "detail": pa.array([fault.detail for fault in faults], pa.string()),
-            "payload_ref": pa.array(items if payloads is None else payloads, pa.string()),
-        }
-    )
+def quarantine(step: str, faults: list[Fault], sources: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """Build the rows of the ``quarantine`` table for the faults of a step; ``sources`` has the source of an item."""
+    items = [fault.item for fault in faults]
+    columns = {
+        "item": items,
+        "source": [sources.get(item, "") for item in items],
+        "stage": [step] * len(items),
+        "reason": [fault.reason for fault in faults],
+        "detail": [fault.detail for fault in faults],
+        "payload_ref": items,
+    }
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
 
 
 def check_columns(score: Score, batch: Batch) -> dict[str, list]:

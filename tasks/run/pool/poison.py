@@ -179,8 +179,7 @@ def quarantine_killers(
         return manifests
     # The key of an ingest unit joins its address, size and etag.
     faults = [Fault(key.split("\x1e")[0], lost.reason, f"{name}: {lost.detail}") for key, lost in killers.items()]
-    names = [fault.item for fault in faults]
-    parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
+    parts = [Part("quarantine", quarantine(getattr(job, "stage", name), faults))]
     fatal = item.only(list(killers))
     parts += getattr(job, "poisoned", lambda _: [])(fatal)
     return manifests + write_parts(parts, fatal, output)
