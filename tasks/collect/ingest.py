@@ -40,6 +40,7 @@ from pairmill.ops.text.split import SentenceSplitter, normalise
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.items import row_reports
 from pairmill.tasks.run.items.partition import Part
+from pairmill.tasks.run.items.rows import cut_portions
 from pairmill.tasks.run.session import Session
 
 # A small source gets smaller shards, so that every CPU has work. The size depends on all listed units, not on the new
@@ -166,17 +167,6 @@ def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int 
     rows = np.flatnonzero(scattered)
     for first, end in cut_portions(sizes[rows], most, most_bytes):
         yield rows[first:end]
-
-
-def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut ``sizes`` into runs of at most ``most`` units and ``most_bytes`` (a larger unit alone), as (first, end)."""
-    ends, first = np.cumsum(sizes), 0
-    while first < len(sizes):
-        before = ends[first - 1] if first else 0
-        full = int(np.searchsorted(ends, before + most_bytes, side="right"))
-        end = max(first + 1, min(full, first + most, len(sizes)))
-        yield first, end
-        first = end
 
 
 def reader_names(settings: Ingest, own_captions: bool = False) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pairmill.ops.read.source import open_source, row_of
 from pairmill.tasks.collect import ingest
 from pairmill.tasks.collect.fetch import fetch_again
 from pairmill.tasks.collect.listing import listed
+from pairmill.tasks.run.items.rows import cut_portions
 from pairmill.tasks.run.session import Session
 
 
@@ -37,9 +38,8 @@ def _read_again(session: Session, units: Units) -> int:
     if lost := len(units.uris) - len(found):
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
     sizes = np.array([row_of(each)[1] for each in found], np.int64)
-    portions = ingest.cut_portions(
-        sizes, ingest.most_units(session.recipe.ingest.documents_per_shard, len(sizes)), ingest.SHARD_BYTES
-    )
+    most = ingest.most_units(session.recipe.ingest.documents_per_shard, len(sizes))
+    portions = cut_portions(sizes, most, ingest.SHARD_BYTES)
     items = [ingest.shard_item(found[first:end], "retry", str(units.since), units.source) for first, end in portions]
     session.work("ingest", items, ingest.IngestUnits(source, ingest.settings_for(session.lake, session.recipe)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)

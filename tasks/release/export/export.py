@@ -43,6 +43,7 @@ from pairmill.tasks.release.export.parquet_tables import IMAGE
 from pairmill.tasks.release.export.picture_folder import METADATA, RECORD, FolderOptions, PictureFolder
 from pairmill.tasks.release.export.pictures import Metadata, Pictured, exported, with_pictures
 from pairmill.tasks.release.export.shuffled_pictures import ShuffledPictures
+from pairmill.tasks.run.items.rows import cut_portions
 
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 UNRECORDED = "the lake is open for reading only, so this export is not recorded in it: no later takedown will name it"
@@ -330,16 +331,8 @@ def _picture_source(
 
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     """Divide rows into files by their sizes in bytes; yield each file's rows as (first, end), at least one row."""
-    most_rows = TAR_ROWS if format in ("webdataset", "folder") else TABLE_ROWS
-    ends = np.cumsum(sizes)
-    first = 0
-    while first < len(sizes):
-        last = min(first + most_rows, len(sizes))
-        if format in WITH_PICTURES:
-            before = ends[first - 1] if first else 0
-            last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
-        yield first, last
-        first = last
+    most = TAR_ROWS if format in ("webdataset", "folder") else TABLE_ROWS
+    return cut_portions(sizes if format in WITH_PICTURES else np.zeros_like(sizes), most, TAR_BYTES)
 
 
 def open_folder(shown: Destination, record: Destination, options: FolderOptions) -> PictureFolder:

@@ -1,4 +1,4 @@
-"""Convert between work items, Parquet rows and columns of ops: vectors, rounded scores, quarantine rows."""
+"""Convert between work items, Parquet rows and columns of ops: vectors, rounded scores, quarantine rows, portions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -144,6 +144,17 @@ def quarantine(step: str, faults: list[Fault], sources: Mapping[str, str] = Mapp
         "payload_ref": items,
     }
     return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut ``sizes`` into runs of at most ``most`` items and ``most_bytes`` (a larger item alone), as (first, end)."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first - 1] if first else 0
+        full = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        end = max(first + 1, min(full, first + most, len(sizes)))
+        yield first, end
+        first = end
 
 
 def check_columns(score: Score, batch: Batch) -> dict[str, list]:
