@@ -35,8 +35,7 @@ def publish(session: Session) -> Published:
     published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit, components
     )
-    for note in published.notes:
-        session.note(note)
+    session.note(*published.notes)
     advise(session, published, recall)
     return published
 
@@ -48,18 +47,14 @@ def advise(session: Session, published: Published, recall: float | None) -> None
     """Add notes on a published version to the session; ``recall``, [0, 1], is that of its association, None without."""
     dataset = find(session.lake, f"{published.name}@{published.version}")
     losses = heavy_losses(session.lake, session.plan, funnel(session.lake, dataset), published.n_pairs)
-    for note in _on_recall(session.recipe.association, recall):
-        session.note(note)
-    for note in _on_canaries(session, dataset):
-        session.note(note, once=True)
-    for note in losses:
-        session.note(note)
+    session.note(*_on_recall(session.recipe.association, recall))
+    session.note(*_on_canaries(session, dataset), once=True)
+    session.note(*losses)
     # Without a pair, the losses name the rules that drop all sentences.
     names_rules = bool(losses) and not published.n_pairs and session.recipe.association.at_least > 0
-    for note in _on_idle_rules(session, dataset, names_rules) if published.is_new else ():
-        session.note(note, once=True)
-    for note in _on_withheld_texts(session):
-        session.note(note)
+    if published.is_new:
+        session.note(*_on_idle_rules(session, dataset, names_rules), once=True)
+    session.note(*_on_withheld_texts(session))
     for reason, before in session.retried.items():
         after = quarantine.count(session.lake, reason)
         session.note(f"retried '{reason}': {before:,} items were in quarantine for it, {after:,} are now.", once=True)

@@ -96,12 +96,11 @@ class Session:
         """Register these scorers with the next commit."""
         self._unregistered += scorers
 
-    def note(self, text: str, once: bool = False) -> None:
-        """Add a message to show when the run ends; ``once``: later runs without work must not repeat it."""
-        if text not in self.notes:
-            self.notes.append(text)
+    def note(self, *texts: str, once: bool = False) -> None:
+        """Add messages to show when the run ends; ``once``: later runs without work must not repeat them."""
+        self.notes += [text for text in dict.fromkeys(texts) if text not in self.notes]
         if once:
-            self.told_once.add(text)
+            self.told_once.update(texts)
 
     def tell(self, text: str) -> None:
         """Show a worker's message: in the log at once, in the run's row for `status`, and in the notes at the end."""
