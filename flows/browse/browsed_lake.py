@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from pairmill.catalog.pending.contents import home_of
 from pairmill.catalog.terms.error import PairmillError
@@ -112,14 +111,11 @@ class BrowsedLake:
             dataset, removal = self.dataset(name), self._removal
             self.newest[name] = dataset
             state = (str(dataset), dataset.content_digest, dataset.amended) if dataset else self.lake.newest_commit
-        built = self._galleries.find(name, state, partial(self._build, name), PATIENCE)
+        built = self._galleries.find(name, state, lambda: self.connection("galleries").gallery(name), PATIENCE)
         with self._lock:
             if built is not None and removal == self._removal:
                 self._last[name] = built
             return self._last.get(name)
-
-    def _build(self, dataset: str) -> Gallery:
-        return self.connection("galleries").gallery(dataset)
 
     def changed(self, since: str, until: str, change: str) -> ImageSet | None:
         """Return the images that differ between two versions by ``change``, 'KIND:CAUSE'; None if it is ''."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.answer_types import ImageVectors
 from pairmill.flows.browse.browsed_lake import BrowsedLake
@@ -111,8 +110,11 @@ class PictureSearch:
         return known[1:]
 
     def _model(self, dataset: str, stored: ImageVectors, side: Side) -> ClipTower:
-        """Return a tower of the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""
-        recipe = self._recipe(dataset)
+        """Return a tower of the CLIP of a version's recipe ('': the newest version). PairmillError if it is another."""
+        version = self._opened.dataset_or_newest(dataset)
+        if version is None:
+            raise PairmillError("no dataset names a CLIP model yet; search by a picture of the lake.")
+        recipe = self._opened.lake.dataset(str(version)).recipe
         spec = recipe.models.get("clip", "")
         if (spec, stored.model) not in self._checked:
             if model_digest(spec) != stored.model:
@@ -122,10 +124,3 @@ class PictureSearch:
             self._checked.add((spec, stored.model))
         self.is_loaded = True
         return ClipTower(spec, recipe.clip.precision, side=side)
-
-    def _recipe(self, dataset: str) -> Recipe:
-        """Return the version's recipe, or for the whole lake that of the newest version."""
-        version = self._opened.dataset_or_newest(dataset)
-        if version is None:
-            raise PairmillError("no dataset names a CLIP model yet; search by a picture of the lake.")
-        return self._opened.lake.dataset(str(version)).recipe

@@ -16,7 +16,7 @@ from pairmill.catalog.terms.declared import GROUP as SCORERS
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.machine.finding import Finding, Patient, run_checks
 from pairmill.flows.machine.gpu_state import gpus
-from pairmill.flows.machine.space import existing, temporary_disks
+from pairmill.flows.machine.space import disks, existing
 from pairmill.ops.read.declared_formats import GROUP as FORMATS
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _models(wanted: Expected) -> Iterator[Finding]:
 
 
 _CHECKS = {
-    "versions": _versions, "devices": gpus, "disk": temporary_disks, "sources": _sources, "lake": _lake_data,
+    "versions": _versions, "devices": gpus, "disk": lambda _: disks({}), "sources": _sources, "lake": _lake_data,
     "models": _models,
 }  # fmt: skip
 

@@ -43,15 +43,10 @@ def available(cgroup: Path) -> int:
 def disk(patient: Patient) -> Iterator[Finding]:
     """Yield a finding for each disk that a run writes to: of the lake, temporary files and downloaded models."""
     location = locate(patient.lake)
-    yield from _disks({"the lake": Path(location.metadata).parent if location.on_s3 else Path(location.data_path)})
+    yield from disks({"the lake": Path(location.metadata).parent if location.on_s3 else Path(location.data_path)})
 
 
-def temporary_disks(_: object) -> Iterator[Finding]:
-    """Yield a finding for each disk of temporary files and downloaded models."""
-    yield from _disks({})
-
-
-def _disks(places: dict[str, Path]) -> Iterator[Finding]:
+def disks(places: dict[str, Path]) -> Iterator[Finding]:
     """Yield a finding for each disk that holds ``places`` (folders by name), temporary files or downloaded models."""
     from huggingface_hub.constants import HF_HUB_CACHE
 

@@ -43,7 +43,7 @@ def session(
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
-    ``run_id`` is for a flow with several sessions; '' means `current_run_id`. ``retry`` and ``needs_source`` are as for
+    ``run_id`` is for a flow with several sessions; '' as for `session_on`. ``retry`` and ``needs_source`` are as for
     `check_run`.
 
     Raises PairmillError as `check_run`, or if a machine of the Ray cluster lacks something; LeaseHeld if another
@@ -113,14 +113,15 @@ def session_on(
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded.
 
-    ``checked`` is the result of `identity.with_scorers`, ``flow`` the run's name in the table ``runs``. ``completed``
-    is called once the run is recorded as completed, while the lease is still held. Raises LeaseHeld if another process
+    ``checked`` is the result of `identity.with_scorers`, ``flow`` the run's name in the table ``runs``, ``run_id`` its
+    id, 32 hex digits; '' means that of Prefect's flow run, so that both share ids, else a new one. ``completed`` is
+    called once the run is recorded as completed, while the lease is still held. Raises LeaseHeld if another process
     writes to the lake.
     """
     plan, known = with_imported(lake, checked[0]), checked[1]
     loads_models = flow != "maintain"  # so a machine needs no weights to maintain a lake
     fork_server.preload(identity.model_specs(plan) if loads_models else [])
-    run_id = run_id or current_run_id()
+    run_id = run_id or os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
     wait = 60 * compute.wait_minutes
     if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():
@@ -143,8 +144,3 @@ def session_on(
             yield session
         if completed:
             completed(session)
-
-
-def current_run_id() -> str:
-    """Return the id for this run, 32 hex digits: that of Prefect's flow run, so that both share ids; else a new one."""
-    return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

@@ -131,7 +131,12 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
     ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
     """
-    return with_resolved_paths(_with_models(name_or_path, overrides or {}, demo_models))
+    if demo_models == "demo":
+        full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
+        found = with_demo_defaults(apply_overrides(with_demo_models(full, demo), overrides or {}))
+    else:
+        found = load(name_or_path, overrides, RECIPES)
+    return with_resolved_paths(found)
 
 
 def load_runnable(name_or_path: str, overrides: dict[str, str], demo_models: str) -> tuple[Recipe, list[str]]:
@@ -143,14 +148,6 @@ def load_runnable(name_or_path: str, overrides: dict[str, str], demo_models: str
     notes = dropped_rule_notes(load(name_or_path, overrides, RECIPES), full) if demo_models == "demo" else []
     recipe, left_out = without_parser(full, overrides)
     return recipe, left_out + notes
-
-
-def _with_models(name_or_path: str, overrides: dict[str, str], demo_models: str) -> Recipe:
-    """Load a recipe with ``overrides``, and with the small shipped models for ``demo_models`` 'demo'."""
-    if demo_models != "demo":
-        return load(name_or_path, overrides, RECIPES)
-    full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
-    return with_demo_defaults(apply_overrides(with_demo_models(full, demo), overrides))
 
 
 def without_parser(recipe: Recipe, overrides: dict[str, str]) -> tuple[Recipe, list[str]]:
