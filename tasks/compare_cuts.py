@@ -56,11 +56,7 @@ def compare(pool: Pool, arms: Arms, seeds: int, tell: Callable[[str], None]) -> 
         found.append(recalls(pool, controls(seed), sets, seed, least))
     for name in versions:
         seen = _against_raw(found, f"{RANDOM} {name}", UNSEEN)
-        shown = (
-            "nothing, the held-out sets are too small"
-            if seen is None
-            else f"a difference from {seen.detectable:.3f} on"
-        )
+        shown = f"a difference from {seen.detectable:.3f} on" if seen else "nothing, the held-out sets are too small"
         tell(f"power: with {len(pool.raw):,} pairs and {seeds} seeds, {name} against raw on unseen kinds shows {shown}")
     for seed in range(seeds):
         tell(f"versions, seed {seed + 1} of {seeds}")
@@ -89,12 +85,10 @@ def price_rules(
         rng = np.random.default_rng([seed, 2])
         lots = rng.permuted(drops, axis=0)
         is_real = ~is_real if seed % 2 else rng.permutation(len(names)) < len(names) / 2
-        dropped = [np.where(real, drops, lots) for real in (is_real, ~is_real)]
-        arms = {
-            f"{k} {run}": pool.raw[~each[:, on].any(1)]
-            for k, each in enumerate(dropped)
-            for run, on in enumerate(design)
-        }
+        arms: Arms = {}
+        for k, real in enumerate((is_real, ~is_real)):
+            dropped = np.where(real, drops, lots)
+            arms |= {f"{k} {run}": pool.raw[~dropped[:, on].any(1)] for run, on in enumerate(design)}
         if (least := min(map(len, arms.values()))) < 2 * FEWEST:
             raise PairmillError(f"with all of the rules {', '.join(names)} on, {least} raw pairs are left: too few.")
         found = recalls(pool, arms, {}, seed, least)

@@ -137,9 +137,8 @@ def kind_of_rule(lake: Lake, keep: str) -> str:
     found = next((kind for kind in kinds if columns <= known[kind].keys()), "")
     predicate.check(TRIED, keep, known[found] if found else {c: t for each in known.values() for c, t in each.items()})
     if not found:
-        raise BadRecipe(
-            f"'{keep}' reads scores of pictures and of texts ({', '.join(sorted(columns))}); write two rules"
-        )
+        names = ", ".join(sorted(columns))
+        raise BadRecipe(f"'{keep}' reads scores of pictures and of texts ({names}); write two rules")
     return found
 
 

@@ -43,13 +43,9 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description:<24}"),
-            BarColumn(),
-            TextColumn("{task.fields[done]}"),
-        )
-        self._bars = Bars(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
+        name, done = TextColumn("{task.description:<24}"), TextColumn("{task.fields[done]}")
+        columns = (SpinnerColumn(), name, BarColumn(), done, TimeElapsedColumn())
+        self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
         self._open: dict[str, _Open] = {}
         self._now = self._bars.add_task("", total=None, visible=False, done="")
         self._step, self._began, self._told = "", time.monotonic(), time.monotonic()

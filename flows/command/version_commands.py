@@ -180,11 +180,8 @@ def recut(args: Namespace) -> int:
         return 0
     print_notes(console(), made.notes)
     state = "published" if made.is_new else "unchanged: the newest version is this dataset"
-    print(
-        visible(
-            f"{made.name}@{made.version}  {counted(made.n_pairs, 'pairs')} ({state}); {before} has {before.n_pairs:,}"
-        )
-    )
+    pairs = f"{counted(made.n_pairs, 'pairs')} ({state}); {before} has {before.n_pairs:,}"
+    print(visible(f"{made.name}@{made.version}  {pairs}"))
     return 0
 
 
@@ -202,15 +199,10 @@ def _of_recipe(lake: Lake, version: "Dataset", name: str) -> dict[str, Any]:
 
 def _of_tried(trial: "CutTrial", kind: str, keep: str, lake: str) -> str:
     """Return lines on a tried rule: what it drops, pictures on either side, and the command that publishes it."""
-    lines = []
-    for step in trial.funnel:
-        if step.rule == "try":
-            lines.append(
-                f"\n{keep}: keeps {_rate(step.n_in, step.n_dropped)} of the {step.n_in:,} pictures that reach it"
-            )
-    at = f"--lake {shlex.quote(lake)}"
+    rates = [(_rate(each.n_in, each.n_dropped), each.n_in) for each in trial.funnel if each.rule == "try"]
+    lines = [f"\n{keep}: keeps {rate} of the {n_in:,} pictures that reach it" for rate, n_in in rates]
+    at, rule = f"--lake {shlex.quote(lake)}", shlex.quote(f"{kind}.NAME.keep={keep}")
     lines.append(f"in pictures: pairmill browse {at}, page /rules?dataset={trial.before}")
-    rule = shlex.quote(f"{kind}.NAME.keep={keep}")
     lines.append(f"to publish: pairmill recut {trial.before} --set {rule} {at}")
     return "\n".join(lines)
 

@@ -58,9 +58,8 @@ def extras(patient: Patient) -> Iterator[Finding]:
     for extra in metadata(NAME).get_all("Provides-Extra") or []:
         purpose = f", for {NEEDED_FOR[extra]}" if extra in NEEDED_FOR else ""
         if wrong := [trouble for each in _needed(extra) if (trouble := _trouble(each))]:
-            yield Finding(
-                "warn", f"[{extra}]{purpose}, is not whole: {'; '.join(wrong)}", f"pip install '{NAME}[{extra}]'"
-            )
+            trouble = f"[{extra}]{purpose}, is not whole: {'; '.join(wrong)}"
+            yield Finding("warn", trouble, f"pip install '{NAME}[{extra}]'")
         else:
             yield Finding("ok", f"[{extra}]{purpose}")
 
@@ -120,11 +119,9 @@ def credentials(patient: Patient) -> Iterator[Finding]:
     yield s3_credentials(os.environ, Path.home(), location.on_s3)
     yield hub_token(os.environ)
     if location.on_postgres:
-        files = [os.environ.get("PGPASSFILE") or str(Path.home() / ".pgpass")]
-        has_password = "PGPASSWORD" in os.environ or any(Path(file).is_file() for file in files)
-        yield Finding(
-            "ok", f"Postgres: {'a password is set' if has_password else 'no password, which a server may want'}"
-        )
+        file = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
+        is_set = "PGPASSWORD" in os.environ or file.is_file()
+        yield Finding("ok", f"Postgres: {'a password is set' if is_set else 'no password, which a server may want'}")
 
 
 def s3_credentials(environment: Mapping[str, str], home: Path, needed: bool) -> Finding:

@@ -112,11 +112,8 @@ def _endpoint(model: str, url: str) -> Finding:
             return Finding("ok", f"http:{model}: {url} answers and wants a key")
         return Finding("warn", f"http:{model}: {url} answers with status {error.code}", "look at the server's log")
     except (OSError, ValueError) as error:
-        return Finding(
-            "fail",
-            f"http:{model}: {url} does not answer ({getattr(error, 'reason', error)})",
-            "start the server, or correct its address",
-        )
+        trouble = f"http:{model}: {url} does not answer ({getattr(error, 'reason', error)})"
+        return Finding("fail", trouble, "start the server, or correct its address")
     except (KeyError, TypeError):
         return Finding("ok", f"http:{model}: {url} answers")
     if model in served:

@@ -29,12 +29,9 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     Raises PairmillError when the lake has no such dataset.
     """
     found = OpenLake(lake).report_content(f"{dataset}@{version}")
-    empty = {
-        name
-        for name, shown in (("clusters", "clusters"), ("changes", "before"), ("proof", "proofs"))
-        if not found[shown]
-    }
-    empty |= set() if any(by_rule.get("") for by_rule in found["histograms"].values()) else {"scores"}
+    contents = {"clusters": found["clusters"], "changes": found["before"], "proof": found["proofs"]}
+    contents["scores"] = any(by_rule.get("") for by_rule in found["histograms"].values())
+    empty = {name for name, content in contents.items() if not content}
     sections = [(name, title) for name, title in SECTIONS.items() if name not in empty]
     laid = {"sections": sections, "cluster_sizes": cluster_sizes(*found["size_sample"])}
     html = render_whole("report.html.j2", **found | laid)

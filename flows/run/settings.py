@@ -166,11 +166,8 @@ def without_parser(recipe: Recipe, overrides: dict[str, str]) -> tuple[Recipe, l
         missing = str(error).partition(", or ")[0]
     parsed = {name for score in declared() if score.model == "parser" for name in score.rule_columns}
     by_hand = {key.split(".")[1] for key in overrides if key.startswith("sentences.")}
-    kept = [
-        rule
-        for rule in recipe.sentences
-        if rule.name in by_hand or parsed.isdisjoint(columns_of(rule.name, rule.predicate))
-    ]
+    reads = {rule.name: columns_of(rule.name, rule.predicate) for rule in recipe.sentences if rule.name not in by_hand}
+    kept = [rule for rule in recipe.sentences if parsed.isdisjoint(reads.get(rule.name, ()))]
     left = [f"the rule '{rule.name}'" for rule in recipe.sentences if rule not in kept]
     tags = recipe.tags
     if tags and tags.mined:

@@ -106,10 +106,10 @@ def step_text(
     one = len(stages) == 1
     said = [*counts.values(), *(text if one else f"{stage} {text}" for stage, text in stages.items())]
     said += [f"{added[FAILED]:,} in quarantine"] if added.get(FAILED) else []
+    if is_idle and not said:
+        return f"{step}: nothing was pending"
     took = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
-    return (
-        f"{step}: nothing was pending" if is_idle and not said else f"{step}: {', '.join([*dict.fromkeys(said), took])}"
-    )
+    return f"{step}: {', '.join([*dict.fromkeys(said), took])}"
 
 
 class GrowingFunnel:

@@ -116,10 +116,8 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
     sizes, cumulative sums and a flag for new ones.
     """
     sizes, new = contents.listed_sizes(session.lake)
-    most = min(
-        most_units(session.recipe.ingest.documents_per_shard, len(sizes)),
-        max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)),
-    )
+    most = max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS))
+    most = min(most, most_units(session.recipe.ingest.documents_per_shard, len(sizes)))
     most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, int(sizes.sum()) // FEWEST_SHARDS))
     portions = new_portions(sizes, new, most, most_bytes)
     for some in _rounds(portions):
@@ -256,9 +254,8 @@ class IngestUnits:
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
         """Make the ``inputs`` row of each unit."""
         listed = (key.rsplit("\x1e", 2) for key in item.keys)  # from the right: a file name may contain the separator
-        readers = [
-            "" if isinstance(unit, Fault) else self.settings.readers[unit.format] for unit in item.inputs["units"]
-        ]
+        of = self.settings.readers
+        readers = ["" if isinstance(unit, Fault) else of[unit.format] for unit in item.inputs["units"]]
         return [
             {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
             for (uri, size, etag), reader in zip(listed, readers, strict=True)

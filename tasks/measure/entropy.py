@@ -58,9 +58,8 @@ def _frozen_words(session: Session) -> FrozenWords | None:
     n = word_counts.n_sentences(session.lake)
     if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
         return found
-    session.work_rounds(
-        "count words", word_counts.pending_counts(session.lake, counts.digest), CountWords(counts.digest)
-    )
+    uncounted = word_counts.pending_counts(session.lake, counts.digest)
+    session.work_rounds("count words", uncounted, CountWords(counts.digest))
     made = session.compute(TRAIN, n, lambda: _freeze(session, shares, counts.digest, n))
     if found is not None and made:
         session.note(

@@ -98,9 +98,7 @@ class ScoreImages(ScoringJob):
         named = list(zip(piece.keys, decoded, strict=True))
         bad = [pixels.about(sha) for sha, pixels in named if isinstance(pixels, Fault)]
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
-        batch: dict[str, Any] = {
-            name: [rows[n] for n in good] for name, rows in (("pixels", decoded), ("encoded", datas))
-        }
+        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good], "encoded": [datas[n] for n in good]}
         wanted = self.wanted(tables)
         if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)

@@ -140,14 +140,13 @@ def prepare_scores(
 
     ``batch`` has the rows at the positions ``good`` of ``keys``; ``bad`` are the faults of the other rows.
     """
-    found = {
-        each.score.table: check_columns(each.score, run_op(each, batch)) for each in scorers if not each.score.model
-    }
-    ready = []
+    found, ready = {}, []
     for each in scorers:
-        if each.score.model:
-            with naming_package(each.score):
-                ready.append((each, _phase(each, "prepare")(batch)))
+        if not each.score.model:
+            found[each.score.table] = check_columns(each.score, run_op(each, batch))
+            continue
+        with naming_package(each.score):
+            ready.append((each, _phase(each, "prepare")(batch)))
     return Scored(keys, good, bad, found, ready)
 
 

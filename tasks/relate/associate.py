@@ -77,10 +77,8 @@ def search(session: Session) -> None:
     searched = [name for name, span in pending.items() if span["done"] >= 0]
     known = row_files.paths_by_shard(session.lake, "match_candidates", searched, digest)
     common = {"files": files, "groups": row_files.newest_paths(session.lake, "sentence_groups", groups)}
-    items = [
-        WorkItem(name, (str(upto),), inputs={**span, **common, "known": known.get(name, ())})
-        for name, span in pending.items()
-    ]
+    inputs = {name: {**span, **common, "known": known.get(name, ())} for name, span in pending.items()}
+    items = [WorkItem(name, (str(upto),), inputs=of_range) for name, of_range in inputs.items()]
     session.work("associate", items, Search(4 * association.top_k, digest))
 
 

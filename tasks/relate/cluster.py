@@ -152,12 +152,8 @@ def retrain_if_outgrown(session: Session, clustering: ClusterCount, found: Train
 
 def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:
     """Return the scorer of centroids: its digest covers their number, seed, iterations and embedding."""
-    settings = {
-        "clusters": clustering.at_most,
-        "per_cluster": clustering.per_cluster,
-        "seed": session.recipe.seed,
-        "iterations": ITERATIONS,
-    }
+    settings = {"clusters": clustering.at_most, "per_cluster": clustering.per_cluster}
+    settings |= {"seed": session.recipe.seed, "iterations": ITERATIONS}
     kind = clustering.kind
     embedding = session.plan.scorer(kind.table)
     return Scorer(kind.centroids, "centroids", kmeans.TRAIN_VERSION, settings, "", (embedding,))

@@ -234,12 +234,8 @@ def _groups(key: str, keys: pa.ChunkedArray, labels: np.ndarray) -> pa.Table:
     """Make the rows of groups. A group's id is its smallest member: the first of a label, as keys are sorted."""
     order = np.argsort(labels, kind="stable")
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-    rows = {
-        key: names(keys, order),
-        "group_id": names(keys, np.repeat(order[starts], sizes)),
-        "group_size": pa.array(np.repeat(sizes, sizes), pa.int32()),
-    }
-    return pa.table(rows)
+    ids, n = names(keys, np.repeat(order[starts], sizes)), pa.array(np.repeat(sizes, sizes), pa.int32())
+    return pa.table({key: names(keys, order), "group_id": ids, "group_size": n})
 
 
 def edges(table: str, left: Any, right: Any, distance: np.ndarray, kind: str, digest: str) -> Part:

@@ -210,9 +210,8 @@ class Session:
 
     def _stage(self, step: str, job: Job, placement: Placement) -> JobStage:
         """Return a stage whose waits and stalls the run shows."""
-        return JobStage(
-            job, placement, partial(self._show_waiting, step), partial(self._stalled, step), step, self.fleets
-        )
+        show, stalled = partial(self._show_waiting, step), partial(self._stalled, step)
+        return JobStage(job, placement, show, stalled, step, self.fleets)
 
     def _advance(self, progress: Progress) -> None:
         """Show progress to the run's display and its observers."""

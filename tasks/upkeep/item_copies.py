@@ -86,10 +86,8 @@ def remove_copies(lake: Lake, pictures: Collection[str], reports: Path | None) -
     process still runs.
     """
     for place in PLACES:
-        found = (
-            path for folder in place.folders(lake, reports) for each in place.patterns for path in folder.glob(each)
-        )
-        for path in found:
+        folders = place.folders(lake, reports)
+        for path in (path for folder in folders for each in place.patterns for path in folder.glob(each)):
             if path.is_file() and (not place.named or path.name[:32] in pictures):
                 path.unlink(missing_ok=True)
     for parent in spill_parents(lake):

@@ -54,10 +54,9 @@ def croissant(
     came_along, dataset, steps = licences(lake, selected), selected.versions[0], list[str]()
     for version in selected.versions:
         recipe = re.sub(r'(?<=[":])(?:/[^"/]+)+(?=/[^"/])', "…", version.recipe)  # no folders of this machine
+        rules = funnel(lake, version)
         steps.append(f"Recipe of Pairmill: {recipe}")
-        steps += [
-            f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in funnel(lake, version)
-        ]
+        steps += [f"{each.kind} {each.rule}: {each.n_in} in, {each.n_dropped} dropped" for each in rules]
         steps += describe_edits(lake, version)
     biases = []
     for each in sorted(gaps, key=lambda each: (-each.dropped / max(1, each.pictures + each.dropped), each.name)):
@@ -116,11 +115,8 @@ def dataset_card(title: str, about: str, format: str, files: Mapping[str, str], 
     ``files`` has the glob of the data files of each split, ``names`` are their columns, ``text`` is the option for a
     tar's `.txt`.
     """
-    configs = {
-        "configs": [
-            {"config_name": "default", "data_files": [{"split": name, "path": path} for name, path in files.items()]}
-        ]
-    }
+    data_files = [{"split": name, "path": path} for name, path in files.items()]
+    configs = {"configs": [{"config_name": "default", "data_files": data_files}]}
     # `datasets` finds the pictures of a folder by its `metadata.jsonl`.
     header = yaml.safe_dump({**({} if format == "folder" else configs), "tags": ["image-text"]}, sort_keys=False)
     if format == "card":

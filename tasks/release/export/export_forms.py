@@ -209,11 +209,8 @@ def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: Text
 def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice) -> None:
     """Append one sample: three adjacent files with one base name, the row's ``sample`` if it has one, else image id."""
     held = {name: row[name] for name in (*columns("pairs"), "captions", "text_column", *EXPORTED) if name in row}
-    members = {
-        PICTURE: picture,
-        "json": json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode(),
-        "txt": text.text_of(row).encode(),
-    }
+    content = json.dumps(held, ensure_ascii=False, separators=(",", ":"))
+    members = {PICTURE: picture, "json": content.encode(), "txt": text.text_of(row).encode()}
     for extension, data in members.items():
         member = tarfile.TarInfo(f"{row.get('sample', row['image_id'])}.{extension}")
         member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644

@@ -85,13 +85,8 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
         raise unread[min(out_of_reach)]
     if nowhere := [sha for sha in item.keys if sha in wanted]:
         places = f"{', '.join(item.paths) or 'any file'} of shard '{item.shard}'"
-        yield (
-            nowhere,
-            [
-                lost.get(sha) or Fault(sha, "damaged", f"the bytes of picture {sha} are not in {places}")
-                for sha in nowhere
-            ],
-        )
+        faults = (Fault(sha, "damaged", f"the bytes of picture {sha} are not in {places}") for sha in nowhere)
+        yield nowhere, [lost.get(fault.item) or fault for fault in faults]
 
 
 def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch]:

@@ -92,11 +92,8 @@ class Budget:
                     "cannot hold. Have the server report `usage`, or run again without --max-cost."
                 )
             if self.spent >= self.most or not self._has_room(step, len(items[done].keys)):
-                beyond = ""
-                if n := self.unbelieved[step]:
-                    beyond = (
-                        f" {n:,} tokens that their server reports beyond what the answers can have taken are not in it."
-                    )
+                what = "tokens that their server reports beyond what the answers can have taken are not in it."
+                beyond = f" {n:,} {what}" if (n := self.unbelieved[step]) else ""
                 raise BudgetSpent(
                     f"stopped at a commit: texts cost {self.spent:.4f} of the {self.most:g} that this run may spend, "
                     f"and {sum(len(item.keys) for item in items[done:])} more were to be made.{beyond} "

@@ -151,11 +151,8 @@ def apart() -> Process:
     It is spawned unless the fork server runs, whose imports cost a small run more than its work. It caches clients of
     remote storage: changed settings of these (AWS_*, *_proxy) get a new process.
     """
-    reach = frozenset(
-        (name, value)
-        for name, value in os.environ.items()
-        if name.startswith("AWS_") or name.lower().endswith("_proxy")
-    )
+    remote = (name for name in os.environ if name.startswith("AWS_") or name.lower().endswith("_proxy"))
+    reach = frozenset((name, os.environ[name]) for name in remote)
     if reach not in cached_processes:
         cached_processes[reach] = Process({"CUDA_VISIBLE_DEVICES": ""}, fork_server.is_running())
     return cached_processes[reach]
