@@ -28,7 +28,7 @@ from pairmill.catalog.terms.text_columns import RELEASED, of_version
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
 from pairmill.ops.whole.components import components
-from pairmill.tasks.release.export.destination import Destination, HashingFile
+from pairmill.tasks.release.export.destination import Destination, ExportFile
 from pairmill.tasks.release.export.export import TAR_BYTES, UNRECORDED, export, spans
 from pairmill.tasks.release.export.export_forms import Format
 from tests.worlds.data_bucket import bucket
@@ -304,15 +304,15 @@ def test_a_disk_that_fills_up_while_a_file_is_written_leaves_no_part_of_it(
 ):
     written = []
 
-    def write(file: HashingFile, data: bytes) -> int:
+    def write(file: ExportFile, data: bytes) -> int:
         written.append(data)
         if len(data) > 100 and len(written) > after:  # not the lists
             with file._explaining_errors():
                 raise OSError(28, "No space left on device")
         return writing(file, data)
 
-    writing = HashingFile.write
-    monkeypatch.setattr(HashingFile, "write", write)
+    writing = ExportFile.write
+    monkeypatch.setattr(ExportFile, "write", write)
     monkeypatch.setattr(Destination, "write_json", lambda *_: None)
     with pytest.raises(PairmillError, match=r"cannot be written.*No space left.*has room, and run the same"):
         export(lake, "small", 1, str(tmp_path), format)

@@ -23,7 +23,7 @@ from pairmill.catalog.terms.mark import MARK
 from pairmill.flows.api.opened_lake import OpenLake
 from pairmill.flows.command.removals import _describe_takedown
 from pairmill.tasks.release.export import export as of_dataset
-from pairmill.tasks.release.export.destination import Destination, HashingFile
+from pairmill.tasks.release.export.destination import Destination, ExportFile
 from pairmill.tasks.release.export.export import check_place, export
 from pairmill.tasks.release.export.export_forms import gather, text_choice
 from pairmill.tasks.release.export.picture_folder import RECORD, FolderOptions, PictureFolder, Placing, in_bucket
@@ -229,7 +229,7 @@ def written(place: Path, rows: list[dict[str, Any]], pictures: Any = "copy", unt
     folder.begin()
     with folder.record.file(LIST) as out:
         n = folder.write(rows, lambda row: {"caption": row["caption"]} if row["caption"] else {}, pictured, out)
-    folder.finish([cast(HashingFile, out).written(LIST, n)])
+    folder.finish([cast(ExportFile, out).written(LIST, n)])
     return list(PictureFolder(folder.place, folder.record, folder.options).notes(n))  # as a repeated export tells
 
 

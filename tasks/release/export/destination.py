@@ -1,7 +1,6 @@
 """Write files to a local folder or an s3:// prefix; each file appears complete or not at all."""
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pairmill.catalog.lake.stored_files import check_uploaded, uploading
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_LISTS
+from pairmill.tasks.run.items.partition import HashingFile
 
 MANIFEST, PROGRESS = EXPORT_LISTS
 CARD = "README.md"
@@ -43,33 +43,21 @@ class Written:
     sha256: str
 
 
-class HashingFile(io.RawIOBase):
-    """A write-only binary file that counts and hashes (sha256) the bytes written to it."""
+class ExportFile(HashingFile):
+    """A file of an export that is being written. Raises PairmillError if the disk or S3 refuses."""
 
     def __init__(self, file: Any, explaining_errors: Callable[[], AbstractContextManager[None]]) -> None:
-        self._file, self._explaining_errors = file, explaining_errors
-        self._digest, self.n_bytes = hashlib.sha256(), 0
-
-    def writable(self) -> bool:
-        """Return True: the file is open for writing."""
-        return True
-
-    def tell(self) -> int:
-        """Return the number of bytes written."""
-        return self.n_bytes
+        super().__init__(file)
+        self._explaining_errors = explaining_errors
 
     def write(self, data: Any) -> int:
-        """Write bytes; return their number. Raises PairmillError if the disk or S3 refuses."""
-        data = bytes(data)  # Arrow gives a view of its buffer
-        self._digest.update(data)
-        self.n_bytes += len(data)
+        """Write bytes; return their number."""
         with self._explaining_errors():
-            self._file.write(data)
-        return len(data)
+            return super().write(data)
 
     def written(self, name: str, rows: int) -> Written:
         """Return the record of this file, once all bytes are written, with its size and sha256."""
-        return Written(name, rows, self.n_bytes, self._digest.hexdigest())
+        return Written(name, rows, self.n_bytes, self.digest.hexdigest())
 
 
 class Destination:
@@ -115,7 +103,7 @@ class Destination:
                 os.makedirs(self._root, exist_ok=True)
 
     @contextmanager
-    def file(self, name: str) -> Iterator[HashingFile]:
+    def file(self, name: str) -> Iterator[ExportFile]:
         """Open a new file for writing; it appears under ``name`` only if the ``with`` block ends without an error."""
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
@@ -125,7 +113,7 @@ class Destination:
             file = self._filesystem.open(place, "wb", autocommit=self._is_local)
         try:
             explaining = self._explaining_errors if self._is_local else partial(uploading, f"{self.uri}/{name}")
-            out = HashingFile(file, explaining)
+            out = ExportFile(file, explaining)
             yield out
             with explaining():
                 if self._is_local:

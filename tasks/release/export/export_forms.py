@@ -19,7 +19,7 @@ from pairmill.catalog.queries.export.selected_pairs import Selection, name_files
 from pairmill.catalog.terms import text_columns
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.release.export import parquet_tables
-from pairmill.tasks.release.export.destination import HashingFile
+from pairmill.tasks.release.export.destination import ExportFile
 from pairmill.tasks.release.export.picture_folder import PictureFolder, Placing
 from pairmill.tasks.release.export.pictures import EXPORTED, Metadata, Pictured, Row
 
@@ -174,7 +174,7 @@ def write(
     table: pa.Table,
     format: str,
     pictured: Pictured,
-    out: HashingFile,
+    out: ExportFile,
     text: TextChoice,
     folder: PictureFolder | None = None,
 ) -> int:
@@ -198,7 +198,7 @@ def write(
     return table.num_rows
 
 
-def _write_tar(rows: list[Row], pictured: Pictured, out: HashingFile, text: TextChoice) -> None:
+def _write_tar(rows: list[Row], pictured: Pictured, out: ExportFile, text: TextChoice) -> None:
     """Write rows as a WebDataset tar of the same bytes each time; memory and errors are those of ``pictured``."""
     stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
@@ -217,7 +217,7 @@ def _add_sample(tar: tarfile.TarFile, row: Row, picture: bytes, text: TextChoice
         tar.addfile(member, io.BytesIO(data))
 
 
-def _write_conversations(rows: list[Row], text: TextChoice, out: HashingFile) -> int:
+def _write_conversations(rows: list[Row], text: TextChoice, out: ExportFile) -> int:
     """Write the JSON on which LLaVA trains, a conversation for each row that has a text; return the number of these.
 
     ``image`` is `{image_id}.jpg`, the picture's name in the tars of a webdataset export: unpacked, their folder is

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pairmill.tasks.release.export.destination import HashingFile
+from pairmill.tasks.release.export.destination import ExportFile
 from pairmill.tasks.release.export.pictures import EXPORTED, Pictured, Row
 
 IMAGE = "image"
@@ -23,14 +23,14 @@ _STRINGS, _BYTES = pa.list_(pa.string()), pa.list_(pa.binary())
 _OBELICS = pa.schema(zip(OBELICS_COLUMNS, (_STRINGS, pa.string(), pa.string(), _STRINGS, _BYTES), strict=True))
 
 
-def write_texts(table: pa.Table, columns: Sequence[str], out: HashingFile) -> None:
+def write_texts(table: pa.Table, columns: Sequence[str], out: ExportFile) -> None:
     """Write ``columns`` of ``table`` to ``out``, as one Parquet file without pictures."""
     buffer = io.BytesIO()
     pq.write_table(table.select(list(columns)), buffer, compression="zstd")
     out.write(buffer.getvalue())
 
 
-def write_with_pictures(table: pa.Table, columns: Sequence[str], pictured: Pictured, out: HashingFile) -> None:
+def write_with_pictures(table: pa.Table, columns: Sequence[str], pictured: Pictured, out: ExportFile) -> None:
     """Write one Parquet file: `image`, with pictures from ``pictured``, then ``columns`` of the table, then EXPORTED.
 
     `image` is {bytes, path}; its path is the image's id with the picture's ending. Row groups have GROUP_ROWS rows or
@@ -69,7 +69,7 @@ def _groups(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
         yield group
 
 
-def write_documents(table: pa.Table, pictured: Pictured, out: HashingFile) -> None:
+def write_documents(table: pa.Table, pictured: Pictured, out: ExportFile) -> None:
     """Write the rows of `gather_documents` as one Parquet file, in row groups as of `write_with_pictures`.
 
     The columns are those of the data set OBELICS (arXiv 2306.16527, section 3.4): parallel lists in reading order;

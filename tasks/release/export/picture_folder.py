@@ -26,7 +26,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.pixels import pixels_of
-from pairmill.tasks.release.export.destination import CHECKSUMS, Destination, HashingFile, Written
+from pairmill.tasks.release.export.destination import CHECKSUMS, Destination, ExportFile, Written
 from pairmill.tasks.release.export.pictures import EXPORTED, Pictured, Row
 
 RECORD = ".pairmill-folder"
@@ -151,7 +151,7 @@ class PictureFolder:
         return held
 
     def write(
-        self, rows: list[Row], texts_of: Callable[[Row], dict[str, str]], pictured: Pictured, out: HashingFile
+        self, rows: list[Row], texts_of: Callable[[Row], dict[str, str]], pictured: Pictured, out: ExportFile
     ) -> int:
         """Write the pictures of ``rows`` with their texts, and the list of them to ``out``; return the number.
 

@@ -177,7 +177,7 @@ class ParquetFile:
         filesystem.makedirs(os.path.dirname(local), exist_ok=True)
         self._path, self._local, self._filesystem = path, local, filesystem
         self._on_disk = "file" in filesystem.protocol
-        self._file = _Hashing(filesystem.open(local, "wb"))
+        self._file = HashingFile(filesystem.open(local, "wb"))
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
@@ -204,8 +204,7 @@ class ParquetFile:
         with nullcontext() if self._on_disk else uploading(self._path):
             if self._writer is not None:
                 self._writer.close()
-            file, digest = self._file.file, self._file.digest
-            size = file.tell()
+            file, digest, size = self._file.file, self._file.digest, self._file.n_bytes
             file.flush()
             if self._on_disk:  # a commit survives a power cut, so must the files that it names; S3 is durable at once
                 os.fsync(file.fileno())
@@ -219,24 +218,30 @@ class ParquetFile:
         return path, size, digest.hexdigest()
 
 
-class _Hashing:
-    """File object that forwards writes to an open file and computes their sha256."""
+class HashingFile:
+    """File object that forwards writes to an open, new file, and counts and hashes (sha256) their bytes."""
 
     closed = False
 
     def __init__(self, file: Any) -> None:
-        self.file = file
-        self.digest = hashlib.sha256()
+        self.file, self.digest, self.n_bytes = file, hashlib.sha256(), 0
 
     def write(self, data: Any) -> int:
+        """Write bytes; return their number."""
+        data = memoryview(data)  # Arrow gives a view of its buffer
         self.digest.update(data)
-        return self.file.write(data)
+        self.n_bytes += data.nbytes
+        self.file.write(data)
+        return data.nbytes
 
     def tell(self) -> int:
-        return self.file.tell()
+        """Return the number of bytes written."""
+        return self.n_bytes
 
     def flush(self) -> None:
+        """Flush the file."""
         self.file.flush()
 
     def writable(self) -> bool:
+        """Return True: the file is open for writing."""
         return True
