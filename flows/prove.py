@@ -9,7 +9,6 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.proof_pairs import failed_rules, list_pairs
 from pairmill.catalog.queries import datasets
 from pairmill.catalog.queries.compare.trial_cut import cut_plan
-from pairmill.catalog.queries.datasets import Dataset
 from pairmill.catalog.queries.figures.proofs import Proof
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
@@ -62,12 +61,6 @@ def prove(
     found = [Proof(str(each), *head, tuple(lines[str(each)])) for each in versions]
     with writing(lake, uuid.uuid4().hex, "prove", 60.0):
         for each, proof in zip(versions, found, strict=True):
-            _record(lake, each, proof)
+            record_proof(lake, (each.name, each.version), head, [tuple(vars(line).values()) for line in proof.lines])
+            report_path(lake.uri, each).unlink(missing_ok=True)  # the next reader writes it, with the proof
     return found
-
-
-def _record(lake: Lake, dataset: Dataset, proof: Proof) -> None:
-    """Store a proof, and remove the version's report, which the next reader writes with it."""
-    head = (proof.judge, proof.seeds, proof.pool, proof.kinds, proof.at)
-    record_proof(lake, (dataset.name, dataset.version), head, [tuple(vars(line).values()) for line in proof.lines])
-    report_path(lake.uri, dataset).unlink(missing_ok=True)

@@ -104,19 +104,12 @@ def preflight(
 def forecast_if_large(
     recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, units: int, n_bytes: int
 ) -> Preflight | None:
-    """Forecast a run by FEW_PICTURES, as `preflight`; return None if its sources have few units and bytes."""
-    if not _is_large(resolve_sources(recipe, sources), units, n_bytes):
-        return None
-    return preflight(recipe, sources, lake, compute, FEW_PICTURES)
-
-
-def _is_large(uris: Sequence[str], units: int, n_bytes: int) -> bool:
-    """Return whether the sources have more units or bytes; list no further."""
-    for each in (each for uri in uris for each in listed(open_source(uri))):
+    """Forecast a run by FEW_PICTURES, as `preflight`; None if its sources have at most so many units and bytes."""
+    for each in (each for uri in resolve_sources(recipe, sources) for each in listed(open_source(uri))):
         units, n_bytes = units - 1, n_bytes - getattr(each, "size", 0)
         if units < 0 or n_bytes < 0:
-            return True
-    return False
+            return preflight(recipe, sources, lake, compute, FEW_PICTURES)
+    return None
 
 
 def _forecast(

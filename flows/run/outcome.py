@@ -48,17 +48,8 @@ class Outcome:
         return f'pairmill sql "{example_query(self.dataset)}" --lake {shlex.quote(self.lake)}'
 
 
-def outcome(uri: str, name: str) -> Outcome:
-    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if it is missing.
-
-    Raises PairmillError if there is no such dataset.
-    """
-    with create_or_open(uri, read_only=True) as lake:
-        return outcome_in(lake, name)
-
-
 def outcome_in(lake: Lake, name: str) -> Outcome:
-    """Read a dataset's funnel, sample pairs and figures from an open lake; write its report if it is missing."""
+    """Read the outcome of dataset ``name`` (or NAME@V); write its report if it is missing. PairmillError without it."""
     dataset = datasets.find(lake, name)
     report = ensure_report(lake, dataset)
     with lake.one_snapshot_if_small():

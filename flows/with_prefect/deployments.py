@@ -139,13 +139,14 @@ def _run_curate(
     about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, retry: str, answer: str
 ) -> State:
     """Run curate, named ``about`` at first, and create its artifacts; record a person's ``answer`` at the gate."""
+    from pairmill.catalog.lake.opening import create_or_open
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.run.caption_rate import CaptionRate
     from pairmill.flows.run.first_captions import FirstCaptions
-    from pairmill.flows.run.outcome import outcome
+    from pairmill.flows.run.outcome import outcome_in
     from pairmill.flows.run.run_start import session
     from pairmill.flows.with_prefect import artifacts
     from pairmill.flows.with_prefect.alerts import StallAlerts, report_quarantine
@@ -171,7 +172,8 @@ def _run_curate(
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
         get_run_logger().warning(visible(note))
-    found = outcome(lake, f"{published.name}@{published.version}")
+    with create_or_open(lake, read_only=True) as published_in:
+        found = outcome_in(published_in, f"{published.name}@{published.version}")
     artifacts.create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
     name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")

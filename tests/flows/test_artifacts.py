@@ -11,7 +11,8 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from pairmill.flows.run.outcome import Outcome, outcome
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.run.outcome import Outcome, outcome_in
 from pairmill.flows.with_prefect.artifacts import (
     ProgressArtifacts,
     _Bar,
@@ -78,7 +79,8 @@ def test_no_name_and_no_text_acts_in_the_markdown_of_an_artifact():
 def found(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     lake = tmp_path_factory.mktemp("shown") / "lake"
     published(lake, pictures=30, cap=3, clusters=3)
-    return outcome(str(lake), "small")
+    with create_or_open(lake, read_only=True) as opened:
+        return outcome_in(opened, "small")
 
 
 @pytest.mark.slow  # 10 s: a Prefect server

@@ -22,7 +22,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.flows.curate import curate_steps, text_steps
-from pairmill.flows.run.outcome import outcome
+from pairmill.flows.run.outcome import outcome_in
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.tasks.run.place.placement import SmallRounds
@@ -128,7 +128,8 @@ def _curated() -> Path:
     def make(place: Path) -> None:
         with counting() as counts:
             curate(place / "lake", pages(), settings=small_settings())
-            outcome(str(place / "lake"), "demo")
+            with create_or_open(place / "lake", read_only=True) as lake:
+                outcome_in(lake, "demo")
         (place / "counts.json").write_text(json.dumps({**counts.statements, "commits": counts.commits}))
 
     return made_once("curated", make)
