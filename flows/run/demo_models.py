@@ -41,20 +41,19 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
         models[fuse.model] = DEMO_MODELS[fuse.model]
     prompt = {"prompt": demo.captioners[0].prompt, "side": demo.captioners[0].side, "precision": "fp32"}
     captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
-    return recipe.model_copy(
-        update={
-            "models": models,
-            "captioners": captioners,
-            "tags": demo.tags if recipe.tags else None,
-            "fuse": fuse,
-            "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
-            "clip": demo.clip,
-            "decoding": demo.decoding,
-            "images": _keep_judgeable(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
-            "sentences": _keep_judgeable(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
-            "candidates": _keep_judgeable(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
-        }
-    )
+    update = {
+        "models": models,
+        "captioners": captioners,
+        "tags": demo.tags if recipe.tags else None,
+        "fuse": fuse,
+        "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
+        "clip": demo.clip,
+        "decoding": demo.decoding,
+        "images": _keep_judgeable(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
+        "sentences": _keep_judgeable(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
+        "candidates": _keep_judgeable(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
+    }
+    return recipe.model_copy(update=update)
 
 
 def _keep_judgeable(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:

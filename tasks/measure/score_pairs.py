@@ -181,12 +181,10 @@ class ScoreTexts:
 
     def _part(self, item: WorkItem, scores: np.ndarray, others: np.ndarray) -> Part:
         """Make the rows of the scores."""
-        table = pa.table(
-            {
-                "sha256": pa.array(item.keys, pa.string()),
-                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
-                self.table: pa.array(scalars(scores), pa.float64()),
-                self.table.replace("similarity", "canary"): pa.array(scalars(others), pa.float64()),
-            }
-        )
-        return Part(self.table, table, self.scorer)
+        columns = {
+            "sha256": pa.array(item.keys, pa.string()),
+            "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+            self.table: pa.array(scalars(scores), pa.float64()),
+            self.table.replace("similarity", "canary"): pa.array(scalars(others), pa.float64()),
+        }
+        return Part(self.table, pa.table(columns), self.scorer)

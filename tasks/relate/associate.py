@@ -197,13 +197,7 @@ class ScoreSimilarity:
         if texts:
             alt = similarity.max_similarity(images, self.clip.embed_texts(texts), np.array(owners))
         match = np.array([np.nan if value is None else value for value in item.inputs["match_similarity"]])
-        table = pa.table(
-            {
-                "sha256": rows["sha256"],
-                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
-                "alt_similarity": pa.array(scalars(alt), pa.float64()),
-                "match_similarity": pa.array(scalars(match), pa.float64()),
-                "best_similarity": pa.array(scalars(np.fmax(alt, match)), pa.float64()),
-            }
-        )
-        return [Part("image_similarity", table, self.scorer)]
+        scores = {"alt_similarity": alt, "match_similarity": match, "best_similarity": np.fmax(alt, match)}
+        columns = {"sha256": rows["sha256"], "input_digest": pa.array(item.inputs["input_digests"], pa.string())}
+        columns |= {name: pa.array(scalars(values), pa.float64()) for name, values in scores.items()}
+        return [Part("image_similarity", pa.table(columns), self.scorer)]

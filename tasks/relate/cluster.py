@@ -169,16 +169,10 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
         sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), folder / "sample")
         centroids = kmeans.train(sample, k, seed=session.recipe.seed, iterations=ITERATIONS)
         del sample
-    rows = pa.table(
-        {
-            "kind": [kind.kind] * k,
-            "cluster": pa.array(range(k), pa.int32()),
-            "vector": to_blobs(centroids),
-            "n": pa.array([n] * k, pa.int64()),
-        }
-    )
+    columns = {"kind": [kind.kind] * k, "cluster": pa.array(range(k), pa.int32())}
+    columns |= {"vector": to_blobs(centroids), "n": pa.array([n] * k, pa.int64())}
     item = WorkItem(kind.kind, (scorer.digest, str(n)))
-    session.store(f"train {kind.kind} centroids", item, [Part("centroids", rows, scorer.digest)])
+    session.store(f"train {kind.kind} centroids", item, [Part("centroids", pa.table(columns), scorer.digest)])
 
 
 def index(
@@ -244,14 +238,9 @@ class Index:
         rows, nearest = self.nearest(item)
         keys, blobs = rows[self.nearest.kind.key], rows[self.nearest.kind.column]
         at, probe = np.nonzero(nearest >= 0)  # the router may find fewer centroids than there are probes
-        found = pa.table(
-            {
-                "key": keys.take(pa.array(at)),
-                "cluster": pa.array(nearest[at, probe], pa.int32()),
-                "probe": pa.array(probe, pa.int32()),
-                "index_vector": blobs.take(pa.array(at)),
-            }
-        ).sort_by([("cluster", "ascending"), ("key", "ascending")])
+        columns = {"key": keys.take(pa.array(at)), "cluster": pa.array(nearest[at, probe], pa.int32())}
+        columns |= {"probe": pa.array(probe, pa.int32()), "index_vector": blobs.take(pa.array(at))}
+        found = pa.table(columns).sort_by([("cluster", "ascending"), ("key", "ascending")])
         clusters = self.nearest.clusters(rows, nearest)
         return [Part("clusters", clusters, self.scorer), Part("vector_index", found, self.scorer)]
 

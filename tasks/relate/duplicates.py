@@ -240,13 +240,9 @@ def _groups(key: str, keys: pa.ChunkedArray, labels: np.ndarray) -> pa.Table:
 
 def edges(table: str, left: Any, right: Any, distance: np.ndarray, kind: str, digest: str) -> Part:
     """Build a part of an edge table from arrays of ids and distances. Without rows it still records the comparison."""
-    rows = {
-        "a": left,
-        "b": right,
-        "kind": pa.array([kind] * len(left), pa.string()),
-        "distance": pa.array(np.round(distance.astype(float), 4), pa.float64()),
-    }
-    return Part(table, pa.table(rows), digest)
+    kinds = pa.array([kind] * len(left), pa.string())
+    distances = pa.array(np.round(distance.astype(float), 4), pa.float64())
+    return Part(table, pa.table({"a": left, "b": right, "kind": kinds, "distance": distances}), digest)
 
 
 def names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
