@@ -164,25 +164,13 @@ def _schema() -> pa.Schema:
 
 def _row(answer: "FetchResult", header: Header | Fault, digest: str) -> dict[str, Any]:
     """Make the ``fetches`` row of an answer with its image header or fault."""
-    texts = {
-        "final_url": answer.final_url,
-        "content_type": answer.content_type,
-        "etag": answer.etag,
-        "last_modified": answer.last_modified,
-        "detail": header.detail if isinstance(header, Fault) else "",
-    }
-    row = {
-        "url": answer.url,
-        # Headers need not be UTF-8: aiohttp decodes invalid bytes to lone surrogates, which no table can store.
-        **{name: without_users(printable(text)) for name, text in texts.items()},
-        "http_status": answer.http_status or None,
-        "passing": answer.passing,
-        "attempts": answer.attempts,
-        "seconds": answer.seconds,
-        "fetched_at": datetime.now(UTC),
-    }
+    texts = {name: getattr(answer, name) for name in ("final_url", "content_type", "etag", "last_modified")}
+    texts["detail"] = header.detail if isinstance(header, Fault) else ""
+    row = {name: getattr(answer, name) for name in ("url", "passing", "attempts", "seconds")}
+    # Headers need not be UTF-8: aiohttp decodes invalid bytes to lone surrogates, which no table can store.
+    row |= {name: without_users(printable(text)) for name, text in texts.items()}
+    row |= {"http_status": answer.http_status or None, "fetched_at": datetime.now(UTC)}
     if isinstance(header, Fault):
         return row | {"sha256": None, "reason": header.reason}
-    found = {"width": header.width, "height": header.height, "format": header.format, "animated": header.animated}
     about = json.dumps(read_exif(answer.data), ensure_ascii=False)
-    return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": ""}
+    return row | header._asdict() | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": ""}

@@ -364,21 +364,10 @@ class _ShardRows:
         if isinstance(header, Fault):
             self.fault(header.about(picture.url), unit)
             return
-        row = {
-            "image_id": text_id(document_id, str(picture.position), digest),
-            "document_id": document_id,
-            "position": picture.position,
-            "url": picture.url,
-            "alt_text": picture.alt_text,
-            "sha256": digest,
-            "width": header.width,
-            "height": header.height,
-            "format": header.format,
-            "animated": header.animated,
-            "n_bytes": len(picture.data),
-            "reading_order": place,
-        }
-        self._hold("images", row)
+        image_id = text_id(document_id, str(picture.position), digest)
+        row = {"image_id": image_id, "url": picture.url, "alt_text": picture.alt_text, "sha256": digest}
+        row |= {"document_id": document_id, "position": picture.position, "reading_order": place}
+        self._hold("images", row | header._asdict() | {"n_bytes": len(picture.data)})
         stored_at = picture.place if self.settings.payload == "reference" else None
         if (digest, stored_at) not in self._kept:
             self._kept.add((digest, stored_at))
