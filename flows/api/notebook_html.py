@@ -29,8 +29,6 @@ def pairs_html(title: str, pairs: Iterable["Pair"]) -> str:
         picture, packed = pair.image, io.BytesIO()
         picture.thumbnail((SIDE, SIDE))
         picture.save(packed, "WEBP")
-        data = base64.b64encode(packed.getvalue()).decode()
-        rows.append(
-            f'<tr><td><img src="data:image/webp;base64,{data}"></td><td style="text-align:left">{texts}</td></tr>'
-        )
+        shown = f'<img src="data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode()}">'
+        rows.append(f'<tr><td>{shown}</td><td style="text-align:left">{texts}</td></tr>')
     return f"<p>{escape(title)}</p><table>{''.join(rows)}</table>"

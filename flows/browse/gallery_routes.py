@@ -112,11 +112,8 @@ def _facets(gallery: Gallery) -> dict[str, Any]:
     if "caption_status" in gallery.types:
         found["status"] = gallery.facet("caption_status")
     names = cluster_names(gallery)
-    return {
-        facet: [(value, n, _label(facet, value, names)) for value, n in values]
-        for facet, values in found.items()
-        if len(values) > 1
-    }
+    several = {facet: values for facet, values in found.items() if len(values) > 1}
+    return {facet: [(value, n, _label(facet, value, names)) for value, n in several[facet]] for facet in several}
 
 
 @lru_cache(8)

@@ -4,6 +4,7 @@ import json
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,10 +36,7 @@ def prove(args: Namespace) -> int:
         raise PairmillError("give --judge, a CLIP that made none of the scores, or --datacomp, a folder; or both.")
     check_is_lake(args.lake)
     screen = console()
-
-    def tell(line: str) -> None:
-        screen.print(line, style="dim", markup=False)
-
+    tell = partial(screen.print, style="dim", markup=False)
     with create_or_open(args.lake) as lake:
         for spec in args.dataset if args.datacomp else ():
             print(write_training(screen, lake, spec, args.datacomp))

@@ -2,6 +2,7 @@
 
 import time
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from prefect.client.orchestration import get_client
@@ -20,11 +21,7 @@ def up(args: Namespace) -> int:
 
     Raises PairmillError if a child process exits by itself.
     """
-    screen = console()
-
-    def say(line: str) -> None:
-        screen.print(line, markup=False)
-
+    say = partial(console().print, markup=False)
     say("loading Prefect")
     with server(say, args.port) as (api, children), get_client(sync_client=True) as client:
         check_no_work_pool(client, api)

@@ -65,7 +65,7 @@ class ClosableStream:
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
-            silence(self._stream)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # drops what is buffered too
 
 
 @contextmanager
@@ -74,16 +74,9 @@ def tolerate_closed_output() -> Iterator[None]:
 
     `pairmill run … | head -2` must not end a run of days.
     """
-    with (
-        redirect_stdout(cast(TextIO, ClosableStream(sys.stdout))),
-        redirect_stderr(cast(TextIO, ClosableStream(sys.stderr))),
-    ):
+    out, err = (cast(TextIO, ClosableStream(each)) for each in (sys.stdout, sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
         yield
-
-
-def silence(stream: TextIO) -> None:
-    """Redirect the stream's file descriptor to /dev/null, which also discards its buffered output."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console() -> Console:

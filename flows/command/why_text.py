@@ -1,6 +1,7 @@
 """Print the answer of `pairmill why`: images, documents, addresses, sentences and quarantined items."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pairmill.flows.command.terminal import console, shown
@@ -19,14 +20,10 @@ def print_explanation(found: "Explanation") -> None:
 
 
 def _lines(found: "Explanation") -> Iterator[str]:
-    for facts in found.documents:
-        yield from _document(facts)
-    for facts in found.addresses:
-        yield from _address(facts)
-    for facts in found.images:
-        yield from _image(facts)
-    for facts in found.sentences:
-        yield from _sentence(facts)
+    yield from chain.from_iterable(map(_document, found.documents))
+    yield from chain.from_iterable(map(_address, found.addresses))
+    yield from chain.from_iterable(map(_image, found.images))
+    yield from chain.from_iterable(map(_sentence, found.sentences))
     for row in found.other_images:
         yield f"also image {shown(row['image_id'])}  {_decision(row) if 'dropped_by' in row else ''}"
     for content in found.other_sentences:

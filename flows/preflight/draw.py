@@ -144,17 +144,16 @@ def size_sample(drawn: Sequence[Drawn], pilot: Sampling, pictures: dict[str, int
 
     ``pilot`` is a first, small sample, and ``pictures`` the number of its pictures by source.
     """
-    expected = {
-        each.uri: pictures.get(each.uri, 0) / max(1, len(pilot.samples[each.uri].units)) * each.of for each in drawn
-    }
+    read = {uri: max(1, len(each.units)) for uri, each in pilot.samples.items()}
+    expected = {each.uri: pictures.get(each.uri, 0) / read[each.uri] * each.of for each in drawn}
     share = min(1.0, most / max(1.0, sum(expected.values())))
     n_units = {each.uri: min(each.of, len(each.units), max(1, round(share * each.of))) for each in drawn}
     total = sum(n_units.values())
     if total < FEWEST_UNITS:  # few large units: parts of more units vary less than all of a few
         wider = min(1.0, FEWEST_UNITS / sum(each.of for each in drawn))
         n_units = {each.uri: min(len(each.units), max(1, round(wider * each.of))) for each in drawn}
-    read = sum(expected[each.uri] * n_units[each.uri] / max(1, each.of) for each in drawn)
-    documents = min(1.0, most / read) if read > 1.2 * most else 1.0
+    n = sum(expected[each.uri] * n_units[each.uri] / max(1, each.of) for each in drawn)
+    documents = min(1.0, most / n) if n > 1.2 * most else 1.0
     return Sampling({each.uri: each.first(n_units[each.uri], documents, seed) for each in drawn})
 
 

@@ -127,9 +127,8 @@ def _forecast(
     clusters = unit_outcomes.capped_clusters(lake, dataset, plan.scorer("balance_clusters"))
     yields = forecast_yield(found, rules, n_units, share, both, similar, clusters, recipe.seed)
     is_priced = any(size.prompt_price or size.answer_price for size in compute.models.values())
-    costs = forecast_cost(
-        measured, yields, share, unit_outcomes.written_bytes(lake), compute.placement().n_workers, is_priced
-    )
+    written = unit_outcomes.written_bytes(lake)
+    costs = forecast_cost(measured, yields, share, written, compute.placement().n_workers, is_priced)
     return Preflight(
         recipe=recipe.name,
         units=sampling.units,

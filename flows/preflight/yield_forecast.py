@@ -88,9 +88,8 @@ def forecast_yield(
     fates = np.where(np.isin(found.content, list(known)), IN_LAKE, found.dropped_by)
     steps = [*([IN_LAKE] if known else []), *rules, ""]  # '' is that of the kept pictures
     early = list(takewhile(lambda rule: rule not in COPIES, steps))
-    in_halves: dict[str, np.ndarray] = dict(
-        zip(COPIES, _copies_in_halves(found, ~np.isin(fates, early), seed), strict=True)
-    )
+    copies = _copies_in_halves(found, ~np.isin(fates, early), seed)
+    in_halves: dict[str, np.ndarray] = dict(zip(COPIES, copies, strict=True))
     for rule, n_similar in (similar or {}).items():
         in_halves[rule] = 0.5**n_similar * ~np.isin(fates, steps[: steps.index(rule)])
     columns = [*(fates == rule for rule in steps), *in_halves.values(), found.n_bytes]

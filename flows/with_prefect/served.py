@@ -94,14 +94,9 @@ def _to_serve(settings: dict[str, Any]) -> "RunnerDeployment":
     from prefect.client.schemas.objects import ConcurrencyLimitConfig
     from prefect.deployments.runner import RunnerDeployment
 
-    made = RunnerDeployment.from_entrypoint(
-        settings["entrypoint"],
-        settings["name"],
-        description=settings["description"],
-        tags=settings["tags"],
-        parameters=settings["parameters"],
-        concurrency_limit=ConcurrencyLimitConfig.model_validate(settings["concurrency_limit"]),
-    )
+    same = {name: settings[name] for name in ("entrypoint", "name", "description", "tags", "parameters")}
+    limit = ConcurrencyLimitConfig.model_validate(settings["concurrency_limit"])
+    made = RunnerDeployment.from_entrypoint(**same, concurrency_limit=limit)
     made.model_fields_set.difference_update(OF_ITS_USER)  # Prefect sends the fields that are set
     return made
 

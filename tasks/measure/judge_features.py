@@ -22,7 +22,7 @@ from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.score_contents import ScoreImages
 from pairmill.tasks.run.items.partition import Part
 from pairmill.tasks.run.items.rows import to_blobs
-from pairmill.tasks.run.place.identity import Bound, clip, decoder
+from pairmill.tasks.run.place.identity import Bound, clip, decode_settings, decoder
 from pairmill.tasks.run.session import Session
 
 # The vectors stand with those of the recipes' CLIPs; another name keeps them out of galleries and searches.
@@ -51,11 +51,10 @@ def judge_plan(lake: Lake, versions: list[Dataset], judge: str) -> Plan:
 
 def judge_scorers(recipe: Recipe) -> tuple[EmbedImages, Scorer, Scorer]:
     """Return the op of the judge's pictures, and the scorers of its pictures and of its texts."""
-    model, decode = clip(recipe), decoder(recipe)
+    model = clip(recipe)
     weights, op = content_digest(model.spec), EmbedImages(model.spec, model.precision, model.batch_size)
-    decoding = {"decode": decode.version, "side": decode.side, "mode": decode.mode}
     of_texts = Scorer(JUDGE_TEXT.name, JUDGE_TEXT.table, model.version, {"precision": model.precision}, weights)
-    return op, scorer_of(JUDGE_IMAGE, op, decoding, weights, {}), of_texts
+    return op, scorer_of(JUDGE_IMAGE, op, decode_settings(recipe, JUDGE_IMAGE), weights, {}), of_texts
 
 
 def judge_features(session: Session) -> tuple[str, str]:

@@ -18,7 +18,6 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 
 from pairmill.catalog.pending.item import WorkItem, group_neighbours, join
 from pairmill.catalog.terms.error import PairmillError
@@ -88,7 +87,7 @@ class JobStage:
     def __enter__(self) -> "JobStage":
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._fleet is not None:
             self._fleets.give_back(self.model, *self._fleet, self._is_idle)
 

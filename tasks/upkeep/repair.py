@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.upkeep import forgotten_rows, recorded_files
 from pairmill.catalog.upkeep.damages import HOMES, OF_A_PAGE, Damage, Redone, redone_by
 from pairmill.catalog.upkeep.forgotten_rows import LostPages, drop_repeated, forget_partitions, lost_pages
@@ -25,7 +24,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Unit
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import Source, open_source, row_of
-from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, settings_for
+from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, settings_for, shard_item
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.run.items.partition import Output, Part, write_parts
 from pairmill.tasks.upkeep.lake_check import Show, check_rows
@@ -242,8 +241,7 @@ def _read(
     """
     counts: Counter[str] = Counter()
     source: Source = open_source(lost.source)
-    keys = tuple("{}\x1e{}\x1e{}".format(*row_of(each)[:3]) for each in units)
-    item = WorkItem(lost.shard, keys, inputs={"units": units})
+    item = replace(shard_item(units), shard=lost.shard)
     job = IngestUnits(source, settings)
     wanted = {each.table: each for each in lost.partitions}
     output = Output(writer.lake.data_path, writer.run_id, next(iter(wanted.values())).commit)

@@ -41,7 +41,7 @@ def with_scorers(plan: Plan) -> tuple[Plan, list[Scorer]]:
     model, BadRecipe for a setting that an op does not have, and PairmillError for an op that cannot be imported.
     """
     inputs_first = sorted((score for score in plan.scores if score.op), key=lambda score: bool(score.vector_table))
-    configured = [(score, _op(plan.recipe, score), _decode_settings(plan.recipe, score)) for score in inputs_first]
+    configured = [(score, _op(plan.recipe, score), decode_settings(plan.recipe, score)) for score in inputs_first]
     digests = _model_digests(plan.recipe, [op.model for score, op, _ in configured if score.model])
     known = []
     for score, op, decoding in configured:
@@ -81,7 +81,7 @@ def model_specs(plan: Plan) -> list[str]:
     return [spec for spec in (*plan.recipe.models.values(), *defaults) if spec]
 
 
-def _decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
+def decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
     """Return the decoder's settings that change a score's values; none if it reads no decoded image."""
     if {"pixels", "luma"}.isdisjoint(score.reads):
         return {}
@@ -161,7 +161,7 @@ def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
     """Return the image embedding by the CLIP model ``spec`` instead of the recipe's, with its scorer."""
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
     other = plan.recipe.model_copy(update={"models": models})
-    op, decoding = _op(other, IMAGE_EMBEDDING), _decode_settings(other, IMAGE_EMBEDDING)
+    op, decoding = _op(other, IMAGE_EMBEDDING), decode_settings(other, IMAGE_EMBEDDING)
     scorer = scorer_of(IMAGE_EMBEDDING, op, decoding, content_digest(op.model), plan.scorers)
     return Bound(replace(IMAGE_EMBEDDING, model=tagger_name(plan.recipe)), op, scorer.digest), scorer
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
@@ -166,11 +166,8 @@ class _RunningProcess:
         self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
         if is_forked:
             start_fork_server()
-            with without_main(), without_interrupts():
-                self._process.start()
-        else:
-            with one_thread_each(), without_main(), without_interrupts():
-                self._process.start()
+        with nullcontext() if is_forked else one_thread_each(), without_main(), without_interrupts():
+            self._process.start()
         theirs.close()
         self.pid: int = self._process.pid
         self._worker = b""
