@@ -16,13 +16,9 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import answer_schema, json_value, rows_of
 
-# By command: the function that prints an answer which is no table; the line for no rows; the lines below a table.
-PRINTERS = {
-    "calibrate": "answer_texts:print_threshold",
-    "diff": "answer_texts:print_diff",
-    "status": "answer_texts:print_status",
-    "why": "why_text:print_explanation",
-}
+# By command: the function of `answer_texts` that prints an answer which is no table; the line for no rows; the lines
+# below a table.
+PRINTERS = {"calibrate": "print_threshold", "diff": "print_diff", "status": "print_status", "why": "print_explanation"}
 NO_ROWS = {
     "concepts": "no clusters: the version's recipe has no cap, or no picture has a vector.",
     "datasets": "no dataset yet; make one with `pairmill run RECIPE`.",
@@ -63,8 +59,8 @@ def print_answer(args: Namespace, found: Any) -> None:
         if form == "json":
             print(visible(json.dumps(json_value(found), ensure_ascii=False)))
             return
-        module, _, function = PRINTERS[command].partition(":")
-        getattr(importlib.import_module(f"pairmill.flows.command.{module}"), function)(found)
+        printers = importlib.import_module("pairmill.flows.command.answer_texts")
+        getattr(printers, PRINTERS[command])(found)
         return
     rows = rows_of(args.question, found)
     if form == "table" and not found:

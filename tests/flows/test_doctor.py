@@ -16,14 +16,14 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write.lease import writing
 from pairmill.flows.command.cli import main
-from pairmill.flows.doctor import installation
-from pairmill.flows.doctor.installation import hub_token, s3_credentials
+from pairmill.flows.doctor import examinations
+from pairmill.flows.doctor.examinations import hub_token, s3_credentials
 from pairmill.flows.machine.finding import Patient
 from pairmill.flows.machine.gpu_state import Driver, ask_driver, judge
 from pairmill.flows.machine.space import available
 from tests.worlds.shared import new_lake
 
-IMPORTED = dict(installation.IMPORTED)
+IMPORTED = dict(examinations.IMPORTED)
 H100 = Driver((13, 0), ("NVIDIA H100 (80 GiB)", "NVIDIA H100 (80 GiB)"))
 SECRET = "wJalrXUtnFEMI"
 
@@ -31,7 +31,7 @@ SECRET = "wJalrXUtnFEMI"
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Hide the credentials and the server of whoever runs the tests; import little, which one test alone does."""
-    monkeypatch.setattr(installation, "IMPORTED", {"": ("json",)})
+    monkeypatch.setattr(examinations, "IMPORTED", {"": ("json",)})
     for name in [name for name in os.environ if name.startswith(("AWS_", "HF_"))]:
         monkeypatch.delenv(name)
     with temporary_settings({PREFECT_HOME: tmp_path / "prefect"}, restore_defaults={PREFECT_API_URL}):
@@ -68,7 +68,7 @@ def server(path: str, answer: object) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_environment_of_the_tests_is_in_order_and_each_finding_is_one_line(capsys, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(installation, "IMPORTED", IMPORTED)
+    monkeypatch.setattr(examinations, "IMPORTED", IMPORTED)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("HF_TOKEN", f"hf_{SECRET}")
@@ -92,10 +92,10 @@ def test_packages_and_extras_are_compared_with_what_the_distribution_declares(tm
         "Requires-Dist: no-such-locomotive; extra == 'train'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(installation, "NAME", "toyshop")
+    monkeypatch.setattr(examinations, "NAME", "toyshop")
     python, base, extra = (
         next(check(Patient("lake")))
-        for check in (installation.python_version, installation.packages, installation.extras)
+        for check in (examinations.python_version, examinations.packages, examinations.extras)
     )
     assert python.state == "fail" and "needs >=3.99" in python.text
     assert base.state == "fail" and base.text == f"psutil {version('psutil')} is installed, <0.1 is needed"
@@ -108,8 +108,8 @@ def test_a_torchvision_that_does_not_fit_torch_is_one_line_with_the_remedy(tmp_p
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision/__init__.py").write_text("raise RuntimeError('operator torchvision::nms is missing')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(installation, "IMPORTED", IMPORTED)
-    finding = next(installation.imports(Patient("lake")))
+    monkeypatch.setattr(examinations, "IMPORTED", IMPORTED)
+    finding = next(examinations.imports(Patient("lake")))
     assert finding.state == "fail"
     assert finding.text.startswith("torchvision cannot be imported (RuntimeError: operator torchvision::nms is missing")
     assert f"torch {version('torch')}, torchvision {version('torchvision')}" in finding.text
