@@ -120,10 +120,8 @@ def _lines(pool: Pool, arms: Arms, version: str, found: Recalls) -> list[ProofLi
             power = _against_raw(found, f"{RANDOM} {version}", which)
             against = _against_raw(found, arm, which, power) if arm != RAW else None
             line = ProofLine(arm.partition(" ")[0], len(rows), kinds, held_out, mean)
-            if against and arm != RAW:
-                line = _with(line, against)
-            elif arm != RAW:
-                line = replace(line, verdict="too few to tell")
+            if arm != RAW:
+                line = _with(line, against) if against else replace(line, verdict="too few to tell")
             lines.append(line)
     return lines
 

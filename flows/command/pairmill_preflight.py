@@ -4,6 +4,7 @@ import json
 from argparse import Namespace
 
 from rich.console import Console
+from rich.status import Status
 
 from pairmill.flows.api.question import json_value
 from pairmill.flows.command.option_types import overrides
@@ -14,7 +15,7 @@ from pairmill.flows.preflight.preflight import preflight as forecast
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.settings import load_runnable
 from pairmill.ops.whole.cluster_sample import Range
-from pairmill.tasks.run.place.progress import Progress
+from pairmill.tasks.run.place.progress import ShowProgress
 
 HOURS = "hours"  # a number's form that `duration` formats
 
@@ -26,17 +27,18 @@ def preflight(args: Namespace) -> int:
     if args.format != "json":
         ask_downloads(recipe, args.yes, screen)
     with screen.status("drawing a sample") as status:
-
-        def show(progress: Progress) -> None:
-            status.update(f"sample: {shown(progress.step)}, {progress.done:,} of {progress.total:,}")
-
-        found = forecast(recipe, args.source, args.lake, compute_of(args), args.sample, show)
+        found = forecast(recipe, args.source, args.lake, compute_of(args), args.sample, show_in(status))
     if args.format == "json":
         print(json.dumps(json_value(found), ensure_ascii=False))
     else:
         print_forecast(found, screen)
         print_notes(screen, left_out)
     return 0
+
+
+def show_in(status: Status) -> ShowProgress:
+    """Return a callback that shows the progress of a sample's steps in ``status``."""
+    return lambda now: status.update(f"sample: {shown(now.step)}, {now.done:,} of {now.total:,}")
 
 
 def print_forecast(found: Preflight, screen: Console) -> None:

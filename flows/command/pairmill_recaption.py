@@ -85,9 +85,8 @@ def _print_first(screen: Console, found: "CaptionOutcome") -> None:
         flag = "" if row["status"] == "ok" else f"[yellow]{shown(row['status'])}[/] "
         flag = DEMO + flag if found.is_demo else flag
         screen.print(f"  [dim]{shown(row['address'] or row['sha256'])}[/]  {flag}{shown(row['text'])}")
-    screen.print(
-        f"the first {len(found.captions):,} captions: {shown(found.said)}; {counted(found.left, 'pictures')} left"
-    )
+    left = f"{counted(found.left, 'pictures')} left"
+    screen.print(f"the first {len(found.captions):,} captions: {shown(found.said)}; {left}")
     if found.strip:
         screen.print(f"strip   {shown(found.strip)}")
 

@@ -15,11 +15,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
 from pairmill.catalog.terms.whole_file import whole_file
 from pairmill.flows.command.pairmill_demo import make_photo_models
-from pairmill.flows.command.pairmill_preflight import print_forecast
+from pairmill.flows.command.pairmill_preflight import print_forecast, show_in
 from pairmill.flows.command.pairmill_run import ask_downloads
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.run.settings import Compute, load_recipe, load_runnable
-from pairmill.tasks.run.place.progress import Progress
 
 if TYPE_CHECKING:
     from pairmill.flows.preflight.first_look import FirstLook
@@ -73,12 +72,8 @@ def start(args: Namespace) -> int:
     recipe, _ = load_runnable(name, settings, "demo" if models == "demo" else "recipe")  # the run line tells its notes
     ask_downloads(recipe, args.yes, screen)
     with screen.status("running a sample") as status:
-
-        def show(progress: Progress) -> None:
-            status.update(f"sample: {shown(progress.step)}, {progress.done:,} of {progress.total:,}")
-
         compute = Compute()  # pyright: ignore[reportCallIssue]
-        forecast = preflight(recipe, [args.source], args.lake, compute, FEW_PICTURES, show, folder)
+        forecast = preflight(recipe, [args.source], args.lake, compute, FEW_PICTURES, show_in(status), folder)
     print_forecast(forecast, screen)
     words = ["pairmill", "run", name, "--source", args.source, "--lake", args.lake]
     words += ["--models", "demo"] if models == "demo" else []

@@ -48,9 +48,8 @@ def takedown(args: Namespace) -> int:
         taken, versions = removal.preview(lake, subject)
         before = removed_before(lake, subject.names)
         for each in before:
-            print(
-                visible(f"{each.name}: removed on {each.at:%Y-%m-%d at %H:%M} UTC ({each.reason}), and kept out since")
-            )
+            when = f"{each.at:%Y-%m-%d at %H:%M} UTC"
+            print(visible(f"{each.name}: removed on {when} ({each.reason}), and kept out since"))
         if taken.is_nothing and not hashes and {each.name for each in before} >= {*subject.names}:
             return _finish(args, lake, before[-1].takedown_id)
         counts = (
@@ -70,9 +69,8 @@ def import_bans(args: Namespace) -> int:
         with open(args.file, encoding="utf-8") as lines:
             listed = read_hashes(lines, args.kind)
     except (OSError, ValueError) as error:
-        raise PairmillError(
-            f"{args.file}: {getattr(error, 'strerror', '') or 'it is no text'}. Name a list."
-        ) from error
+        why = getattr(error, "strerror", "") or "it is no text"
+        raise PairmillError(f"{args.file}: {why}. Name a list.") from error
     except PairmillError as error:
         raise PairmillError(f"{args.file}, {error}") from error
     by_kind = defaultdict[str, list[str]](list)

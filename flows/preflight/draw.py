@@ -8,11 +8,9 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
 from pairmill.catalog.queries.losses.unit_outcomes import pictures_by_source
-from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.ids import text_id
-from pairmill.catalog.write.scorer import Scorer
-from pairmill.flows.run.run_start import session_on
+from pairmill.flows.run.run_start import Checked, session_on
 from pairmill.flows.run.settings import Compute
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
@@ -108,9 +106,7 @@ class Sampling:
         return self.units < min(FEWEST_UNITS, self.of_units + 1) or any(s.documents < 1 for s in self.samples.values())
 
 
-def draw(
-    lake: Lake, uris: Sequence[str], checked: tuple[Plan, list[Scorer]], compute: Compute, folder: Path, most: int
-) -> Sampling:
+def draw(lake: Lake, uris: tuple[str, ...], checked: Checked, compute: Compute, folder: Path, most: int) -> Sampling:
     """Draw units that are new to ``lake``, with about ``most`` pictures in all.
 
     The first units are read once into a lake of their own below ``folder``, to count their pictures. Raises SourceError
@@ -129,10 +125,7 @@ def draw(
     if not any(each.of for each in drawn):
         raise SourceError(f"the lake has read all of {', '.join(each.uri for each in drawn)}; there is nothing new.")
     pilot = Sampling({each.uri: each.first(_pilot(each), 1.0, seed) for each in drawn})
-    with (
-        create_or_open(folder / "pilot") as opened,
-        session_on(opened, checked, compute, "preflight", tuple(uris)) as session,
-    ):
+    with create_or_open(folder / "pilot") as opened, session_on(opened, checked, compute, "preflight", uris) as session:
         session.sampled = pilot.of
         ingest(session)
         counts = pictures_by_source(opened)

@@ -29,6 +29,8 @@ from pairmill.tasks.run.pool import fork_server
 from pairmill.tasks.run.pool.process import LOG
 from pairmill.tasks.run.session import Session
 
+Checked = tuple[Plan, list[Scorer]]  # a plan, and the scorers to register, as of `identity.with_scorers`
+
 
 @contextmanager
 def session(
@@ -60,7 +62,7 @@ def session(
 
 def check_run(
     recipe: Recipe, sources: Sequence[str], compute: Compute, lake: str = "", retry: str = "", needs_source: bool = True
-) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
+) -> tuple[tuple[str, ...], Checked]:
     """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
 
     A run that retries items quarantined for the reason ``retry``, or needs no source, does not read the recipe's own
@@ -104,7 +106,7 @@ def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def session_on(
     lake: Lake,
-    checked: tuple[Plan, list[Scorer]],
+    checked: Checked,
     compute: Compute,
     flow: str,
     uris: tuple[str, ...] = (),

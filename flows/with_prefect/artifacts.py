@@ -109,9 +109,8 @@ def create_first_captions(found: "CaptionOutcome") -> None:
     by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
     lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}"]
     lines += [f"Beside their pictures: {code(found.strip)}"] if found.strip else []
-    artifacts.create_markdown_artifact(
-        "\n".join(lines), key="first-captions", description=f"The first captions: {found.said}"
-    )
+    said = f"The first captions: {found.said}"
+    artifacts.create_markdown_artifact("\n".join(lines), key="first-captions", description=said)
 
 
 def create_artifacts(found: Outcome) -> None:

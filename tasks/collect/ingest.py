@@ -66,20 +66,16 @@ def ingest(session: Session) -> int:
     shards, before = 0, retries.count()
     for uri in session.sources:
         source = session.sampled(open_source(uri))
-        reading = session.recipe.ingest
+        reading, named = session.recipe.ingest, f"source '{source.uri}'"
         readers = reader_names(reading, session.recipe.captions.own is not None)
         contents.list_units(session.lake, map(row_of, listed(source)), readers, first_readers(reading.language))
         for was, now, n in contents.changed_readers(session.lake):
-            session.note(
-                f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
-            )
+            session.note(f"{named}: {n:,} units are read again, by {now}; they were read by {was}.", once=True)
         job = IngestUnits(source, settings_for(session.lake, session.recipe))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
         if gone := contents.list_vanished(session.lake, source.uri):
-            session.note(
-                f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
-            )
+            session.note(f"{named} no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay.")
     limits = session.recipe.ingest
     for reason, n in quarantine.refused_by_lower_limits(session.lake, limits.max_pixels, limits.max_bytes).items():
         session.note(
@@ -87,9 +83,8 @@ def ingest(session: Session) -> int:
             f"{session.recipe.name} --retry {reason}` tries them again."
         )
     if again := retries.count() - before + contents.retries(session.lake, session.writer.run_id):
-        session.note(
-            f"{counted(again, 'requests')} to the sources failed for a while and had to be repeated.", once=True
-        )
+        requests = counted(again, "requests")
+        session.note(f"{requests} to the sources failed for a while and had to be repeated.", once=True)
     session.follow(lambda: contents.index(session.lake, lambda: session.begin("index contents").commit))
     if shards and session.recipe.ingest.payload == "reference":
         session.follow(lambda: copy_places_home(session, contents.referenced_by_run(session.writer.run_id)))

@@ -67,11 +67,9 @@ def cluster(session: Session) -> None:
     """
     calibrate(session, Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
+    of_images = ClusterCount(IMAGES, alike.clusters, alike.per_cluster)
     sentences = ensure_trained(session, sentence_clustering(session)) if among.is_on else None
-    if alike.cosine is not None:
-        images = ensure_trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
-    else:
-        images = None
+    images = ensure_trained(session, of_images) if alike.cosine is not None else None
     if sentences is not None:
         index(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
         if among.recall is None:  # otherwise `route` finds the probes once sentences are grouped

@@ -145,11 +145,7 @@ def drop(lake: Lake, find: Callable[[], Dataset]) -> dict[str, Any]:
 
 
 def remove(
-    writer: Writer,
-    step: str,
-    reason: str,
-    delete: Callable[[int], dict[str, Any]],
-    reports: Path,
+    writer: Writer, step: str, reason: str, delete: Callable[[int], dict[str, Any]], reports: Path
 ) -> dict[str, Any]:
     """Delete rows and record the removal in one transaction, then erase their bytes; return the report.
 
