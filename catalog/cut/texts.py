@@ -170,7 +170,7 @@ def _choices(offers: pa.Table, keepers: np.ndarray, ranks: str) -> tuple[pa.Tabl
     An image may get a candidate if a sentence of its group passes.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
-    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, of column ``ranks``, by which pairs are ranked.
+    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, of column ``ranks``, which ranks pairs.
     """
     s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
     at = np.flatnonzero(s != NOBODY)

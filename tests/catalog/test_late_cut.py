@@ -163,7 +163,7 @@ def test_a_picture_that_comes_back_has_the_texts_that_it_had(tmp_path: Path, mon
         by_waves(lake, made, Generator(lake, made, images, 1), 0)
         expected = decided(lake)
         ((sha, *_),) = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = 'pair' ORDER BY ALL LIMIT 1")
-        rows = lake.table("SELECT * REPLACE (1000 AS \"commit\") FROM images WHERE sha256 = ?", (sha,))
+        rows = lake.table('SELECT * REPLACE (1000 AS "commit") FROM images WHERE sha256 = ?', (sha,))
         lake.execute("DELETE FROM images WHERE sha256 = ?", (sha,))
         cut(lake, made)
         numbers = lake.query("SELECT id FROM facts.numbering")
