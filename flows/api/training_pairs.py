@@ -28,12 +28,7 @@ class TrainingPairs(IterableDataset[dict[str, Any]]):
     """
 
     def __init__(
-        self,
-        lake: str,
-        version: Dataset,
-        text: str | Sequence[str] = "random",
-        seed: int = 0,
-        transform: Callable[[Any], Any] | None = None,
+        self, lake: str, version: Dataset, text: str | Sequence[str], seed: int, transform: Callable[[Any], Any] | None
     ) -> None:
         super().__init__()
         self._lake, self._version, self._seed, self._transform = lake, version, seed, transform

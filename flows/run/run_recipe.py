@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # torch, 3 s: a run with nothing to do imports none of them
 # Limits decide whether a run completes; they do not change a completed run's result.
 LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
           "quarantine_alert", "allow_empty"}  # fmt: skip
+Begin = Callable[["Session"], None]
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,7 @@ def last_result(wanted: RunRequest, uri: str) -> Curated | None:
 
 
 def curate_anew(
-    request: RunRequest,
-    lake: str,
-    compute: "Compute",
-    notes: Sequence[str],
-    run_step: "RunStep",
-    begin: Callable[["Session"], None],
+    request: RunRequest, lake: str, compute: "Compute", notes: Sequence[str], run_step: "RunStep", begin: Begin
 ) -> Curated:
     """Run all steps of curate, record the result for `last_result`, and return it.
 

@@ -13,6 +13,7 @@ from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 DatasetName = Annotated[str, Field(pattern=r"^[^@\s]+(@\S+)?$", examples=["demo", "demo@3", "demo@release-1"])]
 Place = Annotated[str, Field(pattern=r"^(s3://.+|[^:]+)$", examples=["s3://bucket/prefix", "/data/out"])]
+Minutes = Annotated[int, Field(ge=0, le=24 * 60)]
 
 
 @flow(name="export")
@@ -24,7 +25,7 @@ def export(
     captions: Literal["chosen", "all"] = "chosen",
     text: Annotated[str, Field(min_length=1)] = "text1",
     grow: bool = False,
-    wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
+    wait_minutes: Minutes = 60,
 ) -> State:
     """Export a dataset version as tars or Parquet. Files that are finished are not written again.
 
@@ -97,11 +98,7 @@ def check(lake: str = "", deep: bool = False, repair: bool = False) -> State:
 
 
 @flow(name="maintain")
-def maintain(
-    lake: str = "",
-    days: Annotated[int, Field(ge=1, le=3_650)] = 7,
-    wait_minutes: Annotated[int, Field(ge=0, le=24 * 60)] = 60,
-) -> State:
+def maintain(lake: str = "", days: Annotated[int, Field(ge=1, le=3_650)] = 7, wait_minutes: Minutes = 60) -> State:
     """Merge a lake's small files, expire old snapshots, remove orphans and old caches, and retry failed fetches.
 
     Dataset versions and their rows stay. The run ends as Refused if another run writes to the lake all the time.

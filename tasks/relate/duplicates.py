@@ -35,6 +35,7 @@ from pairmill.tasks.run.items.rows import to_halves
 from pairmill.tasks.run.session import Session
 
 NAMES_AT_ONCE = 2**24
+Compare = Callable[[str, int, str], Iterable[Part]]  # see `find_perceptual`
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,7 @@ def group_sentences(session: Session) -> None:
 
 
 def find_perceptual(
-    session: Session,
-    family: DuplicateKind,
-    version: int,
-    settings: dict[str, Any],
-    compare: Callable[[str, int, str], Iterable[Part]],
+    session: Session, family: DuplicateKind, version: int, settings: dict[str, Any], compare: Compare
 ) -> None:
     """Find edges between new signatures and all signatures, and commit them; do nothing without new signatures.
 

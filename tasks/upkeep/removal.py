@@ -166,10 +166,17 @@ def remove(
 
 
 def _finish_all(writer: Writer, reports: Path) -> tuple[Erased, dict[str, dict[str, Any]]]:
-    """Erase the bytes of all unfinished removals, and record their reports; return them by id. Raises LeaseLost."""
+    """Remove cached copies, erase the bytes of all unfinished removals, record and return their reports by id.
+
+    HTML reports stay, in the folder ``reports``, if no removal is of pictures. Raises LeaseLost.
+    """
     waiting = unfinished_removals(writer.lake)
-    of_pictures = any("pictures" in report for report in waiting.values())
-    erased = finish(writer, reports if of_pictures else None)
+    pages = reports if any("pictures" in report for report in waiting.values()) else None
+    pictures = bans(writer.lake)["picture"]
+    list(remove_copies(writer.lake, pictures, pages))
+    erased = erase(writer)
+    # Again: meanwhile readers may have finished files that they had begun to build before the rows were deleted.
+    erased = replace(erased, others=(*erased.others, *remove_copies(writer.lake, pictures, pages)))
     for takedown_id, report in waiting.items():
         stays = [*(NOT_REACHED if "pictures" in report else ()), *erased.others]
         report |= {"takedown": takedown_id, "erased": asdict(erased), "not_reached": stays}
@@ -183,18 +190,6 @@ def _forget_judgements(lake: Lake) -> None:
     texts = taken_items.read_selected(lake, "taken_sentences", "text")
     if images or texts:
         forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
-
-
-def finish(writer: Writer, reports: Path | None) -> Erased:
-    """Remove the cached copies of items (`remove_copies`), and erase the bytes of deleted rows.
-
-    ``reports`` is the folder of HTML reports, None if they are to stay. Raises LeaseLost.
-    """
-    pictures = bans(writer.lake)["picture"]
-    list(remove_copies(writer.lake, pictures, reports))
-    erased = erase(writer)
-    # Again: meanwhile readers may have finished files that they had begun to build before the rows were deleted.
-    return replace(erased, others=(*erased.others, *remove_copies(writer.lake, pictures, reports)))
 
 
 def finish_unfinished(lake: Lake, reports: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[str]:

@@ -127,13 +127,7 @@ def required(format: str, text: TextChoice, selected: Selection) -> str:
 
 
 def check_choices(
-    format: str,
-    text: str,
-    captions: str,
-    shuffle: int | None,
-    grows: bool,
-    of_folder: Mapping[str, Any],
-    metadata: Metadata,
+    format: str, text: str, captions: str, shuffle: int | None, grows: bool, of_folder: Mapping[str, Any], metadata: str
 ) -> None:
     """Raise PairmillError if the format or an option's value is unknown, or the format does not support an option."""
     pictures = of_folder.get("pictures", "copy")
@@ -171,12 +165,7 @@ def check_selection(format: str, grows: bool, selected: Selection) -> None:
 
 
 def write(
-    table: pa.Table,
-    format: str,
-    pictured: Pictured,
-    out: ExportFile,
-    text: TextChoice,
-    folder: PictureFolder | None = None,
+    table: pa.Table, format: str, pictured: Pictured, out: ExportFile, text: TextChoice, folder: PictureFolder | None
 ) -> int:
     """Write rows of ``export_rows`` as one file; return the number written (`llava` leaves out rows without a text).
 

@@ -230,13 +230,8 @@ def _dataset(
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
     source = ray.data.from_items([{"row": 0}])
     source.set_name(f"pairmill {name}")
-    source = source.map_batches(
-        _rename(hand_out, f"pairmill items of {name}"),
-        batch_size=None,
-        fn_kwargs={"items": items},
-        num_cpus=0,
-        label_selector=here,
-    )
+    handing = _rename(hand_out, f"pairmill items of {name}")
+    source = source.map_batches(handing, batch_size=None, fn_kwargs={"items": items}, num_cpus=0, label_selector=here)
     with warnings.catch_warnings():
         # Ray 2.60 has no other way to keep an actor's replacement from a machine that has no room for the model.
         warnings.simplefilter("ignore", RayDeprecationWarning)
