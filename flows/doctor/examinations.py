@@ -20,9 +20,8 @@ from packaging.specifiers import SpecifierSet
 
 from pairmill.catalog.lake.location import locate
 from pairmill.flows.machine.finding import Finding, Patient
-from pairmill.flows.machine.gpu_state import gpus
+from pairmill.flows.machine.hardware import disk, gpus, memory
 from pairmill.flows.machine.recipe_models import is_here, recipe_models
-from pairmill.flows.machine.space import disk, memory
 from pairmill.ops.models.backends import require_images
 from pairmill.ops.models.model_error import ModelError
 

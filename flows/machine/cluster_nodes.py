@@ -15,8 +15,7 @@ from pairmill.catalog.terms.backend import GROUP as BACKENDS
 from pairmill.catalog.terms.declared import GROUP as SCORERS
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.machine.finding import Finding, Patient, run_checks
-from pairmill.flows.machine.gpu_state import gpus
-from pairmill.flows.machine.space import disks, existing
+from pairmill.flows.machine.hardware import disks, existing, gpus
 from pairmill.ops.read.declared_formats import GROUP as FORMATS
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.doctor import examinations
 from pairmill.flows.doctor.examinations import hub_token, s3_credentials
 from pairmill.flows.machine.finding import Patient
-from pairmill.flows.machine.gpu_state import Driver, ask_driver, judge
-from pairmill.flows.machine.space import available
+from pairmill.flows.machine.hardware import Driver, ask_driver, available, judge
 from tests.worlds.shared import new_lake
 
 IMPORTED = dict(examinations.IMPORTED)
@@ -213,6 +212,6 @@ def test_a_server_of_another_version_and_one_that_is_gone_are_told(capsys, tmp_p
 
 
 def test_a_check_that_breaks_is_a_finding_and_the_others_still_run(capsys, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("pairmill.flows.machine.space.psutil.virtual_memory", lambda: 1 / 0)
+    monkeypatch.setattr("pairmill.flows.machine.hardware.psutil.virtual_memory", lambda: 1 / 0)
     rows = found(capsys, "--lake", str(tmp_path / "lake"), status=1)
     assert rows["memory"][0]["finding"] == "ZeroDivisionError: division by zero" and rows["prefect"][0]["state"] == "ok"
