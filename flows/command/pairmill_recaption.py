@@ -18,7 +18,7 @@ from pairmill.flows.command.version_commands import export_visibly
 from pairmill.flows.run.settings import captions_recipe, load_recipe
 
 if TYPE_CHECKING:
-    from pairmill.flows.run.first_captions import CaptionOutcome
+    from pairmill.flows.run.approval import CaptionOutcome
 
 PRINTED = 12  # first captions in the terminal; the HTML strip has all
 
@@ -32,8 +32,8 @@ def recaption(args: Namespace) -> int:
     with screen.status(f"recipe '{shown(args.recipe)}': checking its captioner and the sources"):
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps
+        from pairmill.flows.run.approval import FirstCaptions
         from pairmill.flows.run.caption_rate import CaptionRate
-        from pairmill.flows.run.first_captions import FirstCaptions
         from pairmill.flows.run.run_start import session  # torch, 3 s
         from pairmill.tasks.release.export.export import check_growing
     exported = {"text": "caption"} if args.format == "webdataset" else {}

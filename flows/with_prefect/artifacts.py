@@ -25,7 +25,7 @@ from pairmill.flows.run.progress_text import progress_text
 from pairmill.tasks.run.place.progress import Progress
 
 if TYPE_CHECKING:
-    from pairmill.flows.run.first_captions import CaptionOutcome
+    from pairmill.flows.run.approval import CaptionOutcome
 
 BROWSE_URL = "PAIRMILL_BROWSE_URL"
 EVERY_SECONDS = 2.0  # an update is a request that takes some 20 ms

@@ -144,8 +144,8 @@ def _run_curate(
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.api.opened_lake import OpenLake
     from pairmill.flows.curate import curate_steps
+    from pairmill.flows.run.approval import FirstCaptions
     from pairmill.flows.run.caption_rate import CaptionRate
-    from pairmill.flows.run.first_captions import FirstCaptions
     from pairmill.flows.run.outcome import outcome_in
     from pairmill.flows.run.run_start import session
     from pairmill.flows.with_prefect import artifacts

@@ -23,11 +23,10 @@ from pairmill.catalog.recipe.recipe import Recipe, apply_overrides
 from pairmill.catalog.terms.error import BadRecipe, NotApproved
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.curate import measure_steps
-from pairmill.flows.run.first_captions import caption_first
+from pairmill.flows.run.approval import BesideThresholds, beside_thresholds, caption_first
 from pairmill.flows.run.progress_text import duration
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute
-from pairmill.flows.run.threshold_gate import BesideThresholds, beside_thresholds
 from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, browse_link, code, create_first_captions, plain
 from pairmill.flows.with_prefect.step_as_task import as_task
 

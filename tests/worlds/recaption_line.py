@@ -10,7 +10,7 @@ import signal
 import sys
 
 from pairmill.flows.curate import curate_steps
-from pairmill.flows.run.first_captions import FirstCaptions
+from pairmill.flows.run.approval import FirstCaptions
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, captions_recipe, load_recipe
 from pairmill.tasks.generate import caption

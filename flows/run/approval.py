@@ -1,19 +1,25 @@
-"""Show the first captions of a run, with an HTML strip and counts by status, before the others cost anything."""
+"""Show a person the first captions of a run, or the images nearest each threshold, before texts cost anything."""
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pairmill.catalog.cut.cut import count_cut, cut
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.contents import homes_of_images
+from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.queries import captioned
+from pairmill.catalog.queries.gallery.marginal_items import MarginalItem, marginal_items
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.score import Stage
 from pairmill.flows.curate import RunStep
 from pairmill.flows.pages.renderer import render_whole, write_page
 from pairmill.flows.run.outcome import make_reports_folder
 from pairmill.tasks.generate import caption as captioning
 from pairmill.tasks.generate.caption import caption, first_lacking, select_captions
 from pairmill.tasks.generate.waves import next_wave
+from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.publish import publish
 from pairmill.tasks.release.gallery.thumbnails import NONE, thumbnails
 from pairmill.tasks.run.session import Session
@@ -107,3 +113,38 @@ def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path
         captions=[{**row, "text": row["text"][:LONGEST], **pictures.get(row["sha256"], NONE)} for row in captions],
     )
     return write_page(html, path)
+
+
+@dataclass(frozen=True)
+class BesideThresholds:
+    """The rules and the images near their thresholds, for a person to approve."""
+
+    run_id: str  # the run that computed the scores
+    # predicates by name of the rules on images that need no generated text, in the order of the cut
+    rules: dict[str, str]
+    items: list[MarginalItem]  # the images nearest each threshold
+    page: str  # path of the HTML page with the pictures of ``items``
+    kept: int  # number of images that ``rules`` keep
+    images: int  # number of all images
+
+
+def beside_thresholds(session: Session) -> BesideThresholds:
+    """Cut by the scores so far; return the images nearest each threshold, and write an HTML page of their pictures.
+
+    Rules on generated texts have no values yet and are left out. A takedown removes the page, which is one of the
+    lake's reports.
+    """
+    calibrate(session, Stage.CAPTION)
+    lake, plan = session.lake, without_unset_thresholds(session.plan)
+    cut(lake, plan)
+    own = {rule.name: rule.predicate for rule in plan.recipe.images}
+    early = {c.name: own[c.name] for c in plan.image_checks if c.name in own and c.stage < Stage.CAPTION}
+    items = marginal_items(lake, plan, frozenset(early))
+    ids = sorted({item.image_id for item in items})
+    homes = homes_of_images(lake, ids)
+    kept, images = count_cut(lake)
+    made = thumbnails(lake, sorted(set(homes.values())))
+    rows = [asdict(item) | made.get(homes[item.image_id][0], NONE) for item in items]
+    html = render_whole("thresholds.html.j2", rules=early, rows=rows, kept=kept, images=images)
+    page = write_page(html, str(make_reports_folder(lake.uri) / f"thresholds-{session.writer.run_id}.html"))
+    return BesideThresholds(session.writer.run_id, early, items, page, kept, images)
