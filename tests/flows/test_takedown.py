@@ -244,7 +244,7 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
 
     with create_or_open(small) as lake:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("pairmill.tasks.upkeep.removal.finish", killed)
+            patch.setattr("pairmill.tasks.upkeep.removal.remove_copies", killed)
             take_down(lake, Subject(pictures=(sha256,)), "test", small / "reports")
         assert found_in(small, [data]) and unfinished_removals(lake)
         assert any(line.startswith("finished 1 removals") for line in maintain_steps(lake, Limits()))

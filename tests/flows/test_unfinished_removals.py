@@ -18,7 +18,7 @@ N, TAKEN, OTHER = 6, 4, 2
 # The function in which a removal is killed, by the state in which it leaves the lake.
 KILLED_IN = {
     "committed": "catalog.upkeep.taken_items.delete_rows",
-    "deleted": "tasks.upkeep.removal.finish",
+    "deleted": "tasks.upkeep.removal.remove_copies",
     "rewritten": "tasks.upkeep.removal.sweep",
     "swept": "tasks.upkeep.removal.refresh_statistics",
 }
