@@ -111,17 +111,12 @@ def try_recut(
     funnel = [FunnelStep("image", *step) for step in publication.image_funnel(lake, plan)]
     kept = funnel[-1].n_in - funnel[-1].n_dropped if funnel else 0
     before = [step for step in datasets.funnel(lake, dataset) if step.kind == "image"]
-    return CutTrial(
-        dataset,
-        sum(n for _, _, n in fates),
-        missing,
-        kept,
-        sum(n for was, _, n in fates if not was),
-        [each for each in fates if each[0] != each[1]],
-        funnel,
-        before,
-        marginal_items(lake, plan, frozenset(shown), max(shown.values())) if shown else marginal_items(lake, plan),
+    images, kept_before = sum(n for _, _, n in fates), sum(n for was, _, n in fates if not was)
+    moved = [each for each in fates if each[0] != each[1]]
+    marginal = (
+        marginal_items(lake, plan, frozenset(shown), max(shown.values())) if shown else marginal_items(lake, plan)
     )
+    return CutTrial(dataset, images, missing, kept, kept_before, moved, funnel, before, marginal)
 
 
 def kind_of_rule(lake: Lake, keep: str) -> str:

@@ -1,7 +1,6 @@
 """Serve the map of a gallery's pictures: its page, places and colours of its points, and the picture at a point."""
 
 import json
-from collections.abc import Callable
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
@@ -29,13 +28,13 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
             raise PairmillError("the lake is being read; open the map again.")
         return found
 
-    def answered(dataset: str, body: Callable[[MappedGallery], Response]) -> Response:
-        """Return the answer that ``body`` makes of the map, 202 while the map is being computed."""
+    def mapped(dataset: str) -> MappedGallery | Response:
+        """Return the map; the answer 202 while it is being computed, 409 if it cannot be."""
         try:
             found = maps.find(dataset, gallery_of(dataset), PATIENCE)
         except PairmillError as error:
             return JSONResponse({"fault": str(error)}, 409)
-        return body(found) if found else JSONResponse({"waiting": True}, 202)
+        return found or JSONResponse({"waiting": True}, 202)
 
     @router.get("/map")
     def map_page(dataset: str = "", by: str = "fate") -> Response:
@@ -53,35 +52,29 @@ def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
     @router.get("/map/points")
     def map_points(dataset: str = "") -> Response:
         """Return the places of the points; as headers the digest of the projection, and the clusters' labels."""
-
-        def body(found: MappedGallery) -> Response:
-            named = labels(found, cluster_names(found.gallery))
-            headers = {"X-Digest": found.map.digest, "X-Labels": json.dumps(named)}
-            return Response(points(found), media_type=BINARY, headers=headers)
-
-        return answered(dataset, body)
+        if isinstance(found := mapped(dataset), Response):
+            return found
+        named = labels(found, cluster_names(found.gallery))
+        headers = {"X-Digest": found.map.digest, "X-Labels": json.dumps(named)}
+        return Response(points(found), media_type=BINARY, headers=headers)
 
     @router.get("/map/colours")
     def map_colours(dataset: str = "", by: str = "fate") -> Response:
         """Return the colour codes of the points, and their legend as a header."""
-
-        def body(found: MappedGallery) -> Response:
-            codes, legend = colours(found, by)
-            return Response(codes, media_type=BINARY, headers={"X-Legend": json.dumps(legend)})
-
-        return answered(dataset, body)
+        if isinstance(found := mapped(dataset), Response):
+            return found
+        codes, legend = colours(found, by)
+        return Response(codes, media_type=BINARY, headers={"X-Legend": json.dumps(legend)})
 
     @router.get("/map/point")
     def map_point(n: int, dataset: str = "") -> Response:
         """Return the image of point ``n``."""
-
-        def body(found: MappedGallery) -> Response:
-            if not 0 <= n < len(found.images):
-                raise HTTPException(404)
-            sha256 = found.stored.names(found.vectors[n : n + 1])[0]
-            earlier = int((found.vectors[:n] == found.vectors[n]).sum())  # other images with the same bytes
-            return JSONResponse(found.gallery.image_with_bytes(sha256, earlier))
-
-        return answered(dataset, body)
+        if isinstance(found := mapped(dataset), Response):
+            return found
+        if not 0 <= n < len(found.images):
+            raise HTTPException(404)
+        sha256 = found.stored.names(found.vectors[n : n + 1])[0]
+        earlier = int((found.vectors[:n] == found.vectors[n]).sum())  # other images with the same bytes
+        return JSONResponse(found.gallery.image_with_bytes(sha256, earlier))
 
     return router

@@ -105,12 +105,9 @@ def _alert(about: str, event: str, sentence: str, block: Any) -> AutomationCore:
         fixed = f'"alert": {json.dumps(about)}, "text": {json.dumps(sentence)}'
         action: Any = CallWebhook(block_document_id=block.id, payload=f"{{{fixed}, {_OF_RUN}}}")
     else:
-        action = SendNotification(
-            block_document_id=block.id,
-            subject=f"pairmill: {{{{ flow_run.name }}}} {about}",
-            body=f"{sentence}\n{{{{ event.payload.report }}}}{{{{ flow_run.state.message }}}}\n"
-            "{{ flow_run|ui_url }}",
-        )
+        subject = f"pairmill: {{{{ flow_run.name }}}} {about}"
+        body = f"{sentence}\n{{{{ event.payload.report }}}}{{{{ flow_run.state.message }}}}\n{{{{ flow_run|ui_url }}}}"
+        action = SendNotification(block_document_id=block.id, subject=subject, body=body)
     trigger = EventTrigger(
         expect={event}, match_related=OURS, posture=Posture.Reactive, threshold=1, within=timedelta(0)
     )

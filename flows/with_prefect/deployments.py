@@ -49,14 +49,8 @@ def _is_place(uri: Any) -> Any:
 
 
 # Prefect stores and shows parameters, so an address with a user or a signature is refused.
-SourceUri = Annotated[
-    str,
-    Field(
-        pattern=_SOURCE,
-        description="https://host/list?${TOKEN} or ${NAME} takes a secret from the worker's environment.",
-    ),
-    BeforeValidator(_is_place),
-]
+_SECRETS = "https://host/list?${TOKEN} or ${NAME} takes a secret from the worker's environment."
+SourceUri = Annotated[str, Field(pattern=_SOURCE, description=_SECRETS), BeforeValidator(_is_place)]
 Setting = str | int | float | bool
 Reason = Annotated[str, Field(pattern=f"^({'|'.join(REASONS)})?$", json_schema_extra={"enum": ["", *REASONS]})]
 

@@ -53,7 +53,7 @@ class ModelLine:
         """
         self._say(RowLease(number, 0, (), row_reports.item_seconds(len(item.keys))))  # no row in progress yet
         self._load()
-        pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
+        pieces = ((number, piece) for piece in self._job.pieces(item, rows))
         if rows:
             with self._alone:
                 found = [out for piece in pieces for out in self._engine.run(iter([piece]))]
@@ -80,18 +80,11 @@ class ModelLine:
 
 
 @dataclass(frozen=True)
-class _Numbered:
-    """A piece with the number of its order."""
+class _Launched:
+    """A batch of an order that runs on the device, with its rows, lease number (``place``) and start time."""
 
     number: int
-    piece: Piece
-
-
-@dataclass(frozen=True)
-class _Launched:
-    """A batch that runs on the device, with its lease number (``place``) and start time."""
-
-    numbered: _Numbered
+    rows: int
     place: int
     started: float
     running: Any
@@ -107,22 +100,22 @@ class _Watched:
         self._spent: dict[int, float] = {}
         self._last = 0.0
 
-    def prepare(self, numbered: _Numbered) -> tuple[_Numbered, Any]:
-        """Preprocess a piece under a lease."""
-        piece, place = numbered.piece, next(self._places)
-        self._say(RowLease(numbered.number, place, piece.keys, row_reports.ROW_SECONDS * len(piece.keys)))
+    def prepare(self, numbered: tuple[int, Piece]) -> tuple[int, Piece, Any]:
+        """Preprocess a piece of a numbered order under a lease."""
+        (number, piece), place = numbered, next(self._places)
+        self._say(RowLease(number, place, piece.keys, row_reports.ROW_SECONDS * len(piece.keys)))
         try:
-            return numbered, self._job.prepare(piece)
+            return number, piece, self._job.prepare(piece)
         finally:
-            self._say(RowLease(numbered.number, place, None, 0))
+            self._say(RowLease(number, place, None, 0))
 
-    def infer(self, prepared: tuple[_Numbered, Any]) -> _Launched:
+    def infer(self, prepared: tuple[int, Piece, Any]) -> _Launched:
         """Launch a batch, leasing its rows until it is fetched."""
-        numbered, ready = prepared
+        number, piece, ready = prepared
         place, started = next(self._places), time.monotonic()
         # Rows at a server cannot kill this process: if it dies, they are innocent.
-        self._say(RowLease(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
-        return _Launched(numbered, place, started, self._job.infer(ready))
+        self._say(RowLease(number, place, () if self._is_elsewhere else piece.keys, self._limit()))
+        return _Launched(number, len(piece.keys), place, started, self._job.infer(ready))
 
     def stepwise(self, launched: _Launched) -> Stepwise | None:
         """Return a launched batch, if its job decodes it beside others."""
@@ -131,7 +124,7 @@ class _Watched:
 
     def fetch(self, launched: _Launched) -> Any:
         """Wait for a batch, record its device seconds and release its lease."""
-        number, rows = launched.numbered.number, len(launched.numbered.piece.keys)
+        number = launched.number
         try:
             return self._job.fetch(launched.running)
         finally:
@@ -140,7 +133,7 @@ class _Watched:
             self._seconds.append(now - launched.started)  # beside other batches, which share its time
             self._spent[number] = self._spent.get(number, 0.0) + seconds
             self._say(RowLease(number, launched.place, None, 0))
-            self._say(RowsFinished(number, rows))
+            self._say(RowsFinished(number, launched.rows))
 
     def spent(self, number: int) -> float:
         """Return the device seconds of an order, and forget them."""
