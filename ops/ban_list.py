@@ -149,8 +149,7 @@ def pdq_hash(data: bytes) -> str | None:
 
     from pairmill.ops.image.decode import Decode
 
-    pixels = Decode(side=_PDQ_SIDE).preview(data)
-    if isinstance(pixels, Fault):
+    if isinstance(pixels := Decode(side=_PDQ_SIDE).preview(data), Fault):
         return None
     bits, quality = pdqhash.compute(pixels)
     return np.packbits(bits.astype(bool)).tobytes().hex() if quality >= PDQ_QUALITY else None

@@ -139,8 +139,7 @@ class Checksums:
         """
         if not self.applies or not self._has_written or not (new := self._newly_written(tables)):
             return
-        digests = [(path, digest) for path, digest in self._hashed(new) if digest]
-        if digests:
+        if digests := [(path, digest) for path, digest in self._hashed(new) if digest]:
             import pyarrow as pa
 
             self._insert(WRITTEN, pa.table({"path": [p for p, _ in digests], "sha256": [d for _, d in digests]}))
@@ -220,8 +219,7 @@ class Checksums:
 
     def _keep(self) -> None:
         """Write the digests and stamps that this process collected into the metadata database."""
-        rows = [(path, *known) for path, known in self._seen.items() if known.sha256]
-        if rows:
+        if rows := [(path, *known) for path, known in self._seen.items() if known.sha256]:
             import pyarrow as pa  # imported here because readers never write
 
             columns = {name: [row[n] for row in rows] for n, name in enumerate(_COLUMNS)}

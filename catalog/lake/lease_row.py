@@ -164,8 +164,7 @@ def _try_take(metadata: Metadata, mine: Holder, watch: LeaseObserver) -> tuple[H
     since the read makes the transaction conflict.
     """
     asked = time.monotonic()
-    before = holder_of(metadata)
-    if before is None:
+    if (before := holder_of(metadata)) is None:
         values = astuple(mine)
         marks = ", ".join("?" * len(values))
         metadata.write(f"INSERT INTO pairmill_lease (slot, {_COLUMNS}) VALUES (1, {marks})", values)

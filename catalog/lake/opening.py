@@ -108,8 +108,7 @@ def _translate_errors(location: Location) -> Iterator[None]:
     try:
         yield
     except OPENING_ERRORS as error:
-        found = translate_error(error, location.uri)
-        if isinstance(found, OSError):
+        if isinstance(found := translate_error(error, location.uri), OSError):
             found = PairmillError(f"lake '{location.uri}': it cannot be opened or made there ({error}).")
         raise found from error
 

@@ -116,8 +116,7 @@ def _changes(score: Score, held: Columns | None, uri: str) -> list[str]:
     if held is None:
         return [f"CREATE TABLE {table_shape(score)}"]
     wanted = score.table_columns
-    odd = {name for name, kind in held.items() if wanted.get(name) != kind}
-    if odd:
+    if odd := {name for name, kind in held.items() if wanted.get(name) != kind}:
         name = min(odd)
         raise PairmillError(
             f"lake '{uri}': its table '{score.table}' has a column '{name}' of type {held[name]}, the score "

@@ -49,8 +49,7 @@ class _Loader(yaml.SafeLoader):
 
 def _in_a_line(error: Exception) -> str:
     """Return a YAML error on one line, with line and column if known."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
+    if (mark := getattr(error, "problem_mark", None)) is None:
         return " ".join(str(error).split())
     where, problem = f"line {mark.line + 1}, column {mark.column + 1}", getattr(error, "problem", None) or ""
     for beginning, plain in _PLAIN.items():

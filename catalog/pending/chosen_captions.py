@@ -22,8 +22,7 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
     At most one row per image; its column ``captioner`` has the recipe's name of the captioner. ``upto`` and ``only`` as
     in `scored_rows`.
     """
-    choose = plan.recipe.captions.way
-    if choose == "fill":
+    if (choose := plan.recipe.captions.way) == "fill":
         own, made = (captioner_rows(plan, place, table, upto, only) for place in plan.compared_captioners)
         has_own = with_own(plan)
         return f"(SELECT * FROM {own} WHERE {has_own} UNION ALL SELECT * FROM {made} WHERE NOT {has_own})"

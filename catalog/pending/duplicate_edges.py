@@ -160,8 +160,7 @@ def near_candidates(
                     f"ORDER BY band, band{number % bands + 1}, key"
                 )
                 rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
-                found = [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]
-                if found:
+                if found := [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]:
                     lake.insert("near_pairs", pa.concat_tables(found))
     yield from lake.blocks(
         "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM "

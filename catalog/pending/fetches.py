@@ -95,8 +95,7 @@ def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:
         "WHERE f.sha256 IS NOT NULL"
     )
     missing = f"SELECT n.* FROM ({new}) n ANTI JOIN images USING (image_id)"
-    n = lake.query(f"SELECT count(*) FROM ({missing})")[0][0]
-    if n:
+    if n := lake.query(f"SELECT count(*) FROM ({missing})")[0][0]:
         commit = begin()
         lake.retrying(
             lambda: lake.execute(f'INSERT INTO images BY NAME SELECT *, {commit} AS "commit" FROM ({missing})')

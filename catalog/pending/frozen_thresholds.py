@@ -75,8 +75,7 @@ def measure_threshold(lake: Lake, plan: Plan, kind: str, check: Check, among: st
         "CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM "
         f"(SELECT {value} AS v FROM ({items_before_rule(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v"
     )
-    n = lake.query("SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values")[0][0]
-    if not n:
+    if not (n := lake.query("SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values")[0][0]):
         return None
     most = int(Decimal(repr(check.rule.calibrate.drop)) * n)
     outermost = "ASC" if asked.keeps_high else "DESC"

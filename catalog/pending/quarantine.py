@@ -103,8 +103,7 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))
     complaints = f"FROM quarantine WHERE stage IN ({steps}) AND reason = ?"
-    n = lake.query(f"SELECT count(DISTINCT item) {complaints}", (reason,))[0][0]
-    if not n:
+    if not (n := lake.query(f"SELECT count(DISTINCT item) {complaints}", (reason,))[0][0]):
         return 0
     commit = begin()
 

@@ -27,8 +27,7 @@ def paths_by_shard(
     Files of tables that DuckLake merges may hold rows of other scorers too. Raises Damaged; not for ``payloads``,
     because each image is verified when it is read.
     """
-    wanted = sorted(set(shards))
-    if not wanted:
+    if not (wanted := sorted(set(shards))):
         return {}
     if table != "payloads":
         lake.check_files(table)

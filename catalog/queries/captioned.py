@@ -88,8 +88,7 @@ def captions_of(lake: Lake, dataset: Dataset) -> str:
     """
     plan = plan_of(lake, dataset)
     of_version = f"(SELECT sha256 FROM pairs WHERE {dataset.where})"
-    rows = all_captions(plan, dataset.commit, f"sha256 IN {of_version}")
-    if not rows:
+    if not (rows := all_captions(plan, dataset.commit, f"sha256 IN {of_version}")):
         raise PairmillError(f"dataset '{dataset}' has no captions: its recipe has no captioner. Leave `captions` out.")
     one = "{'captioner': captioner, 'text': text, 'status': status, 'similarity': similarity}"
     return f"(SELECT sha256, list({one} ORDER BY place) AS captions FROM ({rows}) GROUP BY sha256)"

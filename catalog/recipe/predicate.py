@@ -57,8 +57,7 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
     Raises BadPredicate for an unknown column, and unless the predicate is one BOOLEAN.
     """
     columns = columns_of(rule_name, sql)
-    kind = type_of(rule_name, sql, known)
-    if kind != "BOOLEAN":
+    if (kind := type_of(rule_name, sql, known)) != "BOOLEAN":
         raise BadPredicate(
             f"rule '{rule_name}': `{' '.join(sql.split())}` is {kind}, not true or false; compare it with something."
         )
@@ -182,8 +181,7 @@ def tree_nodes(root: Any) -> Iterator[dict[str, Any]]:
     """Yield all objects of a parse tree, without recursion, because hostile SQL may be nested deeply."""
     waiting = [root]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
+        if isinstance(value := waiting.pop(), dict):
             yield value
             waiting.extend(value.values())
         elif isinstance(value, list):
@@ -192,8 +190,7 @@ def tree_nodes(root: Any) -> Iterator[dict[str, Any]]:
 
 def _check_node(rule_name: str, node: dict[str, Any]) -> None:
     """Raise BadPredicate if a node is a function, operator, column, cast or constant that predicates may not use."""
-    kind = node["class"]
-    if kind == "FUNCTION":
+    if (kind := node["class"]) == "FUNCTION":
         aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]
         elsewhere = node["schema"] not in ("", "main") or node["catalog"]
         if node["function_name"].lower() not in FUNCTIONS or aggregate or elsewhere:

@@ -70,8 +70,7 @@ def bounds(rule: str, keep: str) -> dict[str, Quantity]:
     """Return SQL of each quantity -> its bounds, from the AND-joined comparisons of a rule; {} without any."""
     found: dict[str, Quantity] = {}
     for node in _conjuncts(parse(rule, keep)):
-        bound = _bound(node, rule)
-        if bound is not None:
+        if (bound := _bound(node, rule)) is not None:
             found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
     return found
 

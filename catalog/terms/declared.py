@@ -90,8 +90,7 @@ def _faults(score: Score) -> Iterator[str]:
         if column.name in _TAKEN or column.rule_name in base:
             yield f"column '{column.name}' has a name that Pairmill itself uses"
     is_generated = score.by_input and bool(score.op)  # made by `of_generated_texts`, whose source is checked itself
-    unknown = set(score.reads) - set(INPUTS[score.of])
-    if unknown and not is_generated:
+    if (unknown := set(score.reads) - set(INPUTS[score.of])) and not is_generated:
         yield f"it reads '{min(unknown)}'; a score of {score.of}s reads of {', '.join(INPUTS[score.of])}"
     if score.package != "pairmill" and not (score.reads and score.op):
         yield "it names no `op`, or nothing that this reads"

@@ -88,8 +88,7 @@ def whole_rows(lake: Lake, table: str, without: Collection[int]) -> str:
 def _rows_of(lake: Lake, table: str, which: str) -> str:
     """Return SQL for the rows of those files of a table that meet a condition on LIST."""
     mine = f"SELECT path FROM {LIST} WHERE table_name = '{table}' AND NOT is_delete AND {which}"
-    paths = [quoted(lake.data_path + path) for (path,) in lake.unchecked(mine)]
-    if not paths:
+    if not (paths := [quoted(lake.data_path + path) for (path,) in lake.unchecked(mine)]):
         return f"(SELECT * FROM {table} WHERE false)"
     return f"read_parquet([{', '.join(paths)}], union_by_name => true)"
 

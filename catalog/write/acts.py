@@ -301,8 +301,7 @@ def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
     The column of texts is the first of ``texts`` that the file has; without ``texts`` none is read. Rows without a text
     are left out; an empty text removes the pair's.
     """
-    reader = _READERS.get(file.suffix.lower())
-    if reader is None or not file.is_file():
+    if (reader := _READERS.get(file.suffix.lower())) is None or not file.is_file():
         of = "new texts" if texts else "pictures"
         raise PairmillError(f"'{file}' is no file of {of}; name a .parquet, .csv or .jsonl file.")
     table = reader.format(quoted(str(file)))

@@ -186,8 +186,7 @@ def _escape(column: str) -> str:
 def with_imported(lake: Lake, plan: Plan) -> Plan:
     """Return the plan with the newest imports as scorers of imported scores. Raise BadRecipe if a score has none."""
     for table in [score.table for score in plan.scores if score.table.startswith(IMPORTED)]:
-        scorer = newest_import(lake, table)
-        if not scorer:
+        if not (scorer := newest_import(lake, table)):
             name = table.removeprefix(IMPORTED)
             raise BadRecipe(
                 f"recipe '{plan.recipe.name}', imported: lake '{lake.uri}' has no scores '{name}'; import them: "

@@ -124,8 +124,7 @@ class Writer:
 
     def check(self) -> None:
         """Raise LeaseLost unless this process still holds the lease."""
-        held = holder_of(self.lake.metadata)
-        if held is None or held.token != self._token:
+        if (held := holder_of(self.lake.metadata)) is None or held.token != self._token:
             raise self._lost(f"{held} took it over" if held else "it expired")
 
     def _newest(self) -> int:

@@ -78,8 +78,7 @@ def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
     def body() -> int:
         among = ", ".join(f"'{digest}'" for digest in by_digest)
         known = {row[0] for row in lake.query(f"SELECT digest FROM scorers WHERE digest IN ({among})")}
-        new = [pair for digest, pair in by_digest.items() if digest not in known]
-        if new:
+        if new := [pair for digest, pair in by_digest.items() if digest not in known]:
             lake.insert("scorers", _rows(new))
         return len(new)
 

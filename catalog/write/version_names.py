@@ -39,8 +39,7 @@ def name_version(lake: Lake, dataset: str, version: int, name: str) -> None:
 
     def body() -> int:
         where = f"dataset = {quoted(dataset)} AND name = {quoted(name)}"
-        held = lake.metadata.read(f"SELECT version FROM {VERSION_NAMES} WHERE {where}")
-        if not held:
+        if not (held := lake.metadata.read(f"SELECT version FROM {VERSION_NAMES} WHERE {where}")):
             lake.metadata.write(f"INSERT INTO {VERSION_NAMES} VALUES ({row})")
         return held[0][0] if held else version
 

@@ -188,8 +188,7 @@ class _BatchFetch:
         at = url
         try:
             for _ in range(MOST_REDIRECTS + 1):
-                target = self._target(at)
-                if isinstance(target, Fault):
+                if isinstance(target := self._target(at), Fault):
                     return FetchResult(url, target.about(url), final_url=at, seconds=spent.so_far())
                 await self._await_turn(target)
                 async with (

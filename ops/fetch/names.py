@@ -48,8 +48,7 @@ class CachingResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """Resolve ``host`` to its addresses. Raises BlockedAddress, or the OSError of the lookup."""
         key = (host, port, family)
-        found = self._known.get(key)
-        if found is None or found[0] < time.monotonic():
+        if (found := self._known.get(key)) is None or found[0] < time.monotonic():
             while len(self._known) >= MOST_NAMES:
                 del self._known[next(iter(self._known))]
             work = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, host, port, family)

@@ -84,8 +84,7 @@ class BenchmarkSets:
 
 def decode_picture(file: Path, decode: Decode) -> np.ndarray:
     """Decode one benchmark picture to uint8 (h, w, 3). Raises BadRecipe if that fails: its copies would pass unseen."""
-    found = decode(file.read_bytes())
-    if isinstance(found, Fault):
+    if isinstance(found := decode(file.read_bytes()), Fault):
         raise BadRecipe(f"contamination.sets: '{file}' cannot be decoded ({found.detail}); take it out of the set.")
     return found
 

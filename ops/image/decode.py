@@ -37,8 +37,7 @@ class Decode:
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
         """Return the (height, width) of the decoded image, by its header alone; (side, side) for a faulty header."""
-        header = inspect(data, self.max_pixels, self.max_bytes)
-        if isinstance(header, Fault):
+        if isinstance(header := inspect(data, self.max_pixels, self.max_bytes), Fault):
             return self.side, self.side
         return target(*inner(header.height, header.width, self.max_aspect), self.side)
 

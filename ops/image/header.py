@@ -83,8 +83,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "empty", "no bytes")
     if len(data) > max_bytes:
         return Fault("", "too_large", f"{len(data)} bytes; at most {max_bytes} are taken")
-    format = format_of(data)
-    if not format:
+    if not (format := format_of(data)):
         begins = repr(data[:24].decode("latin-1"))
         return Fault("", "not_an_image", f"no known image format; begins with {begins}")
     try:
@@ -175,8 +174,7 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         while True:
             if data[at] != 0xFF:
                 at = data.index(b"\xff", at)
-            marker = data[at + 1]
-            if marker in ALONE:
+            if (marker := data[at + 1]) in ALONE:
                 if marker == END:
                     yield marker, at + 2, at + 2
                     return
@@ -246,8 +244,7 @@ def _bmp(data: bytes) -> StoredSize:
 
 def _webp(data: bytes) -> StoredSize:
     """Parse the size and orientation of a WebP file (RFC 9649); only an extended one can hold EXIF."""
-    kind = data[12:16]
-    if kind == b"VP8 ":
+    if (kind := data[12:16]) == b"VP8 ":
         if len(data) >= 26 and data[23:26] != b"\x9d\x01\x2a":
             raise ValueError("no VP8 key frame")
         width, height = struct.unpack_from("<HH", data, 26)

@@ -77,8 +77,7 @@ def stored_pixels(data: bytes, max_pixels: int, max_bytes: int, least_side: int 
 
     With ``least_side``, a JPEG is halved by its decoder while its shorter side stays at or above that many pixels.
     """
-    found = header.inspect(data, max_pixels, max_bytes)
-    if isinstance(found, Fault):
+    if isinstance(found := header.inspect(data, max_pixels, max_bytes), Fault):
         return found
     try:
         stored = header.stored_size(data, found.format)

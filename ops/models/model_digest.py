@@ -277,8 +277,7 @@ def _open_clip_config(model: str) -> dict:
     """Return open_clip's config of an architecture. Raises ModelError with similar names if it is unknown."""
     from open_clip import get_model_config, list_models
 
-    config = get_model_config(model)
-    if config is None:
+    if (config := get_model_config(model)) is None:
         near = ", ".join(difflib.get_close_matches(model, list_models(), n=3)) or "see open_clip.list_models()"
         raise ModelError(f"model 'open_clip:{model}': open_clip knows no such architecture; did you mean: {near}?")
     return config

@@ -134,8 +134,7 @@ def _codec(label: str) -> codecs.CodecInfo | None:
 
 @lru_cache(maxsize=1024)
 def _codec_of(label: str) -> codecs.CodecInfo | None:
-    found = webencodings.lookup(label)
-    if found is None:
+    if (found := webencodings.lookup(label)) is None:
         return None
     fuller = FULLER.get(found.codec_info.name)
     return codecs.lookup(fuller) if fuller else found.codec_info

@@ -41,8 +41,7 @@ def generation_status(text: str, finish: str = "stop", instructions: Sequence[st
     """
     if finish in WITHHELD:
         return "refusal"
-    words = [word.casefold() for word in WORD.findall(text)]
-    if not words:
+    if not (words := [word.casefold() for word in WORD.findall(text)]):
         return "empty"
     if is_refusal(text):
         return "refusal"

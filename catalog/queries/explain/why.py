@@ -105,10 +105,8 @@ def resolve(lake: Lake, item: str, content: str) -> Resolved:
     An address is that of an image or a page, its end, or the released address of an image. ``content`` is the content
     id of ``item`` taken as a sentence.
     """
-    if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
-        found = _by_id(lake, item[:32])
-        if found:
-            return found
+    if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item) and (found := _by_id(lake, item[:32])):
+        return found
     released = "SELECT DISTINCT image_id FROM pairs WHERE raw_image_url = ? ORDER BY ALL"
     found = _by_address(lake, "{} = ?", item, content)
     found = found or Resolved(images=[image_id for (image_id,) in lake.query(released, (item,))])
@@ -119,8 +117,7 @@ def resolve(lake: Lake, item: str, content: str) -> Resolved:
 
 def _in_document(lake: Lake, item: str) -> Resolved:
     """Look up an image by its position in a document, as in a released address: ``000/0001.html#image=3``."""
-    placed = _PLACED.fullmatch(item)
-    if placed is None:
+    if (placed := _PLACED.fullmatch(item)) is None:
         return Resolved()
     sql = (
         "SELECT image_id FROM images WHERE position = ? AND document_id IN (SELECT document_id FROM documents WHERE "
@@ -132,12 +129,10 @@ def _in_document(lake: Lake, item: str) -> Resolved:
 def _by_id(lake: Lake, key: str) -> Resolved:
     """Look up an id in one table after another, smaller first; `explain_image` collects faults of image bytes."""
     for where in ("image_id = ?", "sha256 = ?"):
-        images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
-        if images:
+        if images := lake.query(f"SELECT image_id FROM images WHERE {where}", (key,)):
             return Resolved(images=sorted(row[0] for row in images))
     faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
-    documents = lake.rows(f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
-    if documents:
+    if documents := lake.rows(f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,)):
         return Resolved(documents=documents, quarantine=faults)
     return Resolved(sentences=_sentences(lake, key), quarantine=faults)
 
@@ -145,8 +140,7 @@ def _by_id(lake: Lake, key: str) -> Resolved:
 def _sentences(lake: Lake, key: str) -> list[str]:
     """Return the content ids of the sentence with this content id or sentence id."""
     for table, column in (("sentence_content", "content"), ("sentences", "content"), ("sentences", "sentence_id")):
-        found = lake.query(f"SELECT DISTINCT content FROM {table} WHERE {column} = ?", (key,))
-        if found:
+        if found := lake.query(f"SELECT DISTINCT content FROM {table} WHERE {column} = ?", (key,)):
             return [row[0] for row in found]
     return []
 

@@ -86,8 +86,7 @@ def _decision(decided: list[Facts], scope: Scope) -> Facts:
 
 def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
     """Return the image's row in the newest ``image_groups`` in scope, {} if it is in no group."""
-    rows = rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)
-    if not rows:
+    if not (rows := rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)):
         return {}
     newest = """SELECT max("commit") FROM image_groups WHERE "commit" <= ? AND (scorer = ? OR ?)"""
     asked = scope.upto, scope.scorers.get("image_groups", ""), scope.dataset is None
@@ -102,8 +101,7 @@ def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[F
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
     grouping = group["scorer"], group["commit"]
     same = {row["sha256"] for row in members if (row["scorer"], row["commit"]) == grouping}
-    keys = [quoted(other) for other in sorted(same - {sha256})]
-    if not keys:
+    if not (keys := [quoted(other) for other in sorted(same - {sha256})]):
         return []
     wheres = [f"= {key}" for key in keys] if len(keys) <= why.MOST else [f"IN ({', '.join(keys)})"]
     each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"

@@ -248,8 +248,7 @@ def _owners(sizes: Mapping[int, int], wanted: Sequence[int]) -> Counter[tuple[in
 
     for place, n in enumerate(wanted):
         while n:
-            more = gain(place, n, set())
-            if not more:
+            if not (more := gain(place, n, set())):
                 return None
             n -= more
     return owned

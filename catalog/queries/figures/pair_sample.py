@@ -87,8 +87,7 @@ def contamination_hits(lake: Lake, dataset: Dataset, plan: Plan) -> list[SetHits
 
     A hit is counted with the set of its nearest copy by hash if the hash dropped it, else of its nearest vector.
     """
-    section = plan.recipe.contamination
-    if section is None:
+    if (section := plan.recipe.contamination) is None:
         return []
     vectors = "NULL::DOUBLE AS cosine, NULL::VARCHAR AS near"
     joined = ""

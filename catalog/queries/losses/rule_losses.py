@@ -194,8 +194,7 @@ def yield_limit(steps: Sequence[FunnelStep], faults: Sequence[FaultCount]) -> st
     ``steps`` is a version's funnel. ``faults`` counts the lake's items in quarantine, of which pictures that could not
     be fetched or read have no row in the funnel.
     """
-    images = [step for step in steps if step.kind == "image"]
-    if not images:
+    if not (images := [step for step in steps if step.kind == "image"]):
         return ""
     seen, kept = images[0].n_in, images[-1].n_in - images[-1].n_dropped
     rule = max(images, key=lambda step: step.n_dropped)

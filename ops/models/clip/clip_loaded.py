@@ -66,8 +66,7 @@ class TextTower:
         hidden = tower.transformer(hidden, attn_mask=tower.attn_mask[:length, :length])
         # The norm works per token, so only the end tokens need it.
         features = tower.ln_final(hidden[torch.arange(len(tokens), device=device), ends])
-        projection = tower.text_projection
-        if projection is None:
+        if (projection := tower.text_projection) is None:
             return features
         return projection(features) if isinstance(projection, torch.nn.Module) else features @ projection
 

@@ -197,8 +197,7 @@ class Engine:
                 continue
             if ticket is None:
                 break
-            launched = self._launch(ticket)
-            if launched:
+            if launched := self._launch(ticket):
                 running.append(ticket)
             self._take_ended(running, int(launched))
         for ticket in running:

@@ -147,8 +147,7 @@ class Answerer:
         place = place or self.placed
         self.slots.settle()  # they share the decoder's memory
         with exact_inference():
-            found = self._captured(parts, max_tokens, place)
-            if found is None:
+            if (found := self._captured(parts, max_tokens, place)) is None:
                 found = _stacked([self._step_by_step(place(part.inputs), max_tokens) for part in parts], self.pad)
         order = torch.tensor([row for part in parts for row in part.rows], device=found.device)
         return torch.empty_like(found).index_copy_(0, order, found)

@@ -145,8 +145,7 @@ def pack_windows(model: Any) -> bool:
     448 px took Qwen2.5-VL's tower 22,500 calls, between which a GPU waits for Python. torch's own flash kernel takes
     the bounds. It runs on GPUs alone, in half precision: a trial must follow.
     """
-    config = _vision_config(model)
-    if config is None:
+    if (config := _vision_config(model)) is None:
         return False
     ALL_ATTENTION_FUNCTIONS.register(PACKED, _attend)
     config._attn_implementation = PACKED
@@ -157,8 +156,7 @@ def pack_windows(model: Any) -> bool:
 def windows_apart(model: Any) -> Iterator[None]:
     """Use transformers' own attention, window by window, in the vision tower during the `with` block."""
     config = _vision_config(model)
-    before = getattr(config, "_attn_implementation", None)
-    if before == PACKED:
+    if (before := getattr(config, "_attn_implementation", None)) == PACKED:
         unpack_windows(model)
     try:
         yield

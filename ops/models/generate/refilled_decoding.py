@@ -79,8 +79,7 @@ class RefilledDecoder:
         for part in parts:
             lengths = part.inputs["attention_mask"].sum(1).tolist()
             self._reserve(len(lengths), max(lengths), max_tokens)
-            new = self._prefilled(part.inputs, place)
-            if new is None:
+            if (new := self._prefilled(part.inputs, place)) is None:
                 self.close()
                 return None
             self._begin(batch, part.rows, lengths, new, max_tokens)

@@ -91,8 +91,7 @@ class ChatClient:
 
         Raises EndpointSilent if the endpoint does not answer, ModelError if it would fail on every request.
         """
-        answers = self._run(self._watch.probe(endpoint))
-        if isinstance(answers, RetryableFailure):
+        if isinstance(answers := self._run(self._watch.probe(endpoint)), RetryableFailure):
             raise EndpointSilent(
                 f"{self._connection.where(endpoint)} does not answer: {answers.why}; start it, or correct the address"
             )

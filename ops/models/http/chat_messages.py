@@ -272,8 +272,7 @@ def _error(body: bytes, cleaner: Cleaner) -> tuple[str, str]:
         answer = body[:MOST_SAID].decode("utf-8", "replace")
     code = ""
     if isinstance(answer, dict):
-        found = answer.get("error", answer)
-        if isinstance(found, dict):
+        if isinstance(found := answer.get("error", answer), dict):
             code = " ".join(str(found.get(name) or "") for name in ("code", "type")).strip()
             found = found.get("message") or found.get("detail") or found
         answer = found if isinstance(found, str) else json.dumps(found)

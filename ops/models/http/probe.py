@@ -77,8 +77,7 @@ def agreement(answers: tuple[str, ...], known: tuple[str, ...]) -> float:
 
 def check(where: str, answers: tuple[str, ...], known: tuple[str, ...]) -> float:
     """Return the agreement (0 to 1) of ``answers`` with the ``known`` ones. Raises ModelError below LEAST_AGREEMENT."""
-    found = agreement(answers, known)
-    if found < LEAST_AGREEMENT:
+    if (found := agreement(answers, known)) < LEAST_AGREEMENT:
         first = next(n for n, (one, other) in enumerate(zip(answers, known, strict=True)) if one != other)
         raise ModelError(
             f"{where} is not the model that it was: its answers to the fixed pictures agree to {found:.2f} with the "
@@ -113,8 +112,7 @@ class Watch:
         """
         answers, refused = [], []
         for question, in_words in questions():
-            outcome = await self._put(endpoint, question)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome := await self._put(endpoint, question), Refused):
                 outcome = await self._put(endpoint, in_words)
             if isinstance(outcome, RetryableFailure):
                 return outcome

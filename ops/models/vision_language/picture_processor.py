@@ -29,8 +29,7 @@ def with_picture_settings(processor: Any, settings: Mapping[str, int], spec: str
     made = copy.deepcopy(processor)
     pictures: Any = getattr(made, "image_processor", None)
     for name, value in settings.items():
-        changes = _CHANGES[name](pictures, value)
-        if changes is None:
+        if (changes := _CHANGES[name](pictures, value)) is None:
             raise ModelError(
                 f"model '{spec}': its {type(pictures).__name__} has no setting for `{name}: {value}`; leave it out of "
                 "the captioner's `processor` (--set 'captioners.NAME.processor={}')"
@@ -44,8 +43,7 @@ def with_picture_settings(processor: Any, settings: Mapping[str, int], spec: str
 
 def _tiles(pictures: Any, n: int) -> Changes | None:
     """Return the changes that cut a picture into at most ``n`` tiles; none for 1 tile of a processor without tiles."""
-    cuts = next((name for name in _CUTS if hasattr(pictures, name)), "")
-    if not cuts:
+    if not (cuts := next((name for name in _CUTS if hasattr(pictures, name)), "")):
         return {} if n == 1 else None
     return _CUTS[cuts](pictures, n)
 

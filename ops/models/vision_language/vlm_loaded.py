@@ -95,8 +95,7 @@ class LoadedVlm(LoadedModel):
         """
         if not sizes:
             return []
-        count = getattr(self.own_processor(), "_get_num_multimodal_tokens", None)
-        if count is not None:
+        if (count := getattr(self.own_processor(), "_get_num_multimodal_tokens", None)) is not None:
             try:
                 return list(count(image_sizes=list(sizes))["num_image_tokens"])
             except (AttributeError, KeyError, TypeError, NotImplementedError):
@@ -144,8 +143,7 @@ class LoadedVlm(LoadedModel):
         if pictures[0] is None and self.needs_picture:
             processor = processor.tokenizer
         found = dict(processor(**settings))
-        mask = found.get("pixel_attention_mask")
-        if mask is not None and mask.ndim == 4 and bool(mask.all()):
+        if (mask := found.get("pixel_attention_mask")) is not None and mask.ndim == 4 and bool(mask.all()):
             del found["pixel_attention_mask"]  # Idefics and SmolVLM make it themselves: 8 bytes a pixel to copy
         if self.normalise and "pixel_values" in found:
             found["pixel_values"] = picture_processor.as_bytes(found["pixel_values"])

@@ -87,8 +87,7 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
     raw = info.get("raw_url")
     link = resolve(tree, path, raw) if isinstance(raw, str) and raw.strip() else None
     for candidate in _paths(tree, path, info):
-        data = tree.read(candidate)
-        if isinstance(data, bytes):
+        if isinstance(data := tree.read(candidate), bytes):
             return picture_of_file(tree, candidate, data, position, link.url if link else tree.uri(candidate), alt)
     if link is None:
         url = f"{uri}&picture={position}"

@@ -98,11 +98,9 @@ class _OpenWarc:
 
     def _file_away(self, record: Record) -> Fault | None:
         """Add a record to the pages or to what else was found; return a Fault if it is no HTTP response."""
-        answer = answer_of(self.file, record)
-        if answer is None:
+        if (answer := answer_of(self.file, record)) is None:
             return Fault(record.item(self.uri), "bad_record", "no HTTP response")
-        sort = sort_of(self.file, answer)
-        if sort == "page":
+        if (sort := sort_of(self.file, answer)) == "page":
             self.pages.append(record)
             return None
         # Of several records of one address the good one counts: the answer to a second try, the complete one.

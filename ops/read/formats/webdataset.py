@@ -257,8 +257,7 @@ def _build_picture(
     alt = clean(said.get("alt_text")) if isinstance(said, dict) else ""
     if isinstance(page, bytes):
         return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
-    path = _member(packed, sample, name)
-    if path:
+    if path := _member(packed, sample, name):
         return document.picture_of_file(packed, path, packed.read(path), position, packed.uri(path), alt)
     link = resolve(packed, posixpath.basename(uri), name)
     fault = page or link.fault

@@ -89,8 +89,7 @@ def is_placeholder(data: bytes) -> bool:
 @lru_cache(256)  # of at most 8 MiB; a page may show one image ten thousand times
 def _is_small_or_flat(data: bytes) -> bool:
     """Decide `is_placeholder` for an image of at most PLACEHOLDER_BYTES."""
-    header = inspect(data)
-    if isinstance(header, Fault):
+    if isinstance(header := inspect(data), Fault):
         return False
     side, n_pixels = max(header.width, header.height), header.width * header.height
     if side <= PLACEHOLDER_SIDE or (header.animated and side <= SPINNER_SIDE):
@@ -170,8 +169,7 @@ class ImageElements:
 
         Returns None for any other element, and for an element that only repeats another.
         """
-        tag = element.tag
-        if tag not in SHOWING or element in self._repeating:
+        if (tag := element.tag) not in SHOWING or element in self._repeating:
             return None
         if tag in IMAGES:
             return self._image(element)
@@ -232,8 +230,7 @@ class ImageElements:
             plain = [each for each in (stand_in.get("src"), *_srcset(stand_in.get("srcset") or "")) if each]
         named_placeholder, spare = "", []
         if _is_waiting(src):
-            sources = [*plain, *lazy, *sets, *larger, *unknown, *smaller]
-            if not sources:
+            if not (sources := [*plain, *lazy, *sets, *larger, *unknown, *smaller]):
                 sources = [src]
             elif src not in sources and PICTURE_NAME.search(src) and "{" not in src and not is_embedded(src):
                 named_placeholder = src

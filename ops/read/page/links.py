@@ -58,8 +58,7 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     if scheme:
         return _refuse(reference[:200], "missing", f"'{scheme}:' is not fetched")
     folder = posixpath.dirname(page) if base_scheme in REMOTE or not base else _folder(page, base)
-    paths = _inside(folder, parts.path, parts.query)
-    if not paths:
+    if not (paths := _inside(folder, parts.path, parts.query)):
         return _refuse(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
     if base_scheme in REMOTE:
         # A saved page may still name its original site as base: use files beside it; all others would need a fetch.

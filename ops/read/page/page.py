@@ -113,8 +113,7 @@ def choose_picture(
 
 def _nodes(text: str) -> int:
     """Count an upper bound of the elements and attributes in ``text``."""
-    n = text.count("<")
-    if n <= MOST_NODES:
+    if (n := text.count("<")) <= MOST_NODES:
         n += sum(1 for tag in TAG.finditer(text) for _ in ATTRIBUTE.finditer(QUOTED.sub("='", tag[0])))
     return n
 

@@ -140,8 +140,7 @@ class _Walk:
 
     def enter(self, element: Any) -> None:
         """Process an element's start tag."""
-        tag = element.tag
-        if tag in BLOCKS or tag == "br":
+        if (tag := element.tag) in BLOCKS or tag == "br":
             self.flush()
         self.depth += 1
         self.depths += self.depth
@@ -157,8 +156,7 @@ class _Walk:
 
     def leave(self, element: Any) -> None:
         """Process an element's end tag."""
-        tag = element.tag
-        if tag in BLOCKS:
+        if (tag := element.tag) in BLOCKS:
             self.flush()
         self.depth -= 1
         self.captioned -= tag in CAPTIONED

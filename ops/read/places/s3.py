@@ -126,8 +126,7 @@ class S3Tree(Tree):
         # Reading a range one byte longer than allowed detects a too large object without reading all of it.
         uri, end = self.uri(path), min(most, MAX_BYTES) + 1
         (found,) = _read_all([(uri, 0, end)])
-        content = _content(uri, found)
-        if isinstance(content, Fault):
+        if isinstance(content := _content(uri, found), Fault):
             return content
         size = len(content) if len(content) < end else translate_errors(uri, lambda: filesystem().size(uri))
         return refused(uri, size, most) or content

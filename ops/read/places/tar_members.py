@@ -56,13 +56,11 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
             return
         if not any(header):
             return
-        size = _size(header, extra)
-        if size is None:
+        if (size := _size(header, extra)) is None:
             yield Fault(f"{uri}#byte={at}", "bad_record", "no tar header here; what follows is lost")
             return
         at += BLOCK
-        kind = header[156:157]
-        if kind in b"LxKg":
+        if (kind := header[156:157]) in b"LxKg":
             if size > MAX_EXTENSION:
                 yield Fault(f"{uri}#byte={at}", "bomb", f"a header of {size} bytes; what follows is lost")
                 return
@@ -74,8 +72,7 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
             begins = at = after or at + -(-size // BLOCK) * BLOCK
             continue
         else:
-            found = _member(uri, header, at, size, end, extra, seen)
-            if found:
+            if found := _member(uri, header, at, size, end, extra, seen):
                 yield found
             if at + size > end:
                 return

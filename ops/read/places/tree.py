@@ -280,8 +280,7 @@ def _nearest(path: Path) -> str:
         names = sorted(os.listdir(path.parent))
     except OSError:
         names = []
-    near = get_close_matches(path.name, names, n=1)
-    if near:
+    if near := get_close_matches(path.name, names, n=1):
         return f"did you mean '{path.with_name(near[0])}'?"
     return "check the path" if path.is_absolute() else f"check the path ({path.absolute()})"
 

@@ -70,8 +70,7 @@ class RowBatch(NamedTuple):
 @lru_cache(maxsize=65_536)
 def header(tree: Tree, entry: Entry) -> TableHeader | None:
     """Return a table's columns and row groups; None if it is not a table or cannot be read. Cached per listing."""
-    format = format_of(entry.path)
-    if not format:
+    if not (format := format_of(entry.path)):
         return None
     try:
         if format == "parquet":

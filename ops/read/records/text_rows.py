@@ -42,8 +42,7 @@ Row = tuple[str, dict[str, Any]]
 
 def format_of(path: str) -> str:
     """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv' or ''; .gz and .zip are ignored."""
-    suffix = path.lower().rpartition(".")[2]
-    if suffix in PARQUET:
+    if (suffix := path.lower().rpartition(".")[2]) in PARQUET:
         return "parquet"
     suffix = path.lower().removesuffix(".gz").removesuffix(".zip").rpartition(".")[2]
     return "jsonl" if suffix in LINES else suffix if suffix in SEPARATED else ""
@@ -91,8 +90,7 @@ def _lines(file: IO[bytes], start: int, end: int | None, uri: str) -> Iterator[R
         file.seek(start - 1)
         at = start - 1 + _skip_line(file)
     while end is None or at < end:
-        line = file.readline(MAX_LINE)
-        if not line:
+        if not (line := file.readline(MAX_LINE)):
             return
         item = f"{uri}#byte={at}"
         at += len(line)
@@ -304,8 +302,7 @@ def _fields(item: str, line: int, names: list[str], fields: list[str], codec: Co
     """Build a row from its fields; return a Fault if their number differs or they are no text."""
     if len(fields) != len(names):
         return Fault(item, "bad_record", f"line {line}: {len(fields)} fields under {len(names)} columns")
-    texts = _decode(fields, codec)
-    if texts:
+    if texts := _decode(fields, codec):
         return item, dict(zip(names, texts, strict=True))
     return Fault(item, "bad_encoding", f"line {line}: the row is no text")
 

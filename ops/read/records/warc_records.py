@@ -79,8 +79,7 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
             at += blank.end()
             continue
         fields = _fields(OF_RECORD.findall(block, 0, n_header)) if block.startswith(b"WARC/") else {}
-        n = whole_number(fields.get("content-length", ""))
-        if n is None:
+        if (n := whole_number(fields.get("content-length", ""))) is None:
             line = b"".join(block.partition(b"\n")[:2])[:40]
             yield Fault(f"{uri}#byte={at}", "bad_record", f"no WARC record here ({line!r}); what follows is lost")
             return
