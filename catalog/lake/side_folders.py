@@ -49,8 +49,7 @@ def folder_of_people(lake: Lake, name: str) -> str:
 def reports_folder(uri: str) -> Path:
     """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
     place = Path(uri).expanduser().absolute()
-    folder = place if place.is_dir() else place.parent
-    return folder / "reports"
+    return (place if place.is_dir() else place.parent) / "reports"
 
 
 def own_cache_folder(lake: Lake, name: str) -> Path:

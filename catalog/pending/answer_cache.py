@@ -101,6 +101,5 @@ def _with(item: WorkItem, known: Mapping[str, Any]) -> WorkItem:
 
 def split_by_cached_answer(item: WorkItem) -> tuple[list[str], list[str]]:
     """Split an item's keys into those with a cached answer (``known``) and those without."""
-    known = item.inputs.get("known") or [None] * len(item.keys)
-    pairs = list(zip(item.keys, known, strict=True))
+    pairs = list(zip(item.keys, item.inputs.get("known") or [None] * len(item.keys), strict=True))
     return [key for key, answer in pairs if answer], [key for key, answer in pairs if not answer]

@@ -8,6 +8,7 @@ A score of texts is stale, too, if the digest of its input texts has changed.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.asked_shards import AskedShards
@@ -145,9 +146,7 @@ def _pending_in(
     lake.execute("DROP TABLE pending_open; DROP TABLE pending_shards")
     paths = paths_by_shard(lake, payload, {row[0] for row in found})
     return [
-        WorkItem(
-            shard, tuple(keys.split(" ")), paths[shard], tuple(t for t, on in zip(tables, lacks, strict=True) if on)
-        )
+        WorkItem(shard, tuple(keys.split(" ")), paths[shard], tuple(compress(tables, lacks)))
         for shard, *lacks, keys in found
     ]
 

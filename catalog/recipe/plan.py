@@ -301,8 +301,7 @@ def _compile(
     checks = []
     for rule in rules:
         if rule.calibrate is not None:
-            expression = compared_score(rule.name, rule.keep).expression
-            predicate.check_number(rule.name, expression, known)
+            predicate.check_number(rule.name, compared_score(rule.name, rule.keep).expression, known)
         columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         homes = {home[column] for column in columns}
         for table in homes:

@@ -201,8 +201,7 @@ class Recipe(Settings):
         # Only its placement differs from a section's defaults; a section that is None by default says more when empty.
         usual = {name for name, field in type(self).model_fields.items() if field.default is not None}
         content = {name: value for name, value in content.items() if value != {} or name not in usual}
-        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
 def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:

@@ -88,8 +88,7 @@ def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
 
 def dropped_at(lake: Lake, name: str, version: int) -> str:
     """Return the day on which a version was dropped as YYYY-MM-DD; '' if it was not dropped."""
-    sql = "SELECT dropped_at FROM dropped_versions WHERE name = ? AND version = ?"
-    rows = lake.query(sql, (name, version))
+    rows = lake.query("SELECT dropped_at FROM dropped_versions WHERE name = ? AND version = ?", (name, version))
     return f"{rows[0][0]:%Y-%m-%d}" if rows else ""
 
 

@@ -221,8 +221,7 @@ def _strip(image: Image.Image, top: int, bottom: int) -> Image.Image:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), layer).convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
 
 
 def _from_lab(image: Image.Image) -> Image.Image:
@@ -241,8 +240,7 @@ def _wide_levels(image: Image.Image, strips: list[tuple[int, int]]) -> Callable[
     ``top`` is the largest value of the sample's bits up to 16, 65,535 for integers of 32 bits; for floats the largest
     value present, at least 1. NaN values become black.
     """
-    tags = getattr(image, "tag_v2", {})
-    bits = (tags.get(BITS_PER_SAMPLE) or (16,))[0]
+    bits = (getattr(image, "tag_v2", {}).get(BITS_PER_SAMPLE) or (16,))[0]
     most = 2.0 ** min(bits, 16) - 1
     if image.mode == "F":
         most = max(1.0, *(float(np.nanmax(np.asarray(_strip(image, *each)), initial=0.0)) for each in strips))

@@ -78,8 +78,7 @@ class ZeroShotTags:
         above = np.round(values - bars[places], 4)
         order = np.lexsort((places, -values, rows))
         order = order[above[order] >= 0] if self.thresholds else order
-        ends = np.searchsorted(rows[order], np.arange(len(margins) + 1))
-        for first, last in pairwise(ends):
+        for first, last in pairwise(np.searchsorted(rows[order], np.arange(len(margins) + 1))):
             chosen = order[first : min(last, first + self.top_k)]
             yield places[chosen].tolist(), values[chosen].tolist()
 

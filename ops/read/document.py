@@ -82,8 +82,7 @@ def storable_document(document: Document) -> Document:
             items.append(_storable_picture(item))
         elif (kept := printable(item.text)).strip():
             items.append(Text(kept))
-    title = printable(document.title)
-    return replace(document, uri=web_address(document.uri), title=title, items=tuple(items))
+    return replace(document, uri=web_address(document.uri), title=printable(document.title), items=tuple(items))
 
 
 def _storable_picture(picture: Picture) -> Picture:

@@ -91,8 +91,7 @@ def _tighten(
         kept = (labels[edges[0]] == labels[edges[1]]) & (~over[edges[0]] | (distance <= tightest))
         edges, distance = (edges[0][kept], edges[1][kept]), distance[kept]
         labels = components(n, edges)
-    sizes = np.bincount(labels, minlength=n)
-    for label in np.flatnonzero(sizes > max_group):
+    for label in np.flatnonzero(np.bincount(labels, minlength=n) > max_group):
         nodes = np.flatnonzero(labels == label)
         labels[nodes] = nodes[np.arange(len(nodes)) // max_group * max_group]
         dealt += 1

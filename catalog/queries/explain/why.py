@@ -65,8 +65,7 @@ class Scope:
 
     def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
         """Return the score columns of ``kind`` ('image', 'sentence') in scope: the dataset's, or all declared ones."""
-        scores = self.plan.scores if self.plan else (*declared(), *named_in(self.filled))
-        return tables_of(kind, scores)
+        return tables_of(kind, self.plan.scores if self.plan else (*declared(), *named_in(self.filled)))
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
         """Return the newest row in scope (with a dataset, by ``scorer``), without columns scorer and commit, or {}."""

@@ -23,8 +23,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     """Compile the plan that the version was cut by: its stored recipe, and its scorers by the table they filled."""
     recipe = Recipe.model_validate(json.loads(dataset.recipe))
     sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
-    tables = lake.query(sql, (dataset.scorers,))
-    plan = compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
+    plan = compile_plan(recipe, dict(lake.query(sql, (dataset.scorers,))), (*declared(), *undeclared(lake)))
     sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
     for place, *digests in lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version)):
         for table, digest in zip(CAPTION_TABLES, digests, strict=True):

@@ -316,8 +316,7 @@ class Gallery:
         if not order.column:
             return "0.0::DOUBLE"
         self._known(order.column)
-        value = f"CAST({order.column} AS DOUBLE)"
-        return f"coalesce({'-' if order.descending else ''}{value}, 'inf'::DOUBLE)"
+        return f"coalesce({'-' if order.descending else ''}CAST({order.column} AS DOUBLE), 'inf'::DOUBLE)"
 
     def _beyond(self, after: str) -> str:
         """Return SQL for the rows after the key of a page, in the table's order. PairmillError for no such key."""
@@ -337,8 +336,7 @@ class Gallery:
         """Return SQL for the images of a choice."""
         found = ["true"]
         if choice.fate:
-            is_kept = "dropped_by = ''"
-            fates = {"kept": is_kept, "dropped": "dropped_by <> ''"}
+            fates = {"kept": "dropped_by = ''", "dropped": "dropped_by <> ''"}
             found.append(fates.get(choice.fate, f"dropped_by = {quoted(choice.fate)}"))
         found += [f"{column} = {quoted(value)}" for name, column in FACETS.items() if (value := getattr(choice, name))]
         found += [] if choice.cluster is None else [f"cluster = {choice.cluster}"]

@@ -101,8 +101,7 @@ def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: in
         for place, each in enumerate(thresholds):
             is_decided = is_kept[n] | (failed == rules.index(each.check))
             value = block[f"q{place}"].to_numpy()
-            sides = (value < each.edge, value >= each.edge)
-            for side, is_beside in enumerate(sides, 2 * place):
+            for side, is_beside in enumerate((value < each.edge, value >= each.edge), 2 * place):
                 at = np.flatnonzero(is_decided & is_beside)
                 values, numbers = nearest[side]
                 nearest[side] = _nearest(np.append(values, value[at]), np.append(numbers, n[at]), most, side % 2 == 0)

@@ -135,8 +135,7 @@ def judged_text(facts: Facts, columns: tuple[str, ...]) -> tuple[str, str]:
         ranked = sorted(facts["matches"], key=lambda row: row["place"] or 9)
         return kind, next((row["given"] or row["text"] for row in ranked), "")
     made = [row for row in facts["texts"] if row["kind"] == kind and row["current"]]
-    chosen = [row for row in made if row.get("chosen", True)]
-    return kind, next((row["text"] or "" for row in chosen), "")
+    return kind, next((row["text"] or "" for row in made if row.get("chosen", True)), "")
 
 
 def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[str, str]:

@@ -107,8 +107,7 @@ def _load(file: str, _size: int, _mtime_ns: int) -> _Layers:
     named = {int(found[1]): found[0].removesuffix("weight") for found in matches}
     named = {0: ""} if "weight" in tensors else named
     folded: list[tuple[np.ndarray, np.ndarray, bool]] = []
-    numbers = sorted(named)
-    for number, following in pairwise([*numbers, 0]):
+    for number, following in pairwise([*sorted(named), 0]):
         weights = tensors[f"{named[number]}weight"].astype(np.float64)
         biases = tensors.get(f"{named[number]}bias", np.zeros(len(weights))).astype(np.float64)
         before = folded[-1] if folded else None

@@ -155,8 +155,7 @@ def pack_windows(model: Any) -> bool:
 @contextmanager
 def windows_apart(model: Any) -> Iterator[None]:
     """Use transformers' own attention, window by window, in the vision tower during the `with` block."""
-    config = _vision_config(model)
-    if (before := getattr(config, "_attn_implementation", None)) == PACKED:
+    if (before := getattr(_vision_config(model), "_attn_implementation", None)) == PACKED:
         unpack_windows(model)
     try:
         yield

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from errno import EINVAL
-from functools import cache
+from functools import cache, partial
 from typing import IO, Any, TypeVar
 
 import aiohttp
@@ -153,9 +153,7 @@ class S3Tree(Tree):
         A failure of S3, now or in a later read, is a SourceError: it must not look like the end of a table.
         """
         uri = self.uri(path)
-        return buffered(
-            translate_errors(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end)
-        )
+        return buffered(translate_errors(uri, lambda: filesystem().size(uri)), partial(range_of, uri))
 
     def where(self, path: str) -> Place | None:
         """Return the object's URI as the place where its bytes can be read again."""

@@ -328,8 +328,7 @@ def _parquet_rows(tree: Tree, path: str, group: int | None, choose: Choose | Non
                 continue
             first, batch = found
             try:
-                rows = batch.to_pylist()
-                yield from ((f"{uri}#row={first + place}", row) for place, row in enumerate(rows))
+                yield from ((f"{uri}#row={first + place}", row) for place, row in enumerate(batch.to_pylist()))
             except (UnicodeDecodeError, pa.ArrowException, ValueError, OverflowError):
                 yield from _one_by_one(batch, uri, first)
 
