@@ -19,8 +19,6 @@ class SplitComponent:
     label: int  # its smallest node
     size: int  # its number of nodes
     parts: int  # their number
-    distance: float  # the limit on edges in the tightest part
-    dealt: int  # parts that were split in index order: even their shortest edges connect more nodes than the limit
 
 
 def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -69,30 +67,26 @@ def recut(
         start = np.searchsorted(node_labels, label)
         nodes = nodes_by_label[start : start + sizes[label]]
         ends = np.searchsorted(nodes, left[inside]), np.searchsorted(nodes, right[inside])
-        parts, tightest, dealt = _tighten(len(nodes), ends, far[inside], max_group)
+        parts = _tighten(len(nodes), ends, far[inside], max_group)
         labels[nodes] = nodes[parts]
-        report.append(SplitComponent(int(label), int(sizes[label]), len(np.unique(parts)), tightest, dealt))
+        report.append(SplitComponent(int(label), int(sizes[label]), len(np.unique(parts))))
     return labels, report
 
 
-def _tighten(
-    n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
-) -> tuple[np.ndarray, float, int]:
-    """Split a component by dropping its longest edges, then by index: (labels, smallest limit used, parts by index)."""
+def _tighten(n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int) -> np.ndarray:
+    """Split a component by dropping its longest edges, then by index; return the labels."""
     lowest, highest = float(distance.min()), float(distance.max())
     labels = np.zeros(n, dtype=np.int64)
-    tightest, dealt = highest, 0
     for step in range(STEPS - 1, -1, -1):
         over = np.bincount(labels, minlength=n)[labels] > max_group
         if not over.any():
-            return labels, tightest, dealt
-        tightest = lowest + (highest - lowest) * step / STEPS
+            return labels
+        most = lowest + (highest - lowest) * step / STEPS
         # An edge inside a part within the limit stays, whatever its distance.
-        kept = (labels[edges[0]] == labels[edges[1]]) & (~over[edges[0]] | (distance <= tightest))
+        kept = (labels[edges[0]] == labels[edges[1]]) & (~over[edges[0]] | (distance <= most))
         edges, distance = (edges[0][kept], edges[1][kept]), distance[kept]
         labels = components(n, edges)
     for label in np.flatnonzero(np.bincount(labels, minlength=n) > max_group):
         nodes = np.flatnonzero(labels == label)
         labels[nodes] = nodes[np.arange(len(nodes)) // max_group * max_group]
-        dealt += 1
-    return labels, tightest, dealt
+    return labels
