@@ -49,7 +49,7 @@ Prepare = Callable[[list[bytes]], dict[str, torch.Tensor]]
 
 def captioner() -> vlm_loaded.LoadedVlm:
     """Load the demo's captioner in fp32."""
-    return vlm_loaded.load(f"hf:{MODELS / 'captioner'}", "fp32")
+    return vlm_loaded.load(f"hf:{MODELS / 'captioner'}", "fp32", ())
 
 
 def prepare_for(kind: str) -> Prepare:

@@ -190,7 +190,7 @@ def load(spec: str, precision: str) -> Matcher:
         return PairwiseClip(load_clip(spec, precision), spec)
     folder = Path(transformers_folder(spec, "image–text matching models"))
     if is_vision_language(spec) and json.loads((folder / "config.json").read_bytes())["model_type"] not in CLASSES:
-        return AskedMatcher(load_vlm(spec, precision), spec)
+        return AskedMatcher(load_vlm(spec, precision, ()), spec)
     return _with_head(spec, precision)
 
 

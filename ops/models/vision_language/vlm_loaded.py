@@ -213,19 +213,14 @@ def _tokenizer(processor: Any) -> Any:
     return getattr(processor, "tokenizer", processor)
 
 
-def load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...] = ()) -> LoadedVlm:
+@once
+def load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]) -> LoadedVlm:
     """Load the model, once per process; models with other picture settings share its weights.
 
     Raises ModelError with the remedy if it is missing, does not load, or has no such picture settings.
     """
-    return _load(spec, precision, pictures)
-
-
-@once
-def _load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]) -> LoadedVlm:
-    """Load the model, as `load` does."""
     if pictures:
-        whole = _load(spec, precision, ())
+        whole = load(spec, precision, ())
         return LoadedVlm(
             whole.model, picture_processor.with_picture_settings(whole.processor, dict(pictures), spec), whole.answerer
         )

@@ -58,7 +58,7 @@ def picture_of(case: str) -> np.ndarray:
 
 def in_process(folder: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> Backend:
     spec = save_scripted(folder / "model", ANSWERS)
-    loaded = vlm_loaded.load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32", ())
     answer = loaded.answer
 
     def cramped(ready, max_tokens):

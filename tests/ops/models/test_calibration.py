@@ -22,7 +22,7 @@ from tests.worlds.tiny_language import save_language_model
 
 def test_a_trial_picture_is_noise_and_a_trial_answer_goes_on_whatever_it_says(tmp_path: Path):
     assert noise(30, 40).std() > 60 and np.array_equal(noise(30, 40), noise(30, 40))
-    loaded = vlm_loaded.load(save_family(tmp_path, "llava"), "fp32")
+    loaded = vlm_loaded.load(save_family(tmp_path, "llava"), "fp32", ())
     ready = loaded.prepare([noise(40, 60)] * 2, ["what is it"] * 2)
     said = loaded.answerer.generate(ready.parts, 6)
     loaded.answerer.ends = said[:, 1].unique().tolist()  # the second word now ends an answer

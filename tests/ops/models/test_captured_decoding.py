@@ -111,7 +111,7 @@ def test_a_model_that_sees_says_over_fixed_buffers_what_generate_says(made: Any)
 
 
 def test_a_llava_says_over_fixed_buffers_what_generate_says(tmp_path: Path):
-    loaded = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32")
+    loaded = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32", ())
     assert not why_not_capturable(loaded.model)
     pictures = [np.random.default_rng(row).integers(0, 255, (40, 50, 3), np.uint8) for row in range(3)]
     ready = loaded.prepare(list(pictures), ["what", "describe this picture", "tell me more of the old red engine"])
@@ -120,7 +120,7 @@ def test_a_llava_says_over_fixed_buffers_what_generate_says(tmp_path: Path):
 
 def test_the_demos_models_say_over_fixed_buffers_what_generate_says():
     rng = np.random.default_rng(0)
-    captioner = vlm_loaded.load(f"hf:{DEMO / 'captioner'}", "fp32")
+    captioner = vlm_loaded.load(f"hf:{DEMO / 'captioner'}", "fp32", ())
     pictures = [rng.integers(0, 255, (96, 120, 3), np.uint8) // (1 + row) for row in range(4)]
     ready = captioner.prepare(list(pictures), ["Describe the picture."] * 3 + ["Describe the red picture at length."])
     check(captioner.model, captioner.answerer.placed(ready.inputs), 30)
@@ -181,7 +181,7 @@ def test_heads_that_share_keys_attend_as_if_each_had_its_own():
 
 
 def test_patches_laid_out_row_by_row_stay_so_and_change_no_feature(tmp_path: Path):
-    loaded = vlm_loaded.load(save_family(tmp_path, "smolvlm"), "fp32")
+    loaded = vlm_loaded.load(save_family(tmp_path, "smolvlm"), "fp32", ())
     tower, pixels = loaded.model.model.vision_model, loaded.example()["pixel_values"].flatten(0, 1)
     seen: list[bool] = []
     for layer in tower.encoder.layers:

@@ -75,7 +75,7 @@ def prefilled(loaded: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
 def buffers_on_a_fake_card(spec: str, monkeypatch: pytest.MonkeyPatch, by_lengths: bool = False) -> Iterator[Buffers]:
     """Yield the buffers of four rows as fake CUDA tensors, with steps that are not captured."""
     torch.set_num_threads(1)
-    loaded = vlm_loaded.load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32", ())
     share_keys(loaded.model)
     shape, layers = prefilled(loaded)
     monkeypatch.setattr(Buffers, "_captured", lambda self, window: None)

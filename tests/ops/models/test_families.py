@@ -86,7 +86,7 @@ def trial(loaded: LoadedVlm) -> str:
 
 
 def test_a_trial_tells_whether_decoding_can_be_captured(family: str, spec: str):
-    said = trial(vlm_loaded.load(spec, "fp32"))
+    said = trial(vlm_loaded.load(spec, "fp32", ()))
     assert STEP_BY_STEP[family] in said if family in STEP_BY_STEP else said == ""
 
 
@@ -95,7 +95,7 @@ def test_a_trial_tells_whether_decoding_can_be_captured(family: str, spec: str):
 def test_a_batch_that_is_prefilled_in_parts_answers_as_generate_does(
     family: str, spec: str, how: str, monkeypatch: pytest.MonkeyPatch
 ):
-    loaded, shown = vlm_loaded.load(spec, "fp32"), pictures()
+    loaded, shown = vlm_loaded.load(spec, "fp32", ()), pictures()
     halves: list[dict[str, Any]] = []
     for rows in ((1, 3), (0,), (2,)):
         inputs = loaded.padded([(shown[row], PROMPTS[row]) for row in rows])
@@ -118,7 +118,7 @@ def test_answers_of_a_captured_model_come_back_in_the_order_of_the_rows(
     """The whole way of a GPU, with steps that are not captured: in parts of one length, prefilled one after another."""
     shown, prompts = [*pictures(), None], [*PROMPTS, "what is this"]
     plain = generate(VisionLanguageModel(spec), shown, prompts, 8)
-    loaded = vlm_loaded.load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32", ())
     monkeypatch.setattr(batching, "WEIGHTS", 1)
     monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
     lengths = loaded.lengths(prompts, [None if picture is None else picture.shape[:2] for picture in shown])
@@ -148,7 +148,7 @@ def test_slots_that_are_refilled_answer_as_one_by_one(
 ):
     """Prompts and answers of unlike lengths, pictures of unlike sizes."""
     shown, prompts = pictures() * 2, [*PROMPTS, *PROMPTS[::-1]]
-    one, loaded = VisionLanguageModel(spec, batch_size=1), vlm_loaded.load(spec, "fp32")
+    one, loaded = VisionLanguageModel(spec, batch_size=1), vlm_loaded.load(spec, "fp32", ())
     monkeypatch.setattr(loaded.answerer, "ends", [word_of_unlike_places(loaded, shown, prompts)])
     alone = [generate(one, [picture], [prompt], TOKENS)[0] for picture, prompt in zip(shown, prompts, strict=True)]
     assert len({each.n_tokens for each in alone}) > 1
@@ -170,7 +170,7 @@ def test_the_outcome_of_a_trial_is_cached_for_model_card_and_versions(tmp_path: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
     for name, why in (("llava", ""), ("paligemma", "gave another token")):
-        loaded = vlm_loaded.load(save_family(tmp_path / name, name), "fp32")
+        loaded = vlm_loaded.load(save_family(tmp_path / name, name), "fp32", ())
         said = loaded.answerer._trial(Decoder(loaded.model, loaded.answerer.ends, 0))
         assert (why in said) if why else said == ""
         loaded.answerer.example = lambda: pytest.fail("the outcome is known")  # pyright: ignore[reportAttributeAccessIssue]

@@ -45,7 +45,7 @@ def features(loaded: LoadedVlm) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in FAMILIES])
 def test_a_tower_with_windows_attends_once_a_layer_and_sees_the_same(name: str, tmp_path: Path, calls: Any):
-    loaded, seen = vlm_loaded.load(save_family(tmp_path, name), "fp32"), calls(by_bounds)
+    loaded, seen = vlm_loaded.load(save_family(tmp_path, name), "fp32", ()), calls(by_bounds)
     if name not in WINDOWS:
         assert not pack_windows(loaded.model)
         return
@@ -76,7 +76,7 @@ def test_a_kernel_that_fails_or_answers_otherwise_than_generate_is_not_used(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
-    loaded, seen = vlm_loaded.load(save_family(tmp_path / "model", "qwen2_5_vl"), "fp32"), calls(kernel)
+    loaded, seen = vlm_loaded.load(save_family(tmp_path / "model", "qwen2_5_vl"), "fp32", ()), calls(kernel)
     run_notes.take()
     for _ in range(2):  # the second finds the outcome in the cache
         assert loaded.answerer._trials(Decoder(loaded.model, [], 0)) == ""

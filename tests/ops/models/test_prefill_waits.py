@@ -58,7 +58,7 @@ def test_a_prefill_of_whole_pictures_does_not_wait_for_the_device(
     family: str, before: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     torch.set_num_threads(1)
-    loaded = vlm_loaded.load(save_family(tmp_path, family), "fp32")
+    loaded = vlm_loaded.load(save_family(tmp_path, family), "fp32", ())
     loaded.own_processor().image_processor.size = {"longest_edge": 32}  # one tile
     given, model, decoder = loaded.example(), loaded.model, object.__new__(Decoder)
     assert "pixel_attention_mask" not in given
@@ -78,7 +78,7 @@ def test_a_prefill_of_whole_pictures_does_not_wait_for_the_device(
 
 @pytest.mark.parametrize("family", ["smolvlm", pytest.param("idefics3", marks=pytest.mark.slow)])
 def test_whole_pictures_give_the_features_that_transformers_finds(family: str, tmp_path: Path):
-    loaded = vlm_loaded.load(save_family(tmp_path, family), "fp32")
+    loaded = vlm_loaded.load(save_family(tmp_path, family), "fp32", ())
     split = loaded.example()  # into unlike numbers of tiles
     loaded.own_processor().image_processor.size = {"longest_edge": 32}
     for inputs, whole in ((loaded.example(), True), (split, False)):

@@ -116,7 +116,7 @@ def test_a_twentieth_of_a_batch_is_padding_at_most(spec: str, tmp_path: Path):
 
 
 def test_pictures_of_unlike_numbers_of_tokens_are_batched_by_them(tmp_path: Path):
-    made = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32")
+    made = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32", ())
     sides = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     grids = [[32, 64], [64, 32], [64, 64]]
     several = LlavaNextProcessor(
@@ -145,7 +145,7 @@ def test_several_threads_prepare_at_once(spec: str):
 
 
 def test_what_a_gpu_normalises_equals_what_the_processor_does(tmp_path: Path):
-    processor = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32").processor
+    processor = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32", ()).processor
     last = normalisation(processor)
     assert last is not None
     shown = [picture for picture in pictures(3) if picture is not None]
@@ -178,7 +178,7 @@ def test_nothing_to_answer_loads_nothing():
 
 def test_without_a_chat_template_the_picture_stands_before_the_prompt(tmp_path: Path):
     spec = save_vlm(tmp_path, template=None)
-    loaded = vlm_loaded.load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32", ())
     assert loaded._prompt("describe", True) == "<image>describe"
     assert loaded._prompt("describe", False) == "describe"
     assert len(generate(VisionLanguageModel(spec), pictures(1), ["describe"], 4)) == 1
@@ -189,7 +189,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
 ):
     alike = ["tell me", "what is", "describe this", "please describe", "the engine"]
     expected = answers(VisionLanguageModel(spec), pictures(5), alike)
-    loaded = vlm_loaded.load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32", ())
     room, sizes = loaded.answer, []
 
     def cramped(ready, max_tokens):
@@ -226,7 +226,7 @@ def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
     assert len(sent) < 1_000
     assert answers(pickle.loads(sent), pictures(1), ["what"]) == before
     with ThreadPoolExecutor(4) as several:
-        loaded = {id(each) for each in several.map(lambda _: vlm_loaded.load(spec, "fp32"), range(8))}
+        loaded = {id(each) for each in several.map(lambda _: vlm_loaded.load(spec, "fp32", ()), range(8))}
     assert len(loaded) == 1
 
 
