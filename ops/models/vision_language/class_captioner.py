@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,22 +101,18 @@ def _as_folder(spec: str) -> str:
     return f"hf:{Path(spec.removeprefix('timm:')).expanduser().absolute()}"
 
 
-_KEPT: dict[str, tuple[Any, list[str]]] = {}
-
-
+@cache
 def _loaded(spec: str) -> tuple[Any, list[str]]:
     """Return the network and its class names with their articles, loaded once per process. Raises ModelError."""
-    if spec not in _KEPT:
-        import timm
+    import timm
 
-        from pairmill.ops.models.device.device import device
+    from pairmill.ops.models.device.device import device
 
-        folder = resolve(_as_folder(spec))
-        try:
-            names = json.loads((folder / "config.json").read_bytes())["label_names"]
-            network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval().to(device())
-        except Exception as error:  # a damaged checkpoint, a config without names, another kind of model
-            raise ModelError(f"model '{spec}' does not load: {error!r}; check its config.json and weights") from error
-        firsts = [name.split(",")[0].strip() for name in names]
-        _KEPT[spec] = network, [f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}" for name in firsts]
-    return _KEPT[spec]
+    folder = resolve(_as_folder(spec))
+    try:
+        names = json.loads((folder / "config.json").read_bytes())["label_names"]
+        network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval().to(device())
+    except Exception as error:  # a damaged checkpoint, a config without names, another kind of model
+        raise ModelError(f"model '{spec}' does not load: {error!r}; check its config.json and weights") from error
+    firsts = [name.split(",")[0].strip() for name in names]
+    return network, [f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}" for name in firsts]
