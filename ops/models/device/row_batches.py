@@ -87,7 +87,7 @@ def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
 
     Ties keep row order, so the batches depend on the lengths alone.
     """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
@@ -98,7 +98,7 @@ def token_batches(lengths: list[int], tokens: int) -> list[list[int]]:
     tokens. A row longer than ``tokens`` is a batch of its own; a row of length 0 is in no batch. Ties keep row order,
     as in `text_batches`.
     """
-    order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: (-lengths[row], row))
+    order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
     batches: list[list[int]] = []
     longest = 0  # of the current batch: its rows are padded to this length
     for row in order:
