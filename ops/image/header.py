@@ -254,21 +254,20 @@ def _webp(data: bytes) -> StoredSize:
         return StoredSize((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 1)
     if kind == b"VP8X":
         low_w, high_w, low_h, high_h = struct.unpack_from("<HBHB", data, 24)
-        return StoredSize((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(_webp_exif(data)))
+        exif = next((data[at + 8 : at + 8 + size] for name, at, size in webp_chunks(data) if name == b"EXIF"), b"")
+        return StoredSize((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(exif))
     if len(data) < 30:
         raise TruncatedHeader
     raise ValueError(f"no picture chunk first but {kind!r}")
 
 
-def _webp_exif(data: bytes) -> bytes:
-    """Return the body of a WebP file's EXIF chunk, b'' if there is none."""
+def webp_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (name, place, number of bytes after its head of 8) for each chunk of a WebP file."""
     at = 12
     while at + 8 <= len(data):
         name, length = struct.unpack_from("<4sI", data, at)
-        if name == b"EXIF":
-            return data[at + 8 : at + 8 + length]
+        yield name, at, length
         at += 8 + length + length % 2
-    return b""
 
 
 def _by_pillow(data: bytes) -> StoredSize:
@@ -464,14 +463,8 @@ def _is_animated_webp(data: bytes) -> bool:
     """Return whether a WebP file is animated: a VP8X header with the animation flag, and two ANMF frames (RFC 9649)."""
     if data[12:16] != b"VP8X" or not data[20] & 2:
         return False
-    at, frames = 12, 0
-    for _ in range(MAX_BLOCKS):
-        name, length = struct.unpack_from("<4sI", data, at)
-        frames += name == b"ANMF"
-        if frames == 2:
-            return True
-        at += 8 + length + length % 2
-    return False
+    frames = (name for name, *_ in islice(webp_chunks(data), MAX_BLOCKS) if name == b"ANMF")
+    return len(list(islice(frames, 2))) == 2
 
 
 def brands(data: bytes) -> list[bytes]:

@@ -92,10 +92,9 @@ def _png(data: bytes) -> bytes:
 
 def _webp(data: bytes) -> bytes:
     """Leave out chunks, and clear their flags in VP8X (RFC 9649)."""
-    orientation, parts, at = header.stored_size(data, "webp").orientation, [b"WEBP"], 12
+    orientation, parts = header.stored_size(data, "webp").orientation, [b"WEBP"]
     end = min(8 + int.from_bytes(data[4:8], "little"), len(data))
-    while at + 8 <= end:
-        name, length = struct.unpack_from("<4sI", data, at)
+    for name, at, length in header.webp_chunks(data[:end]):
         chunk = data[at : at + 8 + length]
         if at + 8 + length > end and name not in (b"EXIF", b"XMP "):
             raise TruncatedHeader  # a damaged length: decoders show a frame before it only while the rest is there
@@ -104,7 +103,6 @@ def _webp(data: bytes) -> bytes:
             chunk = chunk[:8] + bytes([flags]) + chunk[9:]
         if name in _WEBP_KEPT:
             parts += [chunk, b"\0" * (len(chunk) % 2)]
-        at += 8 + length + length % 2
     if orientation > 1:
         parts.append(struct.pack("<4sI", b"EXIF", 26) + _exif(orientation))
     body = b"".join(parts)
