@@ -18,9 +18,7 @@ def describe(lake: Lake) -> int:
 
     A fresh lake takes 0.2 s for 600 comments; an up-to-date lake 0.1 s, for reading DuckDB's list of columns.
     """
-    statements = [*_comments(lake), *_macros(lake)]
-
-    if statements:
+    if statements := [*_comments(lake), *_macros(lake)]:
         lake.execute_all(statements)
     return len(statements)
 
@@ -44,15 +42,15 @@ def _comments(lake: Lake) -> Iterator[str]:
 
 def _macros(lake: Lake) -> Iterator[str]:
     """Yield the CREATE statements of the macros if the stored ones differ; all at once, because they use each other."""
-    for name in MACROS:
-        lake.unchecked(f"CREATE OR REPLACE TEMP MACRO {definitions()[name]}")
+    for definition, _ in MACROS.values():
+        lake.unchecked(f"CREATE OR REPLACE TEMP MACRO {definition}")
     names = ", ".join(map(quoted, MACROS))
     found = "SELECT function_name, parameters, macro_definition FROM duckdb_functions() WHERE database_name = '{}' AND "
     wanted, stored = (
         sorted(lake.unchecked(f"{found.format(place)} function_name IN ({names})")) for place in ("temp", "lake")
     )
     if wanted != stored:
-        yield from (f"CREATE OR REPLACE MACRO {definition}" for definition in definitions().values())
+        yield from (f"CREATE OR REPLACE MACRO {definition}" for definition, _ in MACROS.values())
 
 
 # An fp16 number as an integer h of 16 bits, its two bytes swapped: sign, 5 bits of exponent, 10 of fraction.
@@ -77,21 +75,19 @@ _SHOWN = (
 )
 
 
-# Each macro by name, with the tables that it reads. A macro stands after those that it uses.
-MACROS: dict[str, tuple[str, ...]] = {
-    "vector_values": (),
-    "similarity": (),
-    "nearest_pictures": ("images", "image_embedding"),
-}
-
-
-def definitions() -> dict[str, str]:
-    """Return the lake's SQL macros: name -> definition, the text after CREATE MACRO."""
-    return {
-        "vector_values": "vector_values(vector) AS list_transform(list_transform("
+# Each macro by name: its definition, the text after CREATE MACRO, and the tables that it reads. A macro stands after
+# those that it uses.
+MACROS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "vector_values": (
+        "vector_values(vector) AS list_transform(list_transform("
         f"regexp_extract_all(hex(vector), '....'), lambda x: ('0x' || x)::INTEGER), lambda h: {_HALF})",
-        "similarity": "similarity(a, b) AS list_cosine_similarity(vector_values(a), vector_values(b))",
-        # A scan of all vectors of the scorer: 0.2 CPU ms for each of 512 numbers, so a million take 200 CPU s.
-        "nearest_pictures": f"nearest_pictures(id, n := 10) AS TABLE WITH own AS ({_OWN}), q AS (SELECT scorer, "
+        (),
+    ),
+    "similarity": ("similarity(a, b) AS list_cosine_similarity(vector_values(a), vector_values(b))", ()),
+    # A scan of all vectors of the scorer: 0.2 CPU ms for each of 512 numbers, so a million take 200 CPU s.
+    "nearest_pictures": (
+        f"nearest_pictures(id, n := 10) AS TABLE WITH own AS ({_OWN}), q AS (SELECT scorer, "
         f"sha256, vector_values(image_vector) AS v FROM own), found AS ({_FOUND}) {_SHOWN}",
-    }
+        ("images", "image_embedding"),
+    ),
+}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from pairmill.catalog.lake.busy_retry import one_line, retry_while_busy, translate_error
-from pairmill.catalog.lake.comments import MACROS, definitions
+from pairmill.catalog.lake.comments import MACROS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.queries import datasets
@@ -136,9 +136,9 @@ def provide(lake: Lake, sql: str) -> None:
         versions = datasets.published(lake)
         lake.execute(f"CREATE OR REPLACE TEMP VIEW {DECISIONS} AS {sentence_decisions(lake, versions)}")
         named.remove(DECISIONS)
-    for name, definition in definitions().items() if named else ():
+    for name, (definition, tables) in MACROS.items() if named else ():
         lake.execute(f"CREATE OR REPLACE TEMP MACRO {definition}")
-        for table in MACROS[name] if name in named else ():
+        for table in tables if name in named else ():
             lake.check_files(table)
 
 
