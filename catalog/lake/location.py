@@ -66,7 +66,7 @@ def locate(uri: str | os.PathLike[str]) -> Location:
         raise PairmillError(f"lake '{uri}': there is no such file. Write it with `metadata:` and `data_path:`.")
     if path.exists() and not path.is_dir():
         raise PairmillError(f"lake '{uri}' is a file. Name a folder, or a lake.yaml.")
-    return Location(str(uri), str(path / LAKE_CATALOG), _folder(str(path / "data")))
+    return Location(str(uri), str(path / LAKE_CATALOG), str(path / "data") + "/")
 
 
 def _absolute(uri: str) -> Path:
@@ -126,9 +126,5 @@ def _data_path(text: str, folder: Path) -> str:
             f"`data_path: {text}` is no place on S3; write s3://BUCKET/PREFIX with two slashes, or ./{text} for a "
             "folder of that name."
         )
-    return _folder(text if text.startswith("s3://") else os.path.abspath(folder / Path(text).expanduser()))
-
-
-def _folder(text: str) -> str:
-    """Return ``text`` with exactly one slash at its end."""
-    return text.rstrip("/") + "/"
+    place = text if text.startswith("s3://") else os.path.abspath(folder / Path(text).expanduser())
+    return place.rstrip("/") + "/"
