@@ -37,8 +37,8 @@ class RowCounts(NamedTuple):
 def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dict[str, str]]:
     """Return the names of the tables of schema main, and its views as name -> SQL."""
     rows = query(
-        f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {_is_valid('t')} "
-        f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {_is_valid('v')}"
+        f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {is_valid('t')} "
+        f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {is_valid('v')}"
     )
     return {name for name, sql in rows if sql is None}, {name: sql for name, sql in rows if sql is not None}
 
@@ -49,7 +49,7 @@ def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
     rows = query(
         f"{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, 'column')} c "
         f"JOIN {_own(catalog, 'table')} t USING (table_id), s "
-        f"WHERE {_is_valid('c')} AND {_is_valid('t')} AND parent_column IS NULL"
+        f"WHERE {is_valid('c')} AND {is_valid('t')} AND parent_column IS NULL"
     )
     for table, column, kind in rows:
         found.setdefault(table, {})[column] = kind
@@ -63,15 +63,22 @@ def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> li
 
 def files_sql(tables: Iterable[str], catalog: str = "lake") -> str:
     """Return the SQL of `files`, whose columns are table_name, data_file and delete_file."""
+    return (
+        f"{folders_of(tables, catalog)}, deletes AS "
+        f"(SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {is_valid('d')}) "
+        f"SELECT table_name, folder || f.path AS data_file, folder || d.path AS delete_file "
+        f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
+        f"s WHERE {is_valid('f')}"
+    )
+
+
+def folders_of(tables: Iterable[str] = (), catalog: str = "lake") -> str:
+    """Return the SQL of CTEs: ``s`` as `_snapshot` has it, and ``folders`` of ``tables``, relative to the data path."""
     among = ", ".join(f"'{table}'" for table in tables)
     return (
         f"{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder "
         f"FROM {_own(catalog, 'table')} t JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
-        f"WHERE {_is_valid('t')} AND {_is_valid('h')}{f' AND table_name IN ({among})' if among else ''}), "
-        f"deletes AS (SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {_is_valid('d')}) "
-        f"SELECT table_name, folder || f.path AS data_file, folder || d.path AS delete_file "
-        f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
-        f"s WHERE {_is_valid('f')}"
+        f"WHERE {is_valid('t')} AND {is_valid('h')}{f' AND table_name IN ({among})' if among else ''})"
     )
 
 
@@ -82,16 +89,16 @@ def rows_since(query: Query, tables: Sequence[str], upto: int, catalog: str) -> 
     rows = query(
         f"{_snapshot(catalog)}, "
         f"deletes AS (SELECT data_file_id, delete_count, partial_max FROM {_own(catalog, 'delete_file')} d, s "
-        f"WHERE {_is_valid('d')}), commits AS (SELECT data_file_id, CAST(min_value AS BIGINT) AS oldest, "
+        f"WHERE {is_valid('d')}), commits AS (SELECT data_file_id, CAST(min_value AS BIGINT) AS oldest, "
         f"CAST(max_value AS BIGINT) AS newest FROM {_own(catalog, 'file_column_stats')} "
         f"JOIN {_own(catalog, 'column')} c USING (table_id, column_id), s "
-        f"WHERE column_name = 'commit' AND {_is_valid('c')}) "
+        f"WHERE column_name = 'commit' AND {is_valid('c')}) "
         "SELECT table_name, sum(n), CASE WHEN bool_and(coalesce(is_whole AND (oldest > upto OR newest <= upto), "
         "false)) THEN coalesce(sum(n) FILTER (oldest > upto), 0) ELSE -1 END, coalesce(max(newest), 0) "
         f"FROM (SELECT table_name, record_count - coalesce(delete_count, 0) AS n, oldest, newest, {upto} AS upto, "
         f"{is_whole} AS is_whole FROM {_own(catalog, 'data_file')} f JOIN {_own(catalog, 'table')} t USING (table_id) "
         f"LEFT JOIN deletes USING (data_file_id) LEFT JOIN commits USING (data_file_id), s "
-        f"WHERE {_is_valid('f')} AND {_is_valid('t')} AND table_name IN ({among})) GROUP BY table_name"
+        f"WHERE {is_valid('f')} AND {is_valid('t')} AND table_name IN ({among})) GROUP BY table_name"
     )
     return dict.fromkeys(tables, RowCounts(0, 0, 0)) | {table: RowCounts(*map(int, found)) for table, *found in rows}
 
@@ -111,7 +118,7 @@ def _own(catalog: str, table: str) -> str:
     return f"__ducklake_metadata_{catalog}.ducklake_{table}"
 
 
-def _is_valid(alias: str) -> str:
+def is_valid(alias: str) -> str:
     """Return the SQL condition that a row is valid in snapshot ``s``."""
     return f"{alias}.begin_snapshot <= s.id AND ({alias}.end_snapshot IS NULL OR {alias}.end_snapshot > s.id)"
 
@@ -146,9 +153,8 @@ def largest(query: Query, table: str, catalog: str = "lake") -> dict[str, str]:
 def newest_file(query: Query, catalog: str = "lake") -> str | None:
     """Return the current snapshot's newest data file, relative to the data path; None if there is no file."""
     rows = query(
-        f"{_snapshot(catalog)} SELECT h.path || t.path || f.path FROM {_own(catalog, 'data_file')} f "
-        f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
-        f"WHERE {_is_valid('f')} AND {_is_valid('t')} AND {_is_valid('h')} ORDER BY data_file_id DESC LIMIT 1"
+        f"{folders_of((), catalog)} SELECT folder || f.path FROM {_own(catalog, 'data_file')} f "
+        f"JOIN folders USING (table_id), s WHERE {is_valid('f')} ORDER BY data_file_id DESC LIMIT 1"
     )
     return rows[0][0] if rows else None
 

@@ -14,6 +14,7 @@ import duckdb
 from pairmill.catalog.lake.checksums import WRITTEN
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.snapshot import folders_of, is_valid
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.lease import Writer
 
@@ -103,21 +104,16 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
 
 def _files(lake: Lake) -> str:
     """Return SQL that lists the data files and the files of deleted rows of the current snapshot, as LIST has them."""
-    held = "{0}.begin_snapshot <= s.id AND ({0}.end_snapshot IS NULL OR {0}.end_snapshot > s.id)"
-    folders = (
-        f"SELECT table_id, table_name, h.path || t.path AS folder FROM {_OWN}table t JOIN {_OWN}schema h "
-        f"USING (schema_id), s WHERE {held.format('t')} AND {held.format('h')}"
-    )
     data = (
         "SELECT f.data_file_id AS id, false AS is_delete, table_name, folder || f.path AS path, record_count AS rows, "
-        f"file_size_bytes AS size FROM {_OWN}data_file f JOIN folders USING (table_id), s WHERE {held.format('f')}"
+        f"file_size_bytes AS size FROM {_OWN}data_file f JOIN folders USING (table_id), s WHERE {is_valid('f')}"
     )
     deleted = (
         "SELECT d.data_file_id, true, table_name, folder || d.path, delete_count, file_size_bytes "
-        f"FROM {_OWN}delete_file d JOIN folders USING (table_id), s WHERE {held.format('d')}"
+        f"FROM {_OWN}delete_file d JOIN folders USING (table_id), s WHERE {is_valid('d')}"
     )
     return (
-        f"WITH s AS (SELECT id FROM ducklake_current_snapshot('lake')), folders AS ({folders}) "
+        f"{folders_of()} "
         "SELECT f.*, coalesce(nullif(regexp_extract(f.path, '-([0-9a-f]{32})\\.parquet$', 1), ''), k.sha256, '') "
         f"AS sha256 FROM ({data} UNION ALL {deleted}) f LEFT JOIN ({_digests(lake)}) k ON k.path = f.path "
         "ORDER BY table_name, f.path, id"
