@@ -8,7 +8,7 @@ A score of texts is stale, too, if the digest of its input texts has changed.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.asked_shards import AskedShards
@@ -203,17 +203,14 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
 
 
 def merge_small_items(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
-    """Merge neighbouring items as long as they have at most ``most`` keys together."""
-    return [_merge_items(group) for group in group_neighbours(items, most)]
-
-
-def _merge_items(group: list[WorkItem]) -> WorkItem:
-    """Merge a group of items into one, with a shard name hashed from theirs."""
-    if len(group) == 1:
-        return group[0]
-    shard = hashlib.sha256("\x1f".join(item.shard for item in group).encode()).hexdigest()[:32]
-    keys = tuple(key for item in group for key in item.keys)
-    return WorkItem(shard, keys, tuple(path for item in group for path in item.paths), group[0].tables)
+    """Merge neighbouring items of at most ``most`` keys together into one, with a shard name hashed from theirs."""
+    merged = []
+    for group in group_neighbours(items, most):
+        shard = hashlib.sha256("\x1f".join(item.shard for item in group).encode()).hexdigest()[:32]
+        keys = tuple(chain.from_iterable(item.keys for item in group))
+        paths = tuple(chain.from_iterable(item.paths for item in group))
+        merged.append(group[0] if len(group) == 1 else WorkItem(shard, keys, paths, group[0].tables))
+    return merged
 
 
 def pending_in_wave(

@@ -269,17 +269,12 @@ def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
     elif by == ["scorer"]:
         subtract(lake, table, f"{table} taken down {commit}", commit)  # rows that were computed over all shards
         _forget_paths(lake, table)
-    elif by:
-        _discount_pages(lake, table)
-
-
-def _discount_pages(lake: Lake, table: str) -> None:
-    """Subtract rows of pages: each shard and commit has one partition of the table."""
-    lake.execute(
-        f"UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE partitions.\"table\" = '{table}' "
-        'AND partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n'
-    )
-    _forget_paths(lake, table)
+    elif by:  # rows of pages: each shard and commit has one partition of the table
+        lake.execute(
+            f"UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE \"table\" = '{table}' AND "
+            'partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n'
+        )
+        _forget_paths(lake, table)
 
 
 def _forget_paths(lake: Lake, table: str) -> None:
