@@ -5,10 +5,9 @@ silently (measured). So a file is hashed when it is written, and again whenever 
 that a program has written or copied it since. Verifying an unchanged lake costs one stat per file. Bit rot under an
 unchanged stamp is not detected here; neither is damage on S3, which verifies its own data.
 
-The transaction that registers a file records its digest, so a kill leaves no file without a digest. Workers put the
-digest into the file name; files that DuckDB writes get a row in ``file_digests`` (`record_written`). The stamps are a
-cache in the metadata database, outside DuckLake's snapshots (``pairmill_files``, which also has the digests of older
-lakes).
+The transaction that registers a file records its digest, so a kill leaves no file without one. Workers put the digest
+into the file name; files that DuckDB writes get a row in ``file_digests`` (`record_written`). The stamps are a cache in
+the metadata database, outside DuckLake's snapshots (``pairmill_files``, also with the digests of older lakes).
 
 A lake of up to LISTED_AT_ONCE files is listed whole at the first check, a larger lake table by table: at 2M files in 40
 tables that is 50,000 stats (0.2 s) and as many rows of the cache per table. To check only the files that survive a

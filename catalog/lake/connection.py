@@ -46,8 +46,7 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
         # DuckDB would draw the bar on standard output after two seconds, into a command's output. In a notebook without
         # ipywidgets it draws none, and refuses the setting.
         f"{'' if 'IPython' in sys.modules else 'SET enable_progress_bar = false;'}"
-        # Files of a lake never change, so each footer (3 kB) is read once per process: `why` reads `images` three
-        # times.
+        # Files never change, so each footer (3 kB) is read once per process: `why` reads `images` three times.
         "SET parquet_metadata_cache = true"
     )
     return connection
@@ -95,8 +94,7 @@ def attach(
     A reader may name a ``snapshot`` to see all tables as of then; None is the newest at each statement.
 
     DuckLake resolves a relative data path against the working directory. The stored data path is therefore absolute,
-    for plain DuckDB readers, and is overridden here by the lake's current location. File paths are stored relative to
-    the data path.
+    for plain DuckDB readers, and overridden here by the lake's current location. File paths are relative to it.
     """
     options = _READER if read_only else [] if location.on_postgres else ["META_JOURNAL_MODE 'wal'"]
     options = options if snapshot is None else [*options, f"SNAPSHOT_VERSION {snapshot:d}"]

@@ -98,8 +98,7 @@ def hold(
     finally:
         stop.set()
         thread.join(timeout=5)
-        # This may fail too, e.g. on a full disk, and must not hide the body's error: the lease then expires as a dead
-        # holder's.
+        # This may fail, as on a full disk, and must not hide the body's error: the lease expires as a dead holder's.
         with suppress(duckdb.Error, PairmillError):
             metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
             if metadata.has(FORMER):  # another machine may have taken the lease over meanwhile
@@ -129,8 +128,7 @@ def forget_former_holders(metadata: Metadata, older_than_seconds: float) -> None
 
 def show_waiting(metadata: Metadata, token: str, text: str) -> None:
     """Write to the lease row what the run waits for, '' when it waits no longer. Errors are ignored."""
-    # Errors are ignored because the text is only for display: a catalog that fails for a minute ends the run at its
-    # next commit.
+    # Errors are ignored, as the text is for display: a catalog failing for a minute ends the run at the next commit.
     with suppress(duckdb.Error, PairmillError):
         metadata.write("UPDATE pairmill_lease SET waiting = ? WHERE token = ?", (text, token))
 

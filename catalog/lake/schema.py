@@ -50,9 +50,8 @@ BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans"
                "takedowns", "taken_bans", "amended_versions", "amended_pairs", "acts", "edited_texts", "wrong_pairs",
                "proofs", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
-# Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
-# row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table
-# takes no longer.
+# Written by INSERT in the order of their ids and read by single ids: for each DuckDB reads a row group. With row groups
+# of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; a whole table takes no longer.
 LOOKED_UP = ("image_content", "sentence_content", "pairs", "decisions")
 LOOKED_UP_ROWS = 20_480
 # DuckLake caches the statistics of a table that has some. For one that never had a row it asks again for each column:

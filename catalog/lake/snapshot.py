@@ -2,8 +2,7 @@
 
 DuckDB's `duckdb_tables()` reads the statistics of every table for that (35 to 380 ms), and `ducklake_list_files` takes
 7 to 25 ms per table; one SELECT here takes 2 to 3. All rows carry the snapshots between which they are valid, so the
-result is what the current transaction sees, whatever others commit meanwhile. The transaction's own changes are not yet
-included.
+result is what the current transaction sees, whatever others commit meanwhile. Its own changes are not yet included.
 """
 
 from collections.abc import Callable, Iterable, Sequence

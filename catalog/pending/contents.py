@@ -208,8 +208,7 @@ def found_missing() -> str:
 def locations_elsewhere(lake: Lake, among: str) -> "Iterator[tuple[str, pa.Table]]":
     """Yield (home shard, rows for its ``payloads``) for images that other shards contain too: each location once.
 
-    ``among`` is the condition `referenced_by_run` or `found_missing`. Only the home shard's locations are tried when an
-    image is scored.
+    ``among`` is `referenced_by_run` or `found_missing`. Scoring an image tries its home shard's locations only.
     """
     seen = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
     for (home,) in lake.query(f"SELECT DISTINCT c.shard {seen} {among} ORDER BY ALL"):

@@ -109,8 +109,7 @@ def edges(
 def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
     """Yield ``rows`` (which have a column ``content``) sorted by their new column ``cluster``, NULL if unassigned.
 
-    A search over a range of clusters then reads only the groups of that range. Run no other statement on the lake
-    meanwhile.
+    A search over a range of clusters reads that range's groups only. Run no other statement on the lake meanwhile.
     """
     lake.connection.register("grouped_rows", rows)
     try:
@@ -197,8 +196,7 @@ def leading_bytes(n: int) -> int:
 def furthest(jaccard: float) -> int:
     """Return the largest number of differing bits (of 64) of two sketches at ``jaccard``; misses one pair in 30,000.
 
-    Four standard deviations above the mean, which is half of 1 - jaccard: differing minima have equal bits half the
-    time.
+    Four standard deviations above the mean, half of 1 - jaccard: differing minima have equal bits half the time.
     """
     differing = (1 - jaccard) / 2
     return ceil(64 * differing + 4 * sqrt(64 * differing * (1 - differing)))

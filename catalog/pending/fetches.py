@@ -13,8 +13,7 @@ PORTION = 256
 ROUND = 4_000
 # The name includes the previous attempt: retrying the same addresses is other work, with its own partitions.
 SHARD = "sha256(concat('fetch', shard, portion, max(attempt)))[:32]"
-# Each address once, in the ingest shard that named it first; ordered by hash within a shard, to spread each host's
-# addresses.
+# Each address once, in the ingest shard that named it first; by hash within it, to spread each host's addresses.
 _HOMES = (
     "SELECT url, arg_min(shard, (commit, shard)) AS shard, arg_min(source, (commit, shard)) AS source "
     "FROM links ANTI JOIN {gone} g USING (document_id) GROUP BY url"

@@ -20,8 +20,7 @@ from pairmill.catalog.recipe.thresholds import compared_score
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.score import Stage
 
-# Significant digits of a threshold. Up to 9, text and DOUBLE are the same number; scores below 100,000 keep their 4
-# decimals.
+# Significant digits of a threshold. Up to 9, text and DOUBLE are equal; scores below 100,000 keep their 4 decimals.
 DIGITS = 9
 # Images that the current cut keeps: the first wave made texts for these while a rule had no threshold.
 KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"

@@ -28,8 +28,7 @@ class WorkItem:
     def digest(self) -> str:
         """Hash the request of this item (not the answer) to 32 hex digits.
 
-        ``before`` tells items apart where two recipes alternately replace each other's rows: the third would be
-        skipped.
+        ``before`` tells items apart if two recipes replace each other's rows in turn, or the third is skipped.
         """
         replaced = (*self.inputs.get("input_digests", ()), *map(str, self.inputs.get("before", ())))
         text = "\x1f".join((self.shard, *self.tables, *self.keys, *replaced))

@@ -97,8 +97,7 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     """Make the items pending again that stages after ingest quarantined for ``reason``; return their number.
 
     Their score rows (NULLs, or empty texts) are deleted, and `partitions` no longer counts them, under new ids: the
-    same work will be committed again. Rows of stages that write no such score rows stay: their items are pending
-    anyway.
+    same work is committed again. Rows of stages that write no such score rows stay: their items are pending.
     """
     scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))

@@ -5,9 +5,8 @@ reader now reads it, whatever name the source has. A document that it contained 
 more is *gone* from that commit on; it is back if a unit contains it again. So a row counts at commit n unless its
 document's last entry up to n says gone.
 
-A table is split into row groups or byte ranges, and differently when it changes. A part that no longer exists is
-*lost*: its last reading in ``inputs`` has the etag 'lost' and yielded nothing. Its documents count if other parts
-contain them.
+A table is split into row groups or byte ranges, and differently when it changes. A part that is gone is *lost*: its
+last reading in ``inputs`` has the etag 'lost' and yielded nothing. Its documents count if others contain them.
 """
 
 from collections.abc import Callable, Sequence

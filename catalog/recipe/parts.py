@@ -1,7 +1,6 @@
 """Declare the sections of a recipe as typed settings; `parts_of_texts.py` has those for generated texts.
 
-Their descriptions are shown in the Prefect form. The defaults are RealSyn's figures (arXiv 2502.12513) where the paper
-gives any.
+Prefect's form shows their descriptions. The defaults are RealSyn's (arXiv 2502.12513) where the paper gives any.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeVar

@@ -25,8 +25,7 @@ READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 class ScoreColumns:
     """The columns of one table that rules may read.
 
-    ``columns``: name in rules -> SQL type. ``source``: name in rules -> SQL expression that reads the value from the
-    table.
+    ``columns``: name in rules -> SQL type. ``source``: name in rules -> SQL that reads the value from the table.
     """
 
     table: str

@@ -26,8 +26,7 @@ class Backend:
     # function that returns the model that fuses texts for (spec, precision, batch_size); '' if it fuses none
     fuser: str = ""
     sees: str = ""  # function that returns whether the model of a spec accepts images; '' if all do
-    # function that returns 32 hex digits that identify the content of a spec's model; '' to hash its files, which only
-    # 'hf:' can find
+    # function that returns 32 hex digits of the content of a spec's model; '' to hash files, which only 'hf:' finds
     digest: str = ""
     endpoints: bool = False  # whether servers run the model and may bill its tokens
     package: str = "pairmill"  # the package that declares it

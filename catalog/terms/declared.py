@@ -14,8 +14,7 @@ from pairmill.catalog.terms.scores import OWN, OWN_COLUMNS, named_in
 GROUP = "pairmill.scorers"
 SLOW_SECONDS = 10.0  # after which the import of a declaration is reported
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-# Reserved names: columns of every score table, and columns that facts (catalog/cut/facts_tables.py) and the cut put
-# beside scores.
+# Reserved: columns of every score table, and those that facts (cut/facts_tables.py) and the cut put beside scores.
 _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key", "dropped_by", "dropped_value",
           "image_id", "document_id", "picture", "repeated", "group_id", "cluster", "draw", "sentence", "gone", "n", "s",
           "place", "rowid"}  # fmt: skip

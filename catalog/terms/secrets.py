@@ -6,8 +6,7 @@ _ANY_USER = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/?#\s\"'<>\\]*@", re.IGNORECA
 _USER = re.compile(r"\b((?:https?|ftp)://)[^/?#\s\"'<>\\]*@", re.IGNORECASE)
 _SIGNED = re.compile(r"((?:[a-z][a-z0-9_]*:)?(?:https?|ftp)://[^?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
 # Valid in SQL too (RE2): the user and password of an address, and a query that signs the address or grants access,
-# recognised by the parameters of S3, Google, Azure and CloudFront, or by a plain token. Group 1 is the text before the
-# secret.
+# known by the parameters of S3, Google, Azure and CloudFront, or by a plain token. Group 1 is the text before it.
 USER = r"^([a-z][a-z0-9]*://)[^/?#]*@"
 _GRANTS = (
     r"(?:x-(?:amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy|"

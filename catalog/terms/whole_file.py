@@ -59,9 +59,8 @@ def cache_on_machine(
 ) -> Found:
     """Return the value cached for ``key`` in the file ``name``, or call ``find`` and cache its result.
 
-    Among processes on one machine only one calls ``find`` at a time; the others wait for a file lock and then read its
-    result. An unreadable cache file counts as empty, a value that ``is_valid`` refuses as missing. Errors of writing
-    are ignored.
+    Of a machine's processes only one calls ``find`` at a time; the others wait for a file lock and read its result. An
+    unreadable file counts as empty, a value that ``is_valid`` refuses as missing. Errors of writing are ignored.
     """
     entry, file = " ".join(key), cache_home() / name
     if entry in (known := _read_cache(file, is_valid)):

@@ -39,8 +39,7 @@ class Forgettable:
 def forgettable(lake: Lake, digest: str) -> Forgettable:
     """Count the rows of the scorer whose digest begins with ``digest``, and find the versions that read them.
 
-    Raises PairmillError if not exactly one scorer matches, or if it has no rows, not even deleted ones whose bytes must
-    still be erased.
+    Raises PairmillError unless exactly one scorer matches and has rows, deleted ones with bytes to erase included.
     """
     found = lake.query("SELECT digest, name FROM scorers WHERE starts_with(digest, ?) ORDER BY digest", (digest,))
     if len(found) != 1:

@@ -91,9 +91,8 @@ class Taken:
 def select(lake: Lake, subject: Subject) -> Taken:
     """Find the items that a takedown of ``subject`` removes: write their ids to the temporary tables TABLES.
 
-    Returns the number of items of each kind. Takes one pass over ``documents`` and ``images``, and over ``sentences``
-    if a document is taken: 30 million images and 800 million sentences are read in minutes, and the results are held on
-    disk.
+    Returns the number of items of each kind. Takes one pass over ``documents`` and ``images``, and ``sentences`` if a
+    document is taken: 30 million images and 800 million sentences are read in minutes, and the results held on disk.
     """
     for name, values in (("urls", subject.urls), ("hosts", [host.lower() for host in subject.hosts]),
                          ("pictures", subject.pictures), ("documents", subject.documents)):  # fmt: skip

@@ -45,8 +45,7 @@ def import_scores(writer: Writer, file: Path, name: str, key: str, column: str) 
 
     Works by SQL in one transaction; the file's keys and values are copied to a temporary table, which DuckDB spills.
 
-    Raises LeaseLost, and PairmillError if the file, a column or a value is not fit, two values name one picture, or the
-    name is taken.
+    Raises LeaseLost, and PairmillError for an unfit file, column or value, two values of one picture, or a taken name.
     """
     lake, score = writer.lake, _declaration(name)
     _read(lake, file, key, column)

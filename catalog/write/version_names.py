@@ -1,8 +1,7 @@
 """Store names (tags) of dataset versions, and drop versions.
 
 If version 3 is named `release-1`, NAME@release-1 means NAME@3 everywhere. The names are a table of the metadata
-database, like the lease: a version can be named while a run holds the lease, and the names are part of every copy of
-the catalog.
+database, like the lease: a version can be named while a run holds the lease, and a copy of the catalog has them.
 """
 
 import re

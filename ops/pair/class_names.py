@@ -11,8 +11,7 @@ IMAGENET = "imagenet"
 def class_names(name: str) -> list[str]:
     """Return the 998 distinct names of ImageNet's 1,000 classes if ``name`` is 'imagenet'; [] for any other name.
 
-    Two of the names are shared by two classes each. A tagger's identity contains the words, not the version of
-    open_clip.
+    Two names are shared by two classes each. A tagger's identity contains the words, not open_clip's version.
     """
     package = find_spec("open_clip") if name == IMAGENET else None
     if package is None or package.origin is None:

@@ -2,8 +2,7 @@
 
 The labels and decoders are those of the Encoding Standard (webencodings), libxml2 reads the markup, and uchardet
 (resiliparse) guesses for text without a declaration. The table counts correctly decoded texts of the 200 pages of
-tests/worlds/charsets.py; half 2 was first read when the code was done. Chromium decodes all texts with a declaration
-the same:
+tests/worlds/charsets.py; half 2 was first read when the code was done. Chromium decodes all declared texts the same:
 
 | | half 1 | half 2 |
 |---|---|---|

@@ -81,8 +81,7 @@ def _has_loop(words: list[str]) -> bool:
 def is_refusal(text: str) -> bool:
     """Return whether a text begins by stating that its writer cannot see an image, or cannot or will not help.
 
-    Quotation marks around the whole text are ignored; a text that begins with a shorter quotation, such as a sign's, is
-    no refusal.
+    Quotes around the whole text are ignored; a text that begins with a shorter quotation, as a sign's, is no refusal.
     """
     text = text.strip()
     if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:

@@ -9,11 +9,10 @@ for 99.99 % of the pairs at J = 0.9.
 
 Measured on 14,923 sentences of software manuals, 3,057 of them planted near copies (a letter, a word, a number, a
 prefix, the end), with 4,015 pairs at J >= 0.8 by exhaustive comparison: 75 to 81 % of these pairs share a semantic
-cluster (110 to 420 sentences each, the demo's CLIP), while the signatures find 99.5 % with 8 bytes and all with 4.
-Sentences are therefore not compared inside clusters, which also lack the sentences without a vector. One CPU second
-computes 140,000 signatures. For 40 minima instead of 128, numpy took 4.2 us a sentence, rensa 0.5 1.7 from our hashed
-3-grams and 8.1 from its own, datasketch 2.0 63: no library is fast enough to make its hashes part of every signature's
-identity.
+cluster (110 to 420 sentences each, the demo's CLIP), while the signatures find 99.5 % with 8 bytes and all with 4. So
+sentences are not compared inside clusters, which also lack those without a vector. One CPU second computes 140,000
+signatures. For 40 minima instead of 128, numpy took 4.2 us a sentence, rensa 0.5 1.7 from our hashed 3-grams and 8.1
+from its own, datasketch 2.0 63: no library is fast enough to make its hashes part of every signature's identity.
 """
 
 from collections.abc import Iterator

@@ -78,8 +78,7 @@ def singulars(phrase: str) -> list[str]:
 def merge_plurals(counts: Mapping[tuple[str, bool], int]) -> Counter[str]:
     """Return phrase -> count, with counts of plurals added to their singulars if the singular is counted too.
 
-    So "glasses" joins "glass", but "stairs" does not join "stair" if no text has "stair". A sentence with both forms
-    counts twice.
+    So "glasses" joins "glass", but "stairs" not "stair" if no text has it. A sentence with both forms counts twice.
     """
     merged: Counter[str] = Counter()
     for (phrase, is_plural), n in sorted(counts.items()):

@@ -24,8 +24,7 @@ class SplitComponent:
 def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
     """Label each of ``n`` nodes with the smallest node of its component: (n,) int64.
 
-    ``edges`` is (i, j, …): two arrays of end nodes in any order, with duplicates and loops allowed; further arrays are
-    ignored.
+    ``edges`` is (i, j, …): two arrays of end nodes in any order, with duplicates and loops; further ones are ignored.
     """
     parent = np.arange(n, dtype=np.int64)
     left, right = np.asarray(edges[0], dtype=np.int64), np.asarray(edges[1], dtype=np.int64)

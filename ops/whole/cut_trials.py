@@ -132,8 +132,7 @@ def centred(vectors: np.ndarray) -> np.ndarray:
 def kinds_of(pictures: np.ndarray) -> np.ndarray:
     """Cluster vectors (n, d) of length 1 into about sqrt(n) kinds of two members or more; return numbers int (n,).
 
-    Raises ValueError if n is below 2 x FEWEST, or even four kinds leave one with a single picture: it cannot be held
-    out.
+    Raises ValueError if n < 2 x FEWEST, or even four kinds leave one with a single picture: it cannot be held out.
     """
     wanted = min(MOST_KINDS, round(len(pictures) ** 0.5))
     if len(pictures) < 2 * FEWEST:

@@ -40,11 +40,10 @@ def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int, is_last: 
 
     Returns (i, j, distance) int64 with i < j, sorted. ``hashes`` is (n,) uint64, ``is_new`` (n,) bool.
 
-    Equal hashes (such as of thousands of white images) are not paired with each other. One of them, the first old one
-    or else the first, is paired with every new one at distance 0, and only it has edges to other hashes. Every pair of
-    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs. A row of
-    ``is_last`` (n,) bool represents its hash only if no other row has it. Raises ValueError if ``radius`` is outside
-    [0, 16].
+    Equal hashes (such as of thousands of white images) are not paired with each other. One, the first old one or else
+    the first, is paired with every new one at distance 0, and only it has edges to other hashes. Every pair of distinct
+    hashes within ``radius`` has its edge, so the connected components equal those of all pairs. A row of ``is_last``
+    (n,) bool represents its hash only if no other row has it. Raises ValueError if ``radius`` is outside [0, 16].
     """
     hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
     if not 0 <= radius <= 16:
@@ -293,8 +292,7 @@ def _pairs_within_runs(
 def _sort_by_key(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows by their bits under ``key``, ties by row: (order, starts of each run of equal bits).
 
-    The bits and the row number share one integer if they fit: sorting integers takes a tenth of the time of sorting
-    rows.
+    Bits and row number share one integer if they fit: sorting integers takes a tenth of the time of sorting rows.
     """
     row_bits = max(1, (len(hashes) - 1).bit_length())
     if key.bit_count() + row_bits > 64:

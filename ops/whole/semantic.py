@@ -20,9 +20,8 @@ def edges_within(
     the nearest ``most``: its component is larger than ``most`` anyway, so with ``most`` at least the largest group
     allowed, no allowed group loses an edge. Memory is bounded by one block of products plus the edges.
 
-    ``vectors`` (n, d) of length 1 are float32 or float16, ``is_new`` is (n,) bool. Row number ``rows[m]`` of the
-    vectors is a member of cluster ``clusters[m]``. Returns (i, j, similarity) as int64, int64, float32, with i < j,
-    sorted.
+    ``vectors`` (n, d) of length 1 are float32 or float16, ``is_new`` is (n,) bool. Vector ``rows[m]`` is a member of
+    cluster ``clusters[m]``. Returns (i, j, similarity) as int64, int64, float32, with i < j, sorted.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)

@@ -9,10 +9,9 @@ from pairmill.ops.whole.ranking import blocks
 GROUNDING_VERSION = 1  # increase when the same vectors give other values, rare ones aside
 # Nearest images of a word.
 TOP = 4
-# A phrase must exceed the grounding of the shorter phrase at its end by this; otherwise its first word names nothing
-# that CLIP sees ("a famous bell"). In the demo world 46 % of the phrases with "small", "famous" and the like exceed it,
-# and 79 % of the names that images have ("angry face", 99 of them). A margin of 0 passes 70 % and 91 %, 0.02 passes 36
-# % and 74 %.
+# A phrase must exceed the grounding of the shorter phrase at its end by this; else its first word names nothing that
+# CLIP sees ("a famous bell"). In the demo world 46 % of the phrases with "small", "famous" and the like exceed it, and
+# 79 % of the names that images have ("angry face", 99 of them). A margin of 0 passes 70 % and 91 %, 0.02 36 % and 74 %.
 MORE = 0.01
 THRESHOLDS_VERSION = 1  # increase when the same vectors give other values, rare ones aside
 # A word's level is exceeded by one in this many cosines with images for which another word is nearer. Of fewer than a

@@ -122,8 +122,7 @@ SAMPLE = 100_000  # pairs whose sentences are looked for in the picture's own do
 class Reuse:
     """Reuse of sentences: ``given`` texts of pairs are ``distinct`` sentences.
 
-    ``hubs``: (text, number of pairs) of the HUBS most used sentences, most used first; ``hub_share``: their share of
-    all texts.
+    ``hubs``: (text, number of pairs) of the HUBS most used sentences, in order; ``hub_share``: their share of texts.
     """
 
     given: int
@@ -135,8 +134,7 @@ class Reuse:
 def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     """Count how often each sentence is the text of a pair of the version.
 
-    Grouped by a hash of 16 bytes: a group takes some 40 bytes, so that 90M sentences spill to disk at a memory limit
-    below 4 GB.
+    Grouped by a hash of 16 bytes: a group takes some 40 bytes, so 90M sentences spill to disk at a limit below 4 GB.
     """
     texts = f"SELECT unnest([{_texts(dataset)}]) AS text FROM pairs WHERE {dataset.where}"
     counted = f"SELECT md5_number(text) AS id, count(*) AS n FROM ({texts}) WHERE text IS NOT NULL GROUP BY id"

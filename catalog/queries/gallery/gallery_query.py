@@ -37,10 +37,9 @@ _DULL = ("about", "also", "been", "from", "have", "here", "into", "more", "other
 class Choice:
     """Filter of a gallery's images; fields at their defaults restrict nothing.
 
-    ``fate``: 'kept', 'dropped', or the name of the rule that drops. ``where``: a predicate as in a recipe's rule.
-    ``score`` with ``low`` and ``high``: a numeric column and its range, both ends included or None. ``among``: sha256s
-    in order of preference. ``sets``: images of an area of the map, images that differ between two versions; an image
-    must be in each.
+    ``fate``: 'kept', 'dropped', or the rule that drops. ``where``: a predicate as in a rule. ``score`` with ``low`` and
+    ``high``: a numeric column and its range, both ends included or None. ``among``: sha256s in order of preference.
+    ``sets``: images of an area of the map, images that differ between two versions; an image must be in each.
     """
 
     fate: str = ""

@@ -1,9 +1,8 @@
 """Count the images that each rule of a version drops or would drop, and find rules that drop nothing, all, or too much.
 
 `decisions.dropped_by` names the first rule that an image fails; `decisions.failed` holds all of them as bits. An early
-rule has a bit wherever its scores exist, even behind a rule that has dropped the image. Duplicates, missing texts,
-rules on generated texts and the cap are decided only for the remaining images, so they have a bit only if they dropped
-the image.
+rule has a bit wherever its scores exist, even behind a rule that dropped the image. Duplicates, missing texts, rules on
+generated texts and the cap are decided only for the remaining images, so they have a bit only if they dropped it.
 """
 
 import shlex
@@ -28,8 +27,7 @@ SMALL, MOST_BY_CAP = 100_000, 0.3
 class IdleRule:
     """A rule that drops suspiciously few or many: ``n_dropped`` of ``n_in`` items of ``kind``.
 
-    ``values``: label of the compared quantity -> its quantiles at the shares SHOWN; empty for a rule without a
-    threshold.
+    ``values``: label of the quantity -> its quantiles at the shares SHOWN; {} for a rule without a threshold.
     """
 
     kind: str
@@ -65,9 +63,8 @@ class RuleFailures:
 def idle_rules(lake: Lake, plan: Plan, dataset: Dataset) -> list[IdleRule]:
     """Return the rules of a version whose threshold does not suit the data: they drop all, nothing, or more than MOST.
 
-    A rule that drops all is returned for any number of items. The other rules are returned only if they have a
-    threshold and at least LEAST items, or LEAST_KEPT if they drop nothing, which is no fault of a rule without a number
-    (`not has_url`).
+    A rule that drops all is returned for any number of items, others only if they have a threshold and at least LEAST
+    items, or LEAST_KEPT if they drop nothing, which is no fault of a rule without a number (`not has_url`).
     """
     found = []
     for step in funnel(lake, dataset):

@@ -64,8 +64,7 @@ class RowBatches:
 def run_in_parts(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, Result | None]]:
     """Run ``rows`` (a tensor, a list or a range) as one batch; split it in halves if the GPU's memory runs out.
 
-    Returns the parts in order: the row indexes of each, and the result of ``run``, None for a single row that does not
-    fit.
+    Returns the parts in order: the row indexes of each, and the result of ``run``, None for one row that does not fit.
     """
 
     def parts(at: range) -> list[tuple[range, Result | None]]:

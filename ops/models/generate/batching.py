@@ -60,8 +60,7 @@ def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int
 def padded_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
     """Group row numbers into the cheapest batches for a GPU, where all rows are padded to the longest, longest first.
 
-    A batch has at most ``most`` rows and ``room`` prompt tokens with its padding (0: no limit); a longer row is a batch
-    of its own.
+    A batch has at most ``most`` rows and ``room`` prompt tokens with its padding (0: no limit); a longer row is alone.
     """
     return _cut(lengths, most, room, STEPS * WEIGHTS)
 

@@ -73,8 +73,7 @@ class LoadedModel(ABC):
     ) -> list[Generation] | RunningAnswers:
         """Generate one answer per row, in halves if the device runs out of memory; apply ``complete`` to the answers.
 
-        With a captured decoder and ``slots`` > 0, the rows are only begun, and decoded in that many slots beside other
-        batches.
+        With a captured decoder and ``slots`` > 0, rows are only begun, and decoded in that many slots beside others.
         """
         if not slots or self.answerer.decoder is None:
             return complete(self._answer_in_halves(prepared, max_tokens))

@@ -25,8 +25,7 @@ from pairmill.ops.models.model_error import ModelError
 MOST_STRIKES, BROKEN_ALONE = 5, 2
 # Longest wait in seconds that a server may ask for; beyond this the run ends.
 MOST_PATIENCE = 600.0
-# Failures in a row that end the run, before the first answer and after it: so many cannot be the fault of single
-# images.
+# Failures in a row that end the run, before the first answer and after it: so many are not single images' fault.
 FAILURES_AT_FIRST, FAILURES_LATER = 8, 100
 
 
@@ -49,10 +48,9 @@ class EndpointSilent(ModelError):
 class ChatClient:
     """Client of one model behind one or several endpoints.
 
-    ``key`` is the name of the environment variable with the endpoints' key, '' for none; raises ModelError if it is
-    empty. At most ``connections`` requests are in flight per endpoint. With ``known`` answers to the probe's questions,
-    each endpoint is probed now and then, and before it is used again after an outage; an endpoint with another model
-    ends the run.
+    ``key`` names the environment variable with the endpoints' key, '' for none; raises ModelError if it is empty. At
+    most ``connections`` requests are in flight per endpoint. With ``known`` answers to the probe's questions, each
+    endpoint is probed now and then, and before it is used after an outage; an endpoint with another model ends the run.
     """
 
     def __init__(

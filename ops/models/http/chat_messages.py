@@ -130,9 +130,8 @@ class Bounds:
 class RetryableFailure:
     """A failed response that is worth a retry; ``why`` is the reason in one line.
 
-    ``kind`` is 'overload' (the endpoint wants fewer requests), 'renamed' (it expects another name of a setting),
-    'unreachable' (no connection), 'broken' (the connection broke), 'late' (timeout) or 'fault' (an invalid or failed
-    response).
+    ``kind`` is 'overload' (the endpoint wants fewer requests), 'renamed' (it names a setting otherwise), 'unreachable'
+    (no connection), 'broken' (it broke), 'late' (timeout) or 'fault' (an invalid or failed response).
     """
 
     why: str

@@ -11,8 +11,7 @@ from pairmill.ops.models.device.row_batches import RowBatches, token_batches
 from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
 
-# Maximum tokens of a text, start token included: GPT-2's own context. Other models would accept a "sentence" of 128k
-# tokens.
+# Most tokens of a text, start token included: GPT-2's own context. Other models accept a "sentence" of 128k tokens.
 CONTEXT = 1024
 # Tokens of a typical web sentence in GPT-2's vocabulary, rounded up: the unit of a batch's size.
 SENTENCE_TOKENS = 32

@@ -91,8 +91,7 @@ class Tree(ABC):
 class OneDocument(Tree):
     """View of a source's tree for one document: cache its files, and limit their total size.
 
-    A file that no longer fits is returned as a Fault ``too_large`` and is not read. All other calls go to the source's
-    tree.
+    A file that no longer fits is returned as a Fault ``too_large`` and not read. Other calls go to the source's tree.
     """
 
     def __init__(self, tree: Tree) -> None:

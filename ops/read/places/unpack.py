@@ -1,7 +1,6 @@
 """Decompress files as bounded streams: a truncated file yields its readable part, a zip bomb no more than a limit.
 
-The limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON lines up to 30 times, a gzip of zeros
-1,030 times.
+Limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON lines up to 30, a gzip of zeros 1,030.
 """
 
 import io
