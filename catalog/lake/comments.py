@@ -75,8 +75,7 @@ _SHOWN = (
 )
 
 
-# Each macro by name: its definition, the text after CREATE MACRO, and the tables that it reads. A macro stands after
-# those that it uses.
+# Macros by name: the text after CREATE MACRO, and the tables that it reads; each after those that it uses.
 MACROS: dict[str, tuple[str, tuple[str, ...]]] = {
     "vector_values": (
         "vector_values(vector) AS list_transform(list_transform("

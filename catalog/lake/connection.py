@@ -104,8 +104,7 @@ def attach(
 def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, name: str) -> None:
     """ATTACH the lake a second time at its current snapshot as ``name``, and USE that, to read while others commit.
 
-    No statement may use both attachments: if another process closed the lake meanwhile, one attachment would wait for
-    the other's lock.
+    No statement may use both: if another process closed the lake meanwhile, one would wait for the other's lock.
     """
     snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
     _attach(connection, location, name, [*_READER, f"SNAPSHOT_VERSION {snapshot}"])

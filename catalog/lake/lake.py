@@ -37,8 +37,7 @@ class Lake:
     """An open lake. ``uri`` is as the caller gave it; ``data_path`` is an absolute folder or S3 URL ending in a slash.
 
     Threads may share a lake: each statement, or a whole transaction, locks it. ``guard`` runs at the end of each
-    transaction and aborts it by raising; under a lease, ``guard`` checks that the lease is still valid. ``settled``
-    runs after each commit.
+    transaction and aborts it by raising, as when a lease is no longer valid. ``settled`` runs after each commit.
 
     Methods raise PairmillError with the remedy (disk, permissions, network, busy for 60 s) and BadQuery for wrong SQL.
     """

@@ -19,8 +19,7 @@ from pairmill.catalog.recipe.plan import CAPTION_TABLES, Plan
 def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
     """Return SQL for each image's row of ``table``, one of `chosen_tables`, for the caption that the recipe selects.
 
-    At most one row per image; its column ``captioner`` has the recipe's name of the captioner. ``upto`` and ``only`` as
-    in `scored_rows`.
+    At most one row per image; ``captioner`` has its captioner's name. ``upto`` and ``only`` as in `scored_rows`.
     """
     if (choose := plan.recipe.captions.way) == "fill":
         own, made = (captioner_rows(plan, place, table, upto, only) for place in plan.compared_captioners)

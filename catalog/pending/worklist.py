@@ -178,9 +178,8 @@ ASSIGNED, MANY_ITEMS = 131_072, 64
 def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items: vectors that the scorer ``clusters`` has not assigned, with the files that hold them.
 
-    An item is one shard, or several small shards of together at most ASSIGNED vectors, because each item writes one
-    index file, and every range of clusters opens all index files. DuckDB holds the keys of all rounds, and spills them
-    if necessary: 50 GB for 800M.
+    An item is one shard, or several small ones of at most ASSIGNED vectors, as each writes an index file, and every
+    range of clusters opens all of them. DuckDB holds the keys of all rounds, spilled if necessary: 50 GB for 800M.
     """
     digests = (clusters, plan.scorer(kind.table))
     lake.execute(

@@ -25,9 +25,8 @@ NUMBERS = {"INTEGER", "BIGINT", "DOUBLE"}
 class Quantity:
     """A numeric expression that a rule compares, and the range of values that pass.
 
-    Values from ``low`` to ``high`` pass; None means unbounded. ``strict_low`` and ``strict_high`` say that the
-    threshold itself does not pass. ``columns`` are the score columns that the expression reads. ``rule`` is '' for a
-    column that no rule reads.
+    Values from ``low`` to ``high`` pass; None means unbounded. With ``strict_low``, ``strict_high`` the threshold
+    itself does not pass. ``columns`` are the score columns that the expression reads. ``rule`` is '' for no rule.
 
     The expression is ``over``, or the ratio ``over / under``.
     """

@@ -4,8 +4,7 @@ import re
 
 # C0, DEL and C1 except white space (tab, line ends, NEL); and lone surrogates, which no table can store.
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-# The same C0 in JSON as Python writes it: \u00XX, or \b. An escaped backslash before them is matched first, because it
-# is part of the text.
+# C0 in JSON as Python writes it: \u00XX, or \b. An escaped backslash before them is matched first: it is text.
 _ESCAPED = re.compile(r"\\(?:\\|u00(?:0[0-8ef]|1[0-9a-f])|b)")
 # Characters that move the cursor, begin a terminal sequence, or change the text direction (UAX 9).
 _ACTING = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -22,8 +22,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 class Stage(IntEnum):
     """Stage at which a score is computed; a stage processes the rows that pass the rules of all earlier stages.
 
-    Ordered by cost: parsing a sentence takes a CPU millisecond, GPT-2 large hundreds. The numbers only define the
-    order; no lake stores them.
+    Ordered by cost: parsing a sentence takes a CPU millisecond, GPT-2 large hundreds. No lake stores the numbers.
     """
 
     INGEST = 0

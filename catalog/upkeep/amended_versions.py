@@ -40,9 +40,8 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     """Take the takedown's pictures and texts out of one version's pairs, within a transaction of the caller.
 
     `delete_rows` deletes decisions and scores. A pair loses its taken texts and edits of these, and later texts move
-    up; a pair without remaining texts is removed. A fused text that may come from a taken text becomes NULL, as does a
-    caption that a taken document gave. Returns ``dataset`` (NAME@VERSION) and the numbers ``pairs_removed`` and
-    ``pairs_changed``.
+    up; a pair without texts is removed. A fused text that may come from a taken text becomes NULL, as does a caption
+    that a taken document gave. Returns ``dataset`` (NAME@VERSION), ``pairs_removed`` and ``pairs_changed``.
     """
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))

@@ -62,8 +62,7 @@ class DrawnSample(_Line):
 class Judgement(_Line):
     """One judgement of an image with its text, at ``position`` (from 0) of its sample.
 
-    The newest judgement of an image in a sample by the same judge counts; 'undone' takes it back. ``value`` is the
-    image's ``quantity``.
+    A judge's newest judgement of an image in a sample counts; 'undone' revokes it. ``value`` is its ``quantity``.
     """
 
     line: Literal["judgement"] = "judgement"
@@ -190,8 +189,7 @@ def _texts(lake: Lake) -> list[tuple[str, str]]:
 def register_judgements(lake: Lake) -> int:
     """Insert every logged sample and judgement that the tables lack, in one transaction; return their number.
 
-    The logs stay unchanged. Invalid lines are left out: the browser's page names them. The caller holds the lease;
-    raises LeaseLost.
+    The logs stay. Invalid lines are left out: the browser's page names them. Requires the lease; raises LeaseLost.
     """
     logged = read_log(lake)
     if not logged.samples and not logged.judgements:

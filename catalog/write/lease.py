@@ -2,8 +2,7 @@
 
 The lease is a row in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table,
 for two reasons. Acquiring it must be atomic: the database itself refuses the second of two processes, whereas two
-DuckLake transactions that insert need not conflict. And a heartbeat must be free: in DuckLake each heartbeat would be a
-snapshot, 4,320 a day.
+DuckLake inserts need not conflict. And a heartbeat must be free: in DuckLake each would be a snapshot, 4,320 a day.
 
 A writer also commits results as they come (`commit_stream`), and deletes the bounds that no query needs (`thin`).
 """
@@ -26,8 +25,7 @@ from pairmill.catalog.write import act_queue
 from pairmill.catalog.write.commit import Committed, Manifest, commit
 from pairmill.catalog.write.scorer import Scorer, register
 
-# Committed files after which a long run deletes useless bounds of their columns; a quarter more each time, as it reads
-# the bounds of all files.
+# Files after which a long run deletes useless bounds of their columns; a quarter more each time, as it reads all.
 THIN_EVERY = 200
 ACTS_SECONDS = 10.0  # between two looks for people's acts while results are committed
 

@@ -1,8 +1,7 @@
 """Rewrite data files without their deleted rows, and join small ones.
 
-A row that is replaced is deleted first, and DuckLake never merges a file that has deleted rows. Tables whose rows are
-replaced often would keep the files of each night for good: `synthetic` had 113 after 20 nights, each with a second file
-that lists its deleted rows.
+A replaced row is deleted first, and DuckLake never merges a file with deleted rows. Tables of often replaced rows would
+keep the files of each night for good: `synthetic` had 113 after 20 nights, each with a file of deleted rows.
 
 DuckLake's own `ducklake_rewrite_data_files` is not used. It computes the bounds of each column anew, and makes them
 NULL if a file of the table has nothing but NULL in that column. The next insert then sets them to the bounds of its own

@@ -25,8 +25,7 @@ class Run:
     """One row of ``runs``; ``recipe`` is the recipe's name.
 
     ``state`` is 'running', 'completed', 'failed', 'cancelled' (Ctrl-C, SIGTERM, by Prefect), 'stopped' (at a limit of
-    its time, rows or money) or 'killed'. ``detail`` says why a run ended early; its lines that begin with 'note: ' are
-    notes of its workers.
+    time, rows or money) or 'killed'. ``detail`` says why a run ended early; its lines 'note: …' are of its workers.
     """
 
     run_id: str

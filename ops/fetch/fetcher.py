@@ -320,9 +320,8 @@ async def read_body(
 
     Without ``is_picture`` it may be anything, and what is longer is cut off.
 
-    A compressed body that was not asked for is decompressed chunk by chunk, so that a few bytes cannot expand beyond
-    the limit. ``take`` is called with the size of each chunk in bytes, and may raise to stop the read. Raises aiohttp's
-    errors of the connection.
+    A compressed body that was not asked for is decompressed chunk by chunk, so a few bytes cannot expand beyond the
+    limit. ``take`` gets each chunk's size in bytes, and may raise to stop the read. Raises aiohttp's connection errors.
     """
     length = response.headers.get("Content-Length", "")
     if (announced := whole_number(length)) is not None and announced > max_bytes and is_picture:

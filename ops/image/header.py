@@ -76,8 +76,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
 
     The reasons of a Fault: ``empty``: no bytes; ``too_large``: more than ``max_bytes``; ``not_an_image``: no known
     format (HTML, SVG, HEIC, …); ``truncated``: cut inside the header; ``undecodable``: an invalid header; ``bomb``:
-    more than ``max_pixels`` pixels, or too much memory to decode. A file truncated after its header passes here and
-    fails in ``Decode``.
+    more than ``max_pixels``, or too much memory. A file cut after its header passes here and fails in ``Decode``.
     """
     if not data:
         return Fault("", "empty", "no bytes")

@@ -12,10 +12,9 @@ from pairmill.ops.batch import Batch
 class ImageQuality:
     """Read ``pixels`` (list of uint8 (h, w, 3)) and ``luma`` if present; add four float64 columns of 4 decimals.
 
-    ``sharpness``: variance of the 4-neighbour Laplacian of the luma, >= 0. Sharpness grows with contrast, with noise
-    and for smaller originals: compare it within one source only. ``brightness``: mean luma, [0, 1]. ``colourfulness``:
-    Hasler and Süsstrunk 2003, 0 for gray, about 100 for very colourful. ``image_entropy``: Shannon entropy of the luma
-    histogram in bits, [0, 8].
+    ``sharpness``: variance of the 4-neighbour Laplacian of the luma, >= 0. It grows with contrast, noise and smaller
+    originals: compare it within one source. ``brightness``: mean luma, [0, 1]. ``colourfulness``: Hasler and Süsstrunk
+    2003, 0 for gray, about 100 for very colourful. ``image_entropy``: entropy of the luma histogram in bits, [0, 8].
     """
 
     version: int = 1

@@ -36,8 +36,7 @@ class PerceptualHash:
     instead of the original (mean difference below 1 bit). Compare hashes by Hamming distance. A flat image has one bit
     set, whatever its colour (black none), so all flat images look alike. `mirrored_edges` compares mirrored images.
 
-    ``flat_colours``: the mean RGB of 8 x 8 cells of a flat image (FLAT_BITS), 384 hex digits; None for another image
-    and without ``pixels``.
+    ``flat_colours``: the mean RGB of 8 x 8 cells of a flat image (FLAT_BITS), 384 hex digits; else None.
     """
 
     version: int = 1

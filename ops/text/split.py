@@ -13,10 +13,9 @@ BREAK = re.compile(r"\s*\n\s*")
 class SentenceSplitter:
     """Split a text into sentences, in order, with white space collapsed and without empty sentences.
 
-    ``language`` is an ISO 639-1 code. The rules and abbreviations are sentencex's (offline); an unknown language uses
-    those of a related language or English. A line break always ends a sentence. When ``version`` increases (not for
-    changes of rare texts), all texts are read again. ``is_lower`` converts sentences to lower case after the split,
-    which needs capitals.
+    ``language`` is an ISO 639-1 code. The rules and abbreviations are sentencex's (offline); an unknown one uses those
+    of a related one or English. A line break always ends a sentence. When ``version`` increases (not for changes of
+    rare texts), all texts are read again. ``is_lower`` lower-cases sentences after the split, which needs capitals.
     """
 
     language: str = "en"

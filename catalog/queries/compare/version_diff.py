@@ -136,9 +136,8 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Count the pairs that differ between two versions by kind and cause, each with up to ``images`` example images.
 
-    Returns the ``most`` largest counts, sorted by kind (gained, lost, changed), then by count, largest first. ``pairs``
-    names a table of the differing pairs; without it the pairs of both versions are joined. At 30M pairs that spills
-    some 20 GB to disk.
+    Returns the ``most`` largest counts, sorted by kind (gained, lost, changed), then count, largest first. ``pairs``
+    names a table of differing pairs; without it the pairs of both versions are joined, which spills 20 GB at 30M pairs.
     """
     rows, ids = pairs or f"({_differing_images(before, after)})", f"min(item_id, {images})" if images else "[]"
     found = lake.query(

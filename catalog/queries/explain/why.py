@@ -49,8 +49,7 @@ class Resolved:
 class Scope:
     """The rows to explain from: those of a dataset version's commit and scorers, or without a dataset the newest.
 
-    ``scorers`` are digests by name. ``filled`` are the tables with rows in files: querying an empty table takes longer
-    (0.05 s) than a full one.
+    ``scorers`` are digests by name. ``filled`` are the tables with rows in files: an empty one takes longer (0.05 s).
     """
 
     filled: frozenset[str]

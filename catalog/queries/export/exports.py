@@ -237,8 +237,7 @@ def credits(lake: Lake, selected: Selection) -> Iterator[bytes]:
 def shuffle_order(seed: int, key: str) -> str:
     """Return the terms of an SQL ORDER BY that shuffles rows: by sha256 of ``seed`` and column ``key``, then by key.
 
-    Hex digits compare as bytes. So the order is the same on every machine, whatever its locale, its threads or the
-    order in which it lists files.
+    Hex digits compare as bytes: the order is the same on every machine, whatever its locale, threads or file order.
     """
     return f"sha256({quoted(f'{seed}/')} || {key}), {key}"
 

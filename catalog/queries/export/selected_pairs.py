@@ -268,10 +268,9 @@ _PART, _CHARACTERS, _PATH = 200, 50, 700
 def name_files(lake: Lake) -> None:
     """Add the columns ``file_name`` and ``local`` to the table ``export_rows``.
 
-    ``file_name`` is the picture's path below its source, or its address without the scheme: sub-folders divided by '/',
-    without hidden parts, '..' and characters that Windows forbids. It ends in a picture's suffix. Of pictures whose
-    paths are equal without suffix and case, since each has a `.txt`, the first by id keeps its name; the others get 12
-    digits of their ids.
+    ``file_name`` is the picture's path below its source, or its address without scheme: sub-folders divided by '/',
+    without hidden parts, '..' and characters that Windows forbids. It ends in a picture's suffix. Of paths that are
+    equal without suffix and case, since each has a `.txt`, the first by id keeps it; others get 12 digits of their ids.
 
     ``local`` is the absolute path at which a local source has the file, NULL if it has none.
     """

@@ -49,8 +49,7 @@ def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
 def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
     """Return (number of clusters, [(rank, images before balance, images after)]), largest cluster first.
 
-    At most CLUSTERS_SHOWN clusters, evenly over the ranks. Images before balance are the kept ones and those that
-    balance or a later step drops.
+    At most CLUSTERS_SHOWN clusters, evenly over the ranks. Images before balance: kept, or dropped by it or later.
     """
     from_balance_on = lake.query(
         "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "

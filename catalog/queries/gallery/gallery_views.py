@@ -32,10 +32,9 @@ _SHOWN = (
 class RuleView:
     """One rule on images or sentences, with the distribution of the values it compares, and items near its thresholds.
 
-    ``quantity``: the compared quantity, if the rule is a lower or upper threshold and nothing else, else None; only
-    such a threshold can be moved. ``kind``: 'image' or 'sentence'. ``histograms``: one per quantity with values; of
-    ``quantity`` alone if it is set. ``sample``: (value, passes all other rules, is kept) of each sampled item.
-    ``near``: see `beside`.
+    ``quantity``: the compared quantity, if the rule is one lower or upper threshold alone, else None: only that can be
+    moved. ``kind``: 'image' or 'sentence'. ``histograms``: one per quantity with values; of ``quantity`` alone if it is
+    set. ``sample``: (value, passes all other rules, is kept) of each sampled item. ``near``: see `beside`.
     """
 
     kind: str
@@ -143,8 +142,7 @@ def distinct_pictures(gallery: Gallery) -> dict[str, int]:
 def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:
     """Return the GROUPS largest duplicate groups from which the rule 'duplicate' dropped an image, the keeper first.
 
-    Each group has at most MEMBERS distinct pictures. ``is_keeper`` marks the picture for which the others were dropped;
-    a sampled gallery may lack it.
+    Each group has at most MEMBERS distinct pictures. ``is_keeper`` marks the kept one; a sampled gallery may lack it.
     """
     groups = (
         "SELECT group_id, count(DISTINCT sha256) AS n FROM images WHERE group_id IN (SELECT group_id FROM images "

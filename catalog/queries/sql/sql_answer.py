@@ -145,10 +145,9 @@ def provide(lake: Lake, sql: str) -> None:
 def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
     """Return SQL for the decisions on sentences: the columns of ``decisions`` and the text, per version and sentence.
 
-    No table stores these decisions; they are computed from rules and scores. ``dropped_by`` is '' for a sentence that
-    may be assigned, the first rule that it fails, or 'duplicate' with the kept sentence's id as ``value``. A filter on
-    dataset and version leaves the other versions unread. Raises PairmillError if a version's recipe needs a package
-    that is not installed.
+    No table stores these decisions: they come from rules and scores. ``dropped_by`` is '' for a sentence that may be
+    assigned, the first rule that it fails, or 'duplicate' with the kept sentence's id as ``value``. A filter on dataset
+    and version leaves the other versions unread. Raises PairmillError if a version's recipe needs a missing package.
     """
     from pairmill.catalog.pending.eligible import AFTER_ALL, sentence_rows  # reads recipes, 0.16 CPU s
     from pairmill.catalog.queries.figures.report import plan_of

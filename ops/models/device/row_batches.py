@@ -94,8 +94,7 @@ def token_batches(lengths: list[int], tokens: int) -> list[list[int]]:
     """Group row numbers into batches of similar length, longest first, of at most ``tokens`` tokens including padding.
 
     A row is padded by at most a third of its length, which costs at most 24 more batches for lengths up to 1,000
-    tokens. A row longer than ``tokens`` is a batch of its own; a row of length 0 is in no batch. Ties keep row order,
-    as in `text_batches`.
+    tokens. A row longer than ``tokens`` is a batch of its own; a row of length 0 is in no batch. Ties keep row order.
     """
     order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
     batches: list[list[int]] = []

@@ -175,8 +175,7 @@ class Answerer:
     def batches(self, lengths: list[int], most: int, room: int) -> list[list[int]]:
         """Group rows of these prompt lengths into batches of at most ``most`` rows and ``room`` prompt tokens (0: any).
 
-        On a CPU by a rule that gives equal batches at each run, on a GPU by cost: with a captured decoder in groups
-        that refill its slots.
+        On a CPU equal at each run, on a GPU by cost: with a captured decoder in groups that refill its slots.
         """
         if self.model.device.type != "cuda":
             return batching.similar_length_batches(lengths, most)

@@ -19,8 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from pairmill.ops.models.device.failures import first_line
 from pairmill.ops.models.device.run_notes import note
 
-# Class-name endings of the parts to compile. Between matrix products, a layer reads and writes its state some ten
-# times, in these parts.
+# Class-name endings of the parts to compile. Between matrix products they read and write the state ten times.
 PARTS = ("RMSNorm", "MLP")
 # Transformers passes the bounds of windows to the attention functions whose names contain "flash".
 PACKED = "pairmill_flash"

@@ -34,8 +34,7 @@ class Patience:
     """Time limits of a client, in seconds."""
 
     request: float = 300.0  # for one request
-    # Without any answer until the run ends; overload responses count as no answer. A restarted engine loads its model
-    # for some minutes.
+    # Without any answer until the run ends; an overload is none. A restarted engine loads its model for some minutes.
     outage: float = 900.0
     second_try: float = 0.25  # before the first retry
     probes: float = 600.0  # between two probes of an endpoint
@@ -79,8 +78,7 @@ class ChatClient:
     def submit(self, messages: bytes, max_tokens: int) -> Future[Generation]:
         """Send a request as soon as an endpoint has room; return a future of its answer.
 
-        Blocks until there is room. Raises ModelError if the run has ended: no endpoint accepts requests, or none
-        answers any more.
+        Blocks until there is room. Raises ModelError if the run ended: no endpoint accepts requests or answers.
         """
         return self._run(self._admit(messages, max_tokens))
 

@@ -42,8 +42,7 @@ _UNSEEN = (
 # A token is at least 1 byte, and no known vocabulary averages 16 bytes per token over a text. So both the bytes and the
 # tokens of an answer are at most 16 * max_tokens. Short answers may be one long word, hence the least bound.
 BYTES_A_TOKEN, LEAST_BYTES = 16, 256
-# The most expensive image known takes 48,169 tokens (gpt-4o-mini, eight tiles). No known model spends more than 131,072
-# tokens on reasoning.
+# The costliest image known takes 48,169 tokens (gpt-4o-mini, eight tiles). No known model reasons in more than 131,072.
 MOST_OF_A_PICTURE, MOST_REASONING = 65_536, 131_072
 
 

@@ -13,8 +13,7 @@ LOOK_SECONDS = 0.05
 FIRST, STEP = 8, 1.5
 # Keep a higher limit only for 5 % more throughput; below that, requests only wait longer.
 WORTH = 1.05
-# A measurement counts 4 answers per concurrent request. Answers of the first round were sent under the previous limit
-# and are not counted.
+# A measurement counts 4 answers a concurrent request. The first round's, sent under the previous limit, do not count.
 ANSWERS_A_SLOT = 4
 # After 20 measurements at the best limit, try the next one again: the server's load or capacity may have changed.
 SETTLED = 20
@@ -129,8 +128,7 @@ class Endpoint:
     def rest(self, now: float, seconds: float) -> None:
         """Pause an overloaded endpoint from monotonic time ``now``, and halve its concurrency.
 
-        The pause is the ``seconds`` that the endpoint asks for; if 0, a pause that doubles each time. A pause under way
-        is only extended.
+        The pause is the ``seconds`` the endpoint asks for; if 0, it doubles each time. One under way is only extended.
         """
         if now < self.resumes_at:  # a request sent before the pause began
             self.resumes_at = max(self.resumes_at, now + seconds)

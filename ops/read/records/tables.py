@@ -164,8 +164,7 @@ def path_of(tree: Tree, unit: Unit) -> str:
 def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None) -> Iterator[Document | Fault]:
     """Yield the document that ``build`` returns for each row of a unit, and a Fault for each unreadable row.
 
-    Files are read within OneDocument's limits. A caption column that is no text gives one Fault per unit of Parquet,
-    whose rows have one type.
+    Files are read within OneDocument's limits. A Parquet unit's caption column that is no text gives one Fault.
     """
     path, told = path_of(tree, unit), set[str]()
     is_parquet = format_of(path) == "parquet"
@@ -184,8 +183,7 @@ def documents(tree: Tree, unit: Unit, build: Build, choose: Choose | None = None
 def rows(tree: Tree, unit: Unit, choose: Choose | None = None) -> Iterator[Row | Fault]:
     """Yield (uri, row) for every row of a unit, in order; ``choose`` selects columns of Parquet.
 
-    A Fault stands for a row that cannot be read, and for a damaged rest of the table. Raises SourceError if the storage
-    as a whole does not respond.
+    A Fault stands for an unreadable row or rest of the table. Raises SourceError if the storage does not respond.
     """
     path = path_of(tree, unit)
     try:

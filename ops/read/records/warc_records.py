@@ -161,8 +161,7 @@ def answer_of(file: IO[bytes], record: Record) -> HttpResponse | None:
 def sort_of(file: IO[bytes], answer: HttpResponse) -> str:
     """Classify an answer by its content type and first bytes: 'page', 'picture', 'image' or 'other'; '' if unknown.
 
-    As in browsers, a body that begins like a picture is one, whatever its content type; 'image' means that only the
-    content type says so.
+    As in browsers, a body that begins like a picture is one, whatever its type; 'image': only its type says so.
     """
     type, head = answer.type, _head(file, answer)
     if format_of(head):
