@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_messages import Refused, RetryableFailure
+from pairmill.ops.models.http.chat_messages import Outcome, Refused, RetryableFailure
 from pairmill.ops.models.http.endpoint import Concurrency, Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.http.probe import Watch, pause
@@ -61,9 +61,8 @@ class ChatClient:
         patience: Patience | None = None,
     ) -> None:
         self._spec, self._known, self._patience = spec, known, patience or Patience()
-        from pairmill.ops.models.http.chat_connection import (
-            ChatConnection,  # aiohttp, 0.25 CPU s: a flow only names models
-        )
+        # imports aiohttp, 0.25 CPU s: a flow only names models
+        from pairmill.ops.models.http.chat_connection import ChatConnection
 
         self._connection = ChatConnection(spec, key, self._patience.request)
         self.endpoints = [Endpoint(url, Concurrency(connections)) for url in spec.endpoints]
@@ -180,9 +179,7 @@ class ChatClient:
         took = {"seconds": time.monotonic() - began, "retries": retries, "discarded_tokens": discarded}
         return replace(outcome, **took, unbelieved_tokens=unbelieved)
 
-    async def _turn(
-        self, endpoint: Endpoint, messages: bytes, max_tokens: int
-    ) -> Generation | RetryableFailure | Refused:
+    async def _turn(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Outcome:
         """Send the request once to an endpoint that has room, and update the endpoint's state by the outcome."""
         started = time.monotonic()
         try:

@@ -14,8 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_messages import Bounds, Cleaner, Refused, RetryableFailure, read, request
+from pairmill.ops.models.http.chat_messages import Bounds, Cleaner, Outcome, Refused, RetryableFailure, read, request
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.model_error import ModelError
@@ -56,9 +55,7 @@ class ChatConnection:
         """Close all connections."""
         await self._session.close()
 
-    async def ask(
-        self, endpoint: Endpoint, messages: bytes, max_tokens: int
-    ) -> Generation | RetryableFailure | Refused:
+    async def ask(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Outcome:
         """Send one request to an endpoint; return the parsed response. Raises ModelError as `read` does."""
         limit_name, seconds = endpoint.limit_name, self._most_seconds()
         body = request(self.spec.name, messages, max_tokens, limit_name)

@@ -153,6 +153,9 @@ class Refused:
     said: str
 
 
+Outcome = Generation | RetryableFailure | Refused
+
+
 def read(
     status: int,
     headers: Mapping[str, str],
@@ -160,7 +163,7 @@ def read(
     where: str,
     cleaner: Cleaner | None = None,
     bounds: Bounds | None = None,
-) -> Generation | RetryableFailure | Refused:
+) -> Outcome:
     """Parse one HTTP response into an answer, a failure to retry, or a refusal. The caller sets seconds and retries.
 
     ``where`` names model and endpoint for errors. ``cleaner`` removes the key, which some servers repeat, from all
@@ -194,7 +197,7 @@ def read(
     return Refused("too_large" if is_long else "model_error", f"{status}: {said}")
 
 
-def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | RetryableFailure | Refused:
+def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Outcome:
     """Parse the body of a 200 response."""
     try:
         answer = json.loads(body)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_messages import Refused, RetryableFailure, messages
+from pairmill.ops.models.http.chat_messages import Outcome, Refused, RetryableFailure, messages
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.model_error import ModelError
 
@@ -160,7 +160,7 @@ class Watch:
             check(self._connection.where(endpoint), answers, self._known)
             self._is_back()
 
-    async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | RetryableFailure | Refused:
+    async def _put(self, endpoint: Endpoint, question: bytes) -> Outcome:
         """Ask one question, with up to MOST_TRIES attempts."""
         for tries in range(1, MOST_TRIES):
             outcome = await self._connection.ask(endpoint, question, PROBE_TOKENS)
