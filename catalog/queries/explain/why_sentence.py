@@ -13,12 +13,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
 
     Keys: ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``. A part without rows is empty.
     """
-    origin = _origin(lake, content)
-    in_home_shard = home_filter(lake, "sentence_content", "content", content)
-    measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
-    checks = scope.plan.sentence_checks if scope.plan else ()
-    values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
-    rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
+    origin, measured, rules = _evaluated(lake, content, scope)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
     group = members(lake, scope, content)
     keeper = _keeper(lake, group, scope) if group and scope.plan else {}
@@ -38,6 +33,15 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
     }
 
 
+def _evaluated(lake: Lake, content: str, scope: Scope) -> tuple[Facts, Facts, list[Facts]]:
+    """Return a sentence's origin, its scores, and the rules of the scope's plan evaluated on them."""
+    origin, tables = _origin(lake, content), scope.tables("sentence")
+    in_home_shard = home_filter(lake, "sentence_content", "content", content)
+    measured = scores(lake, scope, tables, "content", content, in_home_shard)
+    values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
+    return origin, measured, evaluate_rules(lake, scope.plan.sentence_checks if scope.plan else (), tables, values)
+
+
 def _origin(lake: Lake, content: str) -> Facts:
     """Return the sentence's text, the number of its occurrences and the first MOST of them."""
     found = lake.rows("SELECT content, text FROM sentence_content WHERE content = ?", (content,))
@@ -51,20 +55,13 @@ def _origin(lake: Lake, content: str) -> Facts:
 
 def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
     """Return ``content`` and ``text`` of the first member that passes the rules and is in a current document, or {}."""
-    assert scope.plan
     keys = ", ".join(map(quoted, group))
     gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}
-    tables = scope.tables("sentence")
     for content in group:
-        if content in gone:
-            continue
-        origin = _origin(lake, content)
-        measured = scores(
-            lake, scope, tables, "content", content, home_filter(lake, "sentence_content", "content", content)
-        )
-        values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
-        if all(rule["kept"] for rule in evaluate_rules(lake, scope.plan.sentence_checks, tables, values)):
-            return {"content": content, "text": origin["text"]}
+        if content not in gone:
+            origin, _, rules = _evaluated(lake, content, scope)
+            if all(rule["kept"] for rule in rules):
+                return {"content": content, "text": origin["text"]}
     return {}
 
 
