@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -30,11 +30,8 @@ def cache_folder(lake: Lake, name: str) -> Path:
     """
     if not lake.data_path.startswith("s3://"):
         folder = Path(lake.data_path).parent / f".{name}"
-        try:
+        with suppress(OSError):
             folder.mkdir(exist_ok=True)
-        except OSError:
-            pass
-        else:
             if os.access(folder, os.W_OK):
                 return folder
     return own_cache_folder(lake, name)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -119,8 +120,6 @@ def _libraries() -> str:
     """Return the versions of the installed LIBRARIES as JSON."""
     found = {}
     for name in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return json.dumps(found, sort_keys=True)

@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from inspect import signature
 from typing import Any
 
@@ -96,10 +97,9 @@ class LoadedVlm(LoadedModel):
         if not sizes:
             return []
         if (count := getattr(self.own_processor(), "_get_num_multimodal_tokens", None)) is not None:
-            try:
+            # some processors inherit a count that they do not support
+            with suppress(AttributeError, KeyError, TypeError, NotImplementedError):
                 return list(count(image_sizes=list(sizes))["num_image_tokens"])
-            except (AttributeError, KeyError, TypeError, NotImplementedError):
-                pass  # some processors inherit a count that they do not support
         if not self._tokens_of_size:
             tried = {self._tokens_by_trial(size) for size in PROBES}
             self._tokens_of_all = tried.pop() if len(tried) == 1 else None

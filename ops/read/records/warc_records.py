@@ -7,6 +7,7 @@ times the CPU (warcio 5.6 times).
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import IO, NamedTuple
 
@@ -193,12 +194,10 @@ def _head(file: IO[bytes], answer: HttpResponse) -> bytes:
     is_cut = len(data) < answer.size
     if is_chunked:
         data = _decode_chunks(data)
-    try:
+    with suppress(zlib.error, EOFError, OSError):
         for coding in (*codings, "gzip"):
             data = _decode(coding, data, 8 * HEAD, is_cut)
             is_cut |= len(data) == 8 * HEAD
-    except (zlib.error, EOFError, OSError):
-        pass
     return data[:HEAD]
 
 
