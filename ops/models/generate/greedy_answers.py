@@ -148,7 +148,8 @@ class Answerer:
         self.slots.settle()  # they share the decoder's memory
         with exact_inference():
             if (found := self._captured(parts, max_tokens, place)) is None:
-                found = _stacked([self._step_by_step(place(part.inputs), max_tokens) for part in parts], self.pad)
+                rows = [row for part in parts for row in self._step_by_step(place(part.inputs), max_tokens)]
+                found = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.pad)
         order = torch.tensor([row for part in parts for row in part.rows], device=found.device)
         return torch.empty_like(found).index_copy_(0, order, found)
 
@@ -337,12 +338,6 @@ class RefilledSlots:
             self._answerer.decoder.release()
         self._most = max(1, rows // 2)
         note(f"{model}: the GPU has no memory for {rows} answers at once, {self._most} are generated from now on")
-
-
-def _stacked(found: list[torch.Tensor], pad: int) -> torch.Tensor:
-    """Join answers (rows, tokens) of different lengths, padded at the end."""
-    longest = max(each.shape[1] for each in found)
-    return torch.cat([torch.nn.functional.pad(each, (0, longest - each.shape[1]), value=pad) for each in found])
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
