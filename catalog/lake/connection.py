@@ -36,9 +36,8 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
     known = all(_is_known(file) for file in files)
     closed = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     # One thread until `Lake` knows the lake's size: each further thread opens the SQLite catalog again per scan.
-    connection = duckdb.connect(
-        config={**closed, "threads": 1, **({"allow_unsigned_extensions": True} if known else {})}
-    )
+    config = {**closed, "threads": 1} | ({"allow_unsigned_extensions": True} if known else {})
+    connection = duckdb.connect(config=config)
     for file in files:
         connection.execute(f"LOAD {quoted(str(file))}")
     connection.execute(
@@ -75,9 +74,7 @@ def _is_known(file: Path) -> bool:
     path = str(file)
     try:
         key = (path, file_stamp(path))
-        digest = cache_on_machine(
-            "extensions.json", key, lambda: file_digest(path), lambda found: isinstance(found, str)
-        )
+        digest = cache_on_machine("extensions.json", key, lambda: file_digest(path), lambda each: isinstance(each, str))
     except OSError:
         return False
     return digest in json.loads(_DIGESTS.read_text(encoding="utf-8"))
@@ -86,9 +83,7 @@ def _is_known(file: Path) -> bool:
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 
 
-def attach(
-    connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool, snapshot: int | None = None
-) -> None:
+def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool, snapshot: int | None) -> None:
     """ATTACH the lake as `lake` and USE it; create a missing lake unless ``read_only``.
 
     A reader may name a ``snapshot`` to see all tables as of then; None is the newest at each statement.

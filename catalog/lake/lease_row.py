@@ -81,9 +81,7 @@ class LeaseObserver:
 
 
 @contextmanager
-def hold(
-    metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float = 0.0
-) -> Iterator[tuple[str, bool]]:
+def hold(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> Iterator[tuple[str, bool]]:
     """Acquire the lease, renew it in the body, release it; yield its token, and whether a dead holder was replaced.
 
     A dead holder on another machine is replaced after EXPIRY_SECONDS, and known to live within BEAT_SECONDS. Raises

@@ -147,9 +147,8 @@ def near_candidates(
     signatures = "sentence_signature"
     if n <= BLOCK:  # 160 bytes a sentence; without the lake's tables a pass costs 1 CPU ms, else 20
         signatures = "signatures_read"
-        lake.execute(
-            f"CREATE OR REPLACE TEMP TABLE {signatures} AS FROM sentence_signature WHERE scorer = ?", (scorer,)
-        )
+        made = f"CREATE OR REPLACE TEMP TABLE {signatures} AS FROM sentence_signature WHERE scorer = ?"
+        lake.execute(made, (scorer,))
     with lake.without_tables() if n <= BLOCK else nullcontext():
         for number in range(1, bands + 1):
             for first, last in _ranges(n):

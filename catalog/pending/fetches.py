@@ -96,9 +96,8 @@ def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:
     missing = f"SELECT n.* FROM ({new}) n ANTI JOIN images USING (image_id)"
     if n := lake.query(f"SELECT count(*) FROM ({missing})")[0][0]:
         commit = begin()
-        lake.retrying(
-            lambda: lake.execute(f'INSERT INTO images BY NAME SELECT *, {commit} AS "commit" FROM ({missing})')
-        )
+        sql = f'INSERT INTO images BY NAME SELECT *, {commit} AS "commit" FROM ({missing})'
+        lake.retrying(lambda: lake.execute(sql))
     return n
 
 

@@ -21,10 +21,8 @@ def ranges(model: Trained) -> list[tuple[int, int]]:
 
 def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
     """Return range (as a shard name) -> number of the commit up to which the rows of this range have been compared."""
-    found = lake.query(
-        'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
-    )
-    return dict(found)
+    sql = 'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard'
+    return dict(lake.query(sql, (table, scorer)))
 
 
 def newest(lake: Lake, table: str, scorer: str) -> int:

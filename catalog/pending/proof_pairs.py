@@ -29,9 +29,7 @@ def score_by(lake: Lake, scorers: Sequence[str], weights: str) -> str | None:
     return lake.query(sql, (list(scorers), weights))[0][0]
 
 
-def list_pairs(
-    lake: Lake, plan: Plan, versions: Mapping[str, str], right: Sequence[str] | None = None
-) -> dict[str, int]:
+def list_pairs(lake: Lake, plan: Plan, versions: Mapping[str, str], right: Sequence[str] | None) -> dict[str, int]:
     """Create ``proof_pairs``; return the number of pairs by arm, those without any left out.
 
     ``versions``: the SQL condition of each version's rows, by its name; ``plan`` is that of the first one. A raw text

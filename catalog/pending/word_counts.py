@@ -63,9 +63,8 @@ def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
     if (found := newest_frozen(lake, "word_probabilities", "sentences", scorer)) is None:
         return None
     path, sentences, commit, _ = found
-    rows = lake.table(
-        "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
-    )
+    sql = "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word"
+    rows = lake.table(sql, (scorer, commit))
     # p is a quotient of integers with 17 digits, equal on every machine.
     digest = text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
     return FrozenWords(path, sentences, digest)

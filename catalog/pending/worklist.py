@@ -195,9 +195,8 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
         keys = f"SELECT shard, list(DISTINCT key ORDER BY key) FROM unassigned WHERE {among}"
         found = lake.query(keys, (run,)) if run else []
         files = paths_by_shard(lake, kind.table, run, plan.scorer(kind.table))
-        yield merge_small_items(
-            [WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found], most
-        )
+        items = [WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found]
+        yield merge_small_items(items, most)
     lake.execute("DROP TABLE temp.unassigned")
 
 

@@ -48,11 +48,9 @@ HEAD = "head_"
 
 def head_score(name: str) -> Score:
     """Return the declaration of the score by the head ``name`` of a recipe: table ``head_NAME``, column ``NAME``."""
-    column = Column(
-        name, "DOUBLE", "by a head over the picture's CLIP vector, on its own scale", added_as="head_number"
-    )
+    own = Column(name, "DOUBLE", "by a head over the picture's CLIP vector, on its own scale", added_as="head_number")
     op, settings = "pairmill.ops.models.clip.vector_head:VectorHead", {"head_file": f"heads.{name}"}
-    return Score(HEAD + name, "image", (column,), Stage.CLIP, ("image_vector",), op, settings, "clip", on_demand=False)
+    return Score(HEAD + name, "image", (own,), Stage.CLIP, ("image_vector",), op, settings, "clip", on_demand=False)
 
 
 def imported_in(tables: Iterable[str]) -> tuple[Score, ...]:

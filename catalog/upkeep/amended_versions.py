@@ -52,7 +52,7 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
         f"{_FUSED.format('syn_text')} OR {_OWN.format('caption')} OR image_id IN (SELECT image_id FROM {edits}))"
     )
     packed = ", ".join(
-        f"struct_pack(n := {at}, t := {text}, s := {alike})" for at, (text, alike) in enumerate(columns, 1)
+        f"struct_pack(n := {n}, t := {text}, s := {alike})" for n, (text, alike) in enumerate(columns, 1)
     )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM "

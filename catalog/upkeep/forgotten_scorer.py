@@ -49,9 +49,7 @@ def forgettable(lake: Lake, digest: str) -> Forgettable:
             '"SELECT digest, name, settings FROM scorers".'
         )
     whole, name = found[0]
-    sql = (
-        'SELECT "table", sum(rows)::BIGINT, sum(bytes)::BIGINT FROM partitions WHERE scorer = ? GROUP BY ALL ORDER BY 1'
-    )
+    sql = 'SELECT "table", sum(rows)::BIGINT, sum(bytes)::BIGINT FROM partitions WHERE scorer = ? GROUP BY 1 ORDER BY 1'
     held = [row for row in lake.query(sql, (whole,)) if row[1]]
     if not held and all(report.get("scorer") != whole for report in unfinished_removals(lake).values()):
         when = "".join(f", forgotten at {at:%Y-%m-%d %H:%M} UTC" for at in removed_at(lake, "scorer", whole))

@@ -127,9 +127,8 @@ def _select_sentences(lake: Lake) -> None:
     of_documents = f"SELECT content FROM sentences WHERE {here}"
     alone = f"SELECT content FROM sentences WHERE content IN ({of_documents}) GROUP BY content HAVING bool_and({here})"
     texts = "SELECT content, text FROM sentence_content UNION SELECT content, text FROM sentences"
-    _create(
-        lake, "taken_sentences", f"SELECT DISTINCT content, text FROM ({texts}) SEMI JOIN ({alone}) USING (content)"
-    )
+    taken = f"SELECT DISTINCT content, text FROM ({texts}) SEMI JOIN ({alone}) USING (content)"
+    _create(lake, "taken_sentences", taken)
     caption = f"json_extract_string(metadata, '$.{OWN_CAPTION}')"
     caption = f"CASE WHEN contains(metadata, '\"{OWN_CAPTION}\"') THEN {caption} END"
     own = (
@@ -196,9 +195,7 @@ def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
 
 def pictures_by_shard(lake: Lake) -> dict[str, list[str]]:
     """Return the ids of all distinct pictures by home shard, sorted: 100 bytes of memory each."""
-    return dict(
-        lake.query("SELECT shard, list(sha256 ORDER BY sha256) FROM image_content GROUP BY shard ORDER BY shard")
-    )
+    return dict(lake.query("SELECT shard, list(sha256 ORDER BY sha256) FROM image_content GROUP BY 1 ORDER BY 1"))
 
 
 def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:

@@ -100,9 +100,8 @@ def is_cached(uri: str, request: str) -> bool:
     with connect(extensions_for(location)[1]) as connection:
         metadata = Metadata(connection, location, read_only=True)
         try:
-            return metadata.has(FINISHED) and bool(
-                metadata.read(f"SELECT 1 FROM {FINISHED} WHERE request = {quoted(request)}")
-            )
+            sql = f"SELECT 1 FROM {FINISHED} WHERE request = {quoted(request)}"
+            return metadata.has(FINISHED) and bool(metadata.read(sql))
         finally:
             metadata.close()
 
@@ -113,9 +112,8 @@ def state(lake: Lake) -> str:
     If `sweep` has expired that snapshot, return "N or before" for the newest snapshot N. Equal states mean
     equal rows in every other table.
     """
-    told = {
-        n for name, n in lake.metadata.read("SELECT table_name, table_id FROM ducklake_table") if name in _TOLD_ONLY
-    }
+    tables = lake.metadata.read("SELECT table_name, table_id FROM ducklake_table")
+    told = {n for name, n in tables if name in _TOLD_ONLY}
     harmless = {f"{change}:{n}" for change in _ROWS for n in told}
     columns = "snapshot_id, changes_made, coalesce(commit_message, '')"
     changes = lake.metadata.read(f"SELECT {columns} FROM ducklake_snapshot_changes ORDER BY snapshot_id DESC")

@@ -49,9 +49,8 @@ class Run:
 
 def last_recipe(lake: Lake, name: str) -> str:
     """Return ``name`` if a run has curated by a recipe of this name, or none has, else the recipe that ran last."""
-    found = lake.query(
-        "SELECT recipe FROM runs WHERE flow = 'curate' ORDER BY recipe = ? DESC, started_at DESC", (name,)
-    )
+    sql = "SELECT recipe FROM runs WHERE flow = 'curate' ORDER BY recipe = ? DESC, started_at DESC"
+    found = lake.query(sql, (name,))
     return found[0][0] if found else name
 
 

@@ -53,9 +53,7 @@ def fates_by_both(lake: Lake, plan: Plan, changed: Plan) -> list[tuple[str, str,
     lake.execute("CREATE OR REPLACE TEMP TABLE trial_before AS SELECT image_id, dropped_by FROM cut_images")
     cut(lake, changed)
     both = "trial_before b JOIN cut_images a USING (image_id)"
-    rows = lake.query(
-        f"SELECT b.dropped_by, a.dropped_by, count(*) AS n FROM {both} GROUP BY ALL ORDER BY n DESC, 1, 2"
-    )
+    rows = lake.query(f"SELECT b.dropped_by, a.dropped_by, count(*) FROM {both} GROUP BY ALL ORDER BY 3 DESC, 1, 2")
     lake.execute("DROP TABLE trial_before")
     return rows
 

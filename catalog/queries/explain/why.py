@@ -7,6 +7,7 @@ table: 0.10 s instead of 0.03); the few rows are filtered in Python. Results are
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,9 +197,7 @@ def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
 
-def scores(
-    lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
-) -> Facts:
+def scores(lake: Lake, scope: Scope, tables: Sequence[ScoreColumns], key: str, value: str, in_home_shard: str) -> Facts:
     """Return score column -> value for one content: from the dataset's scorers, without a dataset the newest."""
     found: Facts = {}
     for table in tables[1:]:
@@ -216,9 +215,7 @@ def scores(
     return found
 
 
-def evaluate_rules(
-    lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts
-) -> list[Facts]:
+def evaluate_rules(lake: Lake, checks: Sequence[Check], tables: Sequence[ScoreColumns], values: Facts) -> list[Facts]:
     """Evaluate each rule on ``values``; ``kept`` is None if a score is missing.
 
     A score is missing if an earlier rule dropped the item.

@@ -75,10 +75,8 @@ def temporary_gallery_file(lake: Lake, dataset: Dataset, plan: Plan, most: int) 
 
 def _digest(lake: Lake, dataset: Dataset | None) -> str:
     """Hash the inputs of the gallery file to 32 hex digits."""
-    of_version = (
-        (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
-    )
-    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version, last_removal(lake))
+    state = (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
+    found = (LAYOUT, duckdb.__version__, lake.data_path, state, last_removal(lake))
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]
 
 

@@ -133,9 +133,7 @@ def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
 
 def distinct_pictures(gallery: Gallery) -> dict[str, int]:
     """Return rule -> number of distinct pictures that it drops: an icon on a thousand pages counts once."""
-    rows = gallery.rows(
-        "SELECT dropped_by, count(DISTINCT sha256) AS n FROM images WHERE dropped_by <> '' GROUP BY ALL"
-    )
+    rows = gallery.rows("SELECT dropped_by, count(DISTINCT sha256) AS n FROM images WHERE dropped_by <> '' GROUP BY 1")
     return {row["dropped_by"]: row["n"] for row in rows}
 
 

@@ -65,9 +65,8 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     (scorer, model), *_ = found
     of_scorer = f"image_embedding WHERE scorer = {quoted(scorer)} AND image_vector IS NOT NULL"
     upto = f" AND commit <= {dataset.commit}" if dataset else ""
-    n, length = lake.query(
-        f"SELECT count(DISTINCT sha256), any_value(octet_length(image_vector)) FROM {of_scorer}{upto}"
-    )[0]
+    counts = f"SELECT count(DISTINCT sha256), any_value(octet_length(image_vector)) FROM {of_scorer}{upto}"
+    n, length = lake.query(counts)[0]
     if not n:
         return None
     removed = last_removal(lake)

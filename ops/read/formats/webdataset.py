@@ -119,9 +119,8 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
         stem, _, extension = name.partition(".")
         sample = samples.setdefault(posixpath.join(folder, stem), {})
         if (first := sample.setdefault(extension.lower(), entry.path)) != entry.path:
-            yield Fault(
-                packed.uri(entry.path), "bad_record", f"a second member '.{extension}' of its sample; {first} counts"
-            )
+            detail = f"a second member '.{extension}' of its sample; {first} counts"
+            yield Fault(packed.uri(entry.path), "bad_record", detail)
     unread: dict[str, list[str]] = defaultdict(list)
     for key, sample in (part for whole in samples.items() for part in _parts(*whole)):
         yield from _sample(OneDocument(packed), key, sample, sidecar.pop(posixpath.basename(key), {}))
@@ -138,9 +137,7 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
 def _role(extension: str) -> str:
     """Return 'picture', 'caption' or 'json' by the last part of a member's extension, '' for any other member."""
     last = extension.rpartition(".")[2]
-    return (
-        "picture" if last in PICTURE_SUFFIXES else "caption" if last in CAPTIONS else "json" if last == "json" else ""
-    )
+    return "picture" if last in PICTURE_SUFFIXES else "caption" if last in CAPTIONS else last if last == "json" else ""
 
 
 def _parts(key: str, sample: Sample) -> Iterator[tuple[str, Sample]]:
@@ -193,10 +190,8 @@ def _document(
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:
-        url = clean(about.get("url")) if len(pictures) == 1 else ""
-        items.append(
-            document.picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt)
-        )
+        url = (clean(about.get("url")) if len(pictures) == 1 else "") or packed.uri(path)
+        items.append(document.picture_of_file(packed, path, packed.read(path), len(items), url, alt))
     if not pictures and clean(about.get("url")):
         return _build_link(uri, about)
     items += [Text(caption) for caption in captions]

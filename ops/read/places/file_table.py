@@ -103,9 +103,7 @@ class FileTable:
 
     def kept(self) -> Iterator[Kept]:
         """Yield the rows stored by `keep` by URI; for one URI, rows without a detail first, then in insertion order."""
-        rows = self._db.execute(
-            "SELECT uri, size, etag, kind, detail FROM kept ORDER BY uri, detail IS NOT NULL, rowid"
-        )
+        rows = self._db.execute("SELECT uri, size, etag, kind, detail FROM kept ORDER BY 1, detail IS NOT NULL, rowid")
         return ((_text(uri), size, etag, kind, detail) for uri, size, etag, kind, detail in rows)
 
     def _files(self, condition: str, suffixes: Collection[str]) -> Iterator[Entry]:

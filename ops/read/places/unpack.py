@@ -75,9 +75,8 @@ class Inflated(io.RawIOBase):
             self._inflate = zlib.decompressobj(wbits=31)
             self._at_start = True
         if self._out > min(ALWAYS_ALLOWED + MAX_RATIO * self._in, MAX_UNPACKED):
-            self.fault = Fault(
-                self._uri, "bomb", f"{self._in} packed bytes give over {self._out}: the rest is not read"
-            )
+            detail = f"{self._in} packed bytes give over {self._out}: the rest is not read"
+            self.fault = Fault(self._uri, "bomb", detail)
         return data
 
 
