@@ -45,11 +45,9 @@ def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dic
 def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
     """Return the columns of each table with DuckLake's names of their types: `int32` for INTEGER, `list` for lists."""
     found: dict[str, dict[str, str]] = {}
-    rows = query(
-        f"{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, 'column')} c "
-        f"JOIN {_own(catalog, 'table')} t USING (table_id), s "
-        f"WHERE {is_valid('c')} AND {is_valid('t')} AND parent_column IS NULL"
-    )
+    rows = query(f"""{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, "column")} c
+        JOIN {_own(catalog, "table")} t USING (table_id), s
+        WHERE {is_valid("c")} AND {is_valid("t")} AND parent_column IS NULL""")
     for table, column, kind in rows:
         found.setdefault(table, {})[column] = kind
     return found
@@ -62,43 +60,37 @@ def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> li
 
 def files_sql(tables: Iterable[str], catalog: str = "lake") -> str:
     """Return the SQL of `files`, whose columns are table_name, data_file and delete_file."""
-    return (
-        f"{folders_of(tables, catalog)}, deletes AS "
-        f"(SELECT data_file_id, d.path FROM {_own(catalog, 'delete_file')} d, s WHERE {is_valid('d')}) "
-        f"SELECT table_name, folder || f.path AS data_file, folder || d.path AS delete_file "
-        f"FROM {_own(catalog, 'data_file')} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id), "
-        f"s WHERE {is_valid('f')}"
-    )
+    return f"""{folders_of(tables, catalog)}, deletes AS
+        (SELECT data_file_id, d.path FROM {_own(catalog, "delete_file")} d, s WHERE {is_valid("d")})
+        SELECT table_name, folder || f.path AS data_file, folder || d.path AS delete_file
+        FROM {_own(catalog, "data_file")} f JOIN folders USING (table_id) LEFT JOIN deletes d USING (data_file_id),
+        s WHERE {is_valid("f")}"""
 
 
 def folders_of(tables: Iterable[str] = (), catalog: str = "lake") -> str:
     """Return the SQL of CTEs: ``s`` as `_snapshot` has it, and ``folders`` of ``tables``, relative to the data path."""
     among = ", ".join(f"'{table}'" for table in tables)
-    return (
-        f"{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder "
-        f"FROM {_own(catalog, 'table')} t JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
-        f"WHERE {is_valid('t')} AND {is_valid('h')}{f' AND table_name IN ({among})' if among else ''})"
-    )
+    return f"""{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder
+        FROM {_own(catalog, "table")} t JOIN {_own(catalog, "schema")} h USING (schema_id), s
+        WHERE {is_valid("t")} AND {is_valid("h")}{f" AND table_name IN ({among})" if among else ""})"""
 
 
 def rows_since(query: Query, tables: Sequence[str], upto: int, catalog: str) -> dict[str, RowCounts]:
     """Return the numbers of rows of ``tables`` without reading a file."""
     among = ", ".join(f"'{table}'" for table in tables)
     is_whole = "coalesce(greatest(f.partial_max, deletes.partial_max), 0) <= s.id"  # it has no rows of later snapshots
-    rows = query(
-        f"{_snapshot(catalog)}, "
-        f"deletes AS (SELECT data_file_id, delete_count, partial_max FROM {_own(catalog, 'delete_file')} d, s "
-        f"WHERE {is_valid('d')}), commits AS (SELECT data_file_id, CAST(min_value AS BIGINT) AS oldest, "
-        f"CAST(max_value AS BIGINT) AS newest FROM {_own(catalog, 'file_column_stats')} "
-        f"JOIN {_own(catalog, 'column')} c USING (table_id, column_id), s "
-        f"WHERE column_name = 'commit' AND {is_valid('c')}) "
-        "SELECT table_name, sum(n), CASE WHEN bool_and(coalesce(is_whole AND (oldest > upto OR newest <= upto), "
-        "false)) THEN coalesce(sum(n) FILTER (oldest > upto), 0) ELSE -1 END, coalesce(max(newest), 0) "
-        f"FROM (SELECT table_name, record_count - coalesce(delete_count, 0) AS n, oldest, newest, {upto} AS upto, "
-        f"{is_whole} AS is_whole FROM {_own(catalog, 'data_file')} f JOIN {_own(catalog, 'table')} t USING (table_id) "
-        f"LEFT JOIN deletes USING (data_file_id) LEFT JOIN commits USING (data_file_id), s "
-        f"WHERE {is_valid('f')} AND {is_valid('t')} AND table_name IN ({among})) GROUP BY table_name"
-    )
+    rows = query(f"""{_snapshot(catalog)},
+        deletes AS (SELECT data_file_id, delete_count, partial_max FROM {_own(catalog, "delete_file")} d, s
+        WHERE {is_valid("d")}), commits AS (SELECT data_file_id, CAST(min_value AS BIGINT) AS oldest,
+        CAST(max_value AS BIGINT) AS newest FROM {_own(catalog, "file_column_stats")}
+        JOIN {_own(catalog, "column")} c USING (table_id, column_id), s
+        WHERE column_name = 'commit' AND {is_valid("c")})
+        SELECT table_name, sum(n), CASE WHEN bool_and(coalesce(is_whole AND (oldest > upto OR newest <= upto),
+        false)) THEN coalesce(sum(n) FILTER (oldest > upto), 0) ELSE -1 END, coalesce(max(newest), 0)
+        FROM (SELECT table_name, record_count - coalesce(delete_count, 0) AS n, oldest, newest, {upto} AS upto,
+        {is_whole} AS is_whole FROM {_own(catalog, "data_file")} f JOIN {_own(catalog, "table")} t USING (table_id)
+        LEFT JOIN deletes USING (data_file_id) LEFT JOIN commits USING (data_file_id), s
+        WHERE {is_valid("f")} AND {is_valid("t")} AND table_name IN ({among})) GROUP BY table_name""")
     return dict.fromkeys(tables, RowCounts(0, 0, 0)) | {table: RowCounts(*map(int, found)) for table, *found in rows}
 
 
@@ -140,21 +132,17 @@ def largest(query: Query, table: str, catalog: str = "lake") -> dict[str, str]:
 
     By DuckLake's statistics: 2 ms, 20 at the first read of a table whose rows are in the metadata database.
     """
-    rows = query(
-        f"SELECT column_name, max_value FROM {_own(catalog, 'table_column_stats')} "
-        f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'column')} c USING (table_id, column_id)"
-        f" WHERE table_name = '{table}' AND max_value IS NOT NULL "
-        "AND t.end_snapshot IS NULL AND c.end_snapshot IS NULL"
-    )
+    rows = query(f"""SELECT column_name, max_value FROM {_own(catalog, "table_column_stats")}
+        JOIN {_own(catalog, "table")} t USING (table_id) JOIN {_own(catalog, "column")} c USING (table_id, column_id)
+        WHERE table_name = '{table}' AND max_value IS NOT NULL
+        AND t.end_snapshot IS NULL AND c.end_snapshot IS NULL""")
     return dict(rows)
 
 
 def newest_file(query: Query, catalog: str = "lake") -> str | None:
     """Return the current snapshot's newest data file, relative to the data path; None if there is no file."""
-    rows = query(
-        f"{folders_of((), catalog)} SELECT folder || f.path FROM {_own(catalog, 'data_file')} f "
-        f"JOIN folders USING (table_id), s WHERE {is_valid('f')} ORDER BY data_file_id DESC LIMIT 1"
-    )
+    rows = query(f"""{folders_of((), catalog)} SELECT folder || f.path FROM {_own(catalog, "data_file")} f
+        JOIN folders USING (table_id), s WHERE {is_valid("f")} ORDER BY data_file_id DESC LIMIT 1""")
     return rows[0][0] if rows else None
 
 

@@ -43,10 +43,8 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
         n += len(some)
     columns = [pa.array([each[name] for name in readers], pa.string()) for each in (readers, first_readers)]
     lake.connection.register("known", pa.table([pa.array(list(readers)), *columns], ["kind", "reader", "first"]))
-    last = (
-        "SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader, "
-        "max(commit) AS commit FROM inputs GROUP BY uri"
-    )
+    last = """SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader,
+        max(commit) AS commit FROM inputs GROUP BY uri"""
     # A file that is not a document has a reason instead of a format, and so no reader.
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_changed, "

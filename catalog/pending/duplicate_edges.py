@@ -41,10 +41,8 @@ def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.nda
     ``flat`` is (m,) int64, the rows of flat images; their colours are uint8 (m, c). Rows are streamed into arrays: 36
     bytes an image, and 225 if it is flat (c is 192). Run no other statement on the lake meanwhile.
     """
-    sql = (
-        'SELECT unhex(sha256) AS key, phash, "commit", unhex(flat_colours) AS colours FROM image_hash '
-        "WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256"
-    )
+    sql = """SELECT unhex(sha256) AS key, phash, "commit", unhex(flat_colours) AS colours FROM image_hash
+        WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256"""
     keys, phashes, commits, flat, colours = (bytearray() for _ in range(5))
     width = n = 0
     for block in lake.blocks(sql, (scorer,), rows=GROUPED_AT_ONCE):
@@ -127,10 +125,8 @@ def groups_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, str]:
     """Return content -> group id, by the newest grouping; contents in no duplicate group are left out."""
     if not scorer:
         return {}
-    sql = (
-        "SELECT content, group_id FROM sentence_groups WHERE scorer = ? AND commit = "
-        "(SELECT max(commit) FROM sentence_groups WHERE scorer = ?) AND content IN (SELECT unnest(?::VARCHAR[]))"
-    )
+    sql = """SELECT content, group_id FROM sentence_groups WHERE scorer = ? AND commit =
+        (SELECT max(commit) FROM sentence_groups WHERE scorer = ?) AND content IN (SELECT unnest(?::VARCHAR[]))"""
     return dict(lake.query(sql, (scorer, scorer, contents)))
 
 
@@ -152,11 +148,9 @@ def near_candidates(
     with lake.without_tables() if n <= BLOCK else nullcontext():
         for number in range(1, bands + 1):
             for first, last in _ranges(n):
-                ordered = (
-                    f'SELECT unhex(content) AS key, band{number} AS band, sketch, "commit" > ? AS is_new '
-                    f"FROM {signatures} WHERE scorer = ? AND band{number} BETWEEN ?::UBIGINT AND ?::UBIGINT "
-                    f"ORDER BY band, band{number % bands + 1}, key"
-                )
+                ordered = f"""SELECT unhex(content) AS key, band{number} AS band, sketch, "commit" > ? AS is_new
+                    FROM {signatures} WHERE scorer = ? AND band{number} BETWEEN ?::UBIGINT AND ?::UBIGINT
+                    ORDER BY band, band{number % bands + 1}, key"""
                 rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
                 if found := [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]:
                     lake.insert("near_pairs", pa.concat_tables(found))

@@ -14,14 +14,10 @@ ROUND = 4_000
 # The name includes the previous attempt: retrying the same addresses is other work, with its own partitions.
 SHARD = "sha256(concat('fetch', shard, portion, max(attempt)))[:32]"
 # Each address once, in the ingest shard that named it first; by hash within it, to spread each host's addresses.
-_HOMES = (
-    "SELECT url, arg_min(shard, (commit, shard)) AS shard, arg_min(source, (commit, shard)) AS source "
-    "FROM links ANTI JOIN {gone} g USING (document_id) GROUP BY url"
-)
-_PORTIONS = (
-    f"SELECT *, (row_number() OVER (PARTITION BY shard ORDER BY sha256(url)) - 1) // {PORTION} AS portion "
-    f"FROM ({_HOMES})"
-)
+_HOMES = """SELECT url, arg_min(shard, (commit, shard)) AS shard, arg_min(source, (commit, shard)) AS source
+    FROM links ANTI JOIN {gone} g USING (document_id) GROUP BY url"""
+_PORTIONS = f"""SELECT *, (row_number() OVER (PARTITION BY shard ORDER BY sha256(url)) - 1) // {PORTION} AS portion
+    FROM ({_HOMES})"""
 
 
 def pending_fetches(lake: Lake) -> list[WorkItem]:
@@ -43,10 +39,8 @@ def failed_fetches(lake: Lake, reason: str = "", most_times: int = 0) -> list[Wo
 
 def count_unfetched(lake: Lake) -> int:
     """Count the addresses that were never requested."""
-    sql = (
-        f"SELECT count(DISTINCT url) FROM links ANTI JOIN {gone_documents()} g USING (document_id) "
-        "ANTI JOIN fetches USING (url)"
-    )
+    sql = f"""SELECT count(DISTINCT url) FROM links ANTI JOIN {gone_documents()} g USING (document_id)
+        ANTI JOIN fetches USING (url)"""
     return lake.query(sql)[0][0]
 
 
@@ -56,11 +50,9 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
     Portions are cut of all addresses, fetched ones too: a killed round gets the same items again. 30M addresses take 30
     rounds, each with one window over all links.
     """
-    found = lake.query(
-        f"WITH portions AS ({_PORTIONS.format(gone=gone_documents())}) "
-        f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "
-        f"FROM ({which}) GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}"
-    )
+    found = lake.query(f"""WITH portions AS ({_PORTIONS.format(gone=gone_documents())})
+        SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url)
+        FROM ({which}) GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}""")
     return [WorkItem(shard, tuple(urls), inputs={"sources": sources}) for shard, urls, sources in found]
 
 
@@ -81,18 +73,14 @@ def join_fetched(lake: Lake, begin: Callable[[], int]) -> int:
 
     Ids are computed as in ingest. Quarantine keeps an address only if its newest attempt failed.
     """
-    older_faults = (
-        "DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS "
-        "(SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"
-    )
+    older_faults = """DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS
+        (SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"""
     lake.retrying(lambda: lake.execute(older_faults))
-    new = (
-        "SELECT sha256(concat_ws(chr(31), l.document_id, l.position, f.sha256))[:32] AS image_id, l.document_id, "
-        "l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated, "
-        "l.reading_order "
-        f"FROM links l ANTI JOIN {gone_documents()} g USING (document_id) JOIN fetched f USING (url) "
-        "WHERE f.sha256 IS NOT NULL"
-    )
+    new = f"""SELECT sha256(concat_ws(chr(31), l.document_id, l.position, f.sha256))[:32] AS image_id, l.document_id,
+        l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated,
+        l.reading_order
+        FROM links l ANTI JOIN {gone_documents()} g USING (document_id) JOIN fetched f USING (url)
+        WHERE f.sha256 IS NOT NULL"""
     missing = f"SELECT n.* FROM ({new}) n ANTI JOIN images USING (image_id)"
     if n := lake.query(f"SELECT count(*) FROM ({missing})")[0][0]:
         commit = begin()

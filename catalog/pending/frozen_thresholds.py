@@ -70,10 +70,8 @@ def measure_threshold(lake: Lake, plan: Plan, kind: str, check: Check, among: st
     assert check.rule.calibrate is not None and check.rule.calibrate.drop is not None
     asked = compared_score(check.name, check.rule.keep)
     value = f"try_cast(({asked.expression}) AS DOUBLE)"
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM "
-        f"(SELECT {value} AS v FROM ({items_before_rule(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM
+        (SELECT {value} AS v FROM ({items_before_rule(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v""")
     if not (n := lake.query("SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values")[0][0]):
         return None
     most = int(Decimal(repr(check.rule.calibrate.drop)) * n)

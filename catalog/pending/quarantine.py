@@ -36,10 +36,8 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
 
     An image's source is one of the sources that show it.
     """
-    sources = (
-        "SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id) "
-        "SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"
-    )
+    sources = """SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id)
+        SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"""
     rows = lake.query(
         "SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(DISTINCT item) AS n, "
         f"min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
@@ -75,10 +73,8 @@ def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict
     The limit of then is read from the quarantine row's ``detail``.
     """
     most = "try_cast(regexp_extract(detail, 'at most (\\d+) are (taken|decoded)', 1) AS BIGINT)"
-    sql = (
-        "SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large') "
-        f"AND {most} < CASE reason WHEN 'bomb' THEN ? ELSE ? END GROUP BY reason ORDER BY reason"
-    )
+    sql = f"""SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large')
+        AND {most} < CASE reason WHEN 'bomb' THEN ? ELSE ? END GROUP BY reason ORDER BY reason"""
     return dict(lake.query(sql, (max_pixels, max_bytes)))
 
 

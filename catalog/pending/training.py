@@ -99,10 +99,8 @@ def _eligible(plan: Plan, kind: Kind) -> str:
     else:
         rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
         keys = f"SELECT {kind.key} FROM ({rows}) WHERE dropped_by = ''"
-    return (
-        f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e "
-        f"WHERE e.scorer = '{plan.scorer(kind.table)}' AND e.{kind.column} IS NOT NULL AND {kind.key} IN ({keys})"
-    )
+    return f"""SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e
+        WHERE e.scorer = '{plan.scorer(kind.table)}' AND e.{kind.column} IS NOT NULL AND {kind.key} IN ({keys})"""
 
 
 def find_trained(lake: Lake, scorer: str) -> Trained | None:

@@ -88,11 +88,9 @@ def sample_items(lake: Lake, plan: Plan, n: int, rows: int) -> list[WorkItem]:
 
     An item's name is a hash of its sentences, so a committed count stays valid if the run fails.
     """
-    found = lake.query(
-        f"SELECT s.key, c.text FROM ({sample_query(plan, SENTENCES, n)}) s "
-        "JOIN sentence_content c ON c.content = s.key "
-        f"ORDER BY sha256(s.key || '{plan.recipe.seed}')"
-    )
+    found = lake.query(f"""SELECT s.key, c.text FROM ({sample_query(plan, SENTENCES, n)}) s
+        JOIN sentence_content c ON c.content = s.key
+        ORDER BY sha256(s.key || '{plan.recipe.seed}')""")
     parts = (found[start : start + rows] for start in range(0, len(found), rows))
     named = ((tuple(key for key, _ in part), [text for _, text in part]) for part in parts)
     return [WorkItem(text_id(*keys), keys, tables=("noun_counts",), inputs={"texts": texts}) for keys, texts in named]

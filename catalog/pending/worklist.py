@@ -64,10 +64,8 @@ def items_by_shard(
     """
     lists = "".join(f", list({name} ORDER BY key) AS {name}" for name in inputs)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
-    mine = (
-        f"SELECT shard, list(key ORDER BY key) AS keys{lists} FROM pending_rows "
-        "WHERE shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY shard ORDER BY shard"
-    )
+    mine = f"""SELECT shard, list(key ORDER BY key) AS keys{lists} FROM pending_rows
+        WHERE shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY shard ORDER BY shard"""
     for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows GROUP BY shard ORDER BY shard")):
         paths = paths_of(run)
         yield [
@@ -138,11 +136,9 @@ def _pending_in(
     flags = ", ".join(f"{lack} AS f{n}" for n, lack in enumerate(lacking))
     groups = ", ".join(f"f{n}" for n in range(len(tables)))
     # A shard's keys, which contain no spaces, come as one string: 1.9M are read in 0.04 s, against 1.5 s as lists.
-    found = lake.query(
-        f"SELECT shard, {groups}, string_agg({key}, ' ' ORDER BY {key}) FROM ("
-        f"SELECT c.shard, c.{key}, {flags} FROM pending_open c SEMI JOIN ({rows}) e ON e.{key} = c.{key}{joins} "
-        f"WHERE {' OR '.join(lacking)}) GROUP BY ALL ORDER BY shard, {groups}"
-    )
+    found = lake.query(f"""SELECT shard, {groups}, string_agg({key}, ' ' ORDER BY {key}) FROM (
+        SELECT c.shard, c.{key}, {flags} FROM pending_open c SEMI JOIN ({rows}) e ON e.{key} = c.{key}{joins}
+        WHERE {" OR ".join(lacking)}) GROUP BY ALL ORDER BY shard, {groups}""")
     lake.execute("DROP TABLE pending_open; DROP TABLE pending_shards")
     paths = paths_by_shard(lake, payload, {row[0] for row in found})
     return [

@@ -27,10 +27,8 @@ class Spent:
 
 def spent(lake: Lake, run_id: str, scorer: str) -> Spent:
     """Sum the cost of the captions of ``scorer`` that run ``run_id`` has committed, without reading any caption."""
-    sql = (
-        "SELECT coalesce(sum(rows), 0), coalesce(sum(tokens), 0), coalesce(sum(seconds), 0) FROM usage "
-        "WHERE run_id = ? AND scorer = ?"
-    )
+    sql = """SELECT coalesce(sum(rows), 0), coalesce(sum(tokens), 0), coalesce(sum(seconds), 0) FROM usage
+        WHERE run_id = ? AND scorer = ?"""
     pictures, tokens, seconds = lake.query(sql, (run_id, scorer))[0]
     return Spent(int(pictures), int(tokens), float(seconds))
 
@@ -71,10 +69,8 @@ def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
         f'ORDER BY "commit", shard, sha256 LIMIT {n}',
         (scorer,),
     ).to_pylist()
-    one_each = (
-        "SELECT image_id, document_id, position, url, sha256 FROM images WHERE sha256 IN (SELECT unnest(?)) "
-        "QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY image_id) = 1"
-    )
+    one_each = """SELECT image_id, document_id, position, url, sha256 FROM images WHERE sha256 IN (SELECT unnest(?))
+        QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY image_id) = 1"""
     shown = f"SELECT sha256, raw_image_url FROM {with_released_address(one_each)}"
     addresses = dict(lake.query(shown, ([row["sha256"] for row in made],)))
     return [{**row, "address": addresses.get(row["sha256"])} for row in made]

@@ -27,15 +27,11 @@ def preview_edit(lake: Lake, dataset: Dataset, field: str) -> EditPreview:
 
     Creates ``edit_before(sha256, before)``: the named pictures' texts before all edits. 1M pairs take a second.
     """
-    made = (
-        f"(SELECT p.* REPLACE (CASE WHEN e.image_id IS NULL THEN p.{field} ELSE e.before END AS {field}) FROM "
-        f"(SELECT * FROM pairs WHERE {dataset.where}) p LEFT JOIN (SELECT image_id, before FROM edited_texts WHERE "
-        f"{dataset.where} AND field = '{field}') e ON e.image_id = p.image_id)"
-    )
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE edit_before AS SELECT sha256, any_value({field}) AS before FROM {made} "
-        "WHERE sha256 IN (SELECT sha256 FROM temp.new_acts) GROUP BY sha256"
-    )
+    made = f"""(SELECT p.* REPLACE (CASE WHEN e.image_id IS NULL THEN p.{field} ELSE e.before END AS {field}) FROM
+        (SELECT * FROM pairs WHERE {dataset.where}) p LEFT JOIN (SELECT image_id, before FROM edited_texts WHERE
+        {dataset.where} AND field = '{field}') e ON e.image_id = p.image_id)"""
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE edit_before AS SELECT sha256, any_value({field}) AS before FROM {made}
+        WHERE sha256 IN (SELECT sha256 FROM temp.new_acts) GROUP BY sha256""")
     read_edits(lake, dataset.name)
     _text_of_each(lake, "edit_from", made, field)
     read_edits(lake, dataset.name, beside=f'SELECT *, {_NEWEST} AS "commit" FROM temp.new_acts')
@@ -121,10 +117,8 @@ def marks_on(lake: Lake, dataset: str, sha256s: list[str]) -> dict[str, str]:
     if not waiting_rows(lake) and not lake.query("SELECT 1 FROM acts LIMIT 1"):  # 3 ms instead of 17
         return {}
     among = "sha256 IN (SELECT unnest(?::VARCHAR[])) AND act <> 'untag'"
-    sql = (
-        "SELECT sha256, string_agg(replace(act, '_', ' ') || coalesce(' ' || word, ''), ', ' ORDER BY act, word) "
-        f"FROM ({{}}) WHERE {among} GROUP BY sha256"
-    )
+    sql = f"""SELECT sha256, string_agg(replace(act, '_', ' ') || coalesce(' ' || word, ''), ', ' ORDER BY act, word)
+        FROM ({{}}) WHERE {among} GROUP BY sha256"""
     return dict(with_waiting(lake, lambda rows: lake.query(
         sql.format(current_verdicts(dataset, rows=rows)), (sha256s,)
     )))  # fmt: skip

@@ -17,21 +17,17 @@ _GIVEN = " OR ".join(f"{name} IN (SELECT text FROM taken_sentences)" for name in
 _FUSED = "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_fused)"
 _OWN = "(sha256, {0}) IN (SELECT (sha256, text) FROM taken_own)"
 # Columns of pairs whose text is an edit of a taken text.
-_EDITED = (
-    "SELECT dataset, version, image_id, field FROM edited_texts WHERE starts_with(field, 'text') AND before IN "
-    f"(SELECT text FROM taken_sentences) OR field = 'syn_text' AND {_FUSED.format('before')} "
-    f"OR field IN ('caption', 'alt_text') AND {_OWN.format('before')}"
-)
+_EDITED = f"""SELECT dataset, version, image_id, field FROM edited_texts WHERE starts_with(field, 'text') AND before IN
+    (SELECT text FROM taken_sentences) OR field = 'syn_text' AND {_FUSED.format("before")}
+    OR field IN ('caption', 'alt_text') AND {_OWN.format("before")}"""
 
 
 def find_touched(lake: Lake) -> list[Dataset]:
     """Return the versions that a takedown changes: a decision is on a taken picture, or a pair has a taken text."""
     decided = "SELECT DISTINCT dataset, version FROM decisions WHERE item_id IN (SELECT image_id FROM taken_images)"
-    paired = (
-        "SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images) "
-        f"OR {_FUSED.format('syn_text')} OR {_OWN.format('caption')} OR {_GIVEN} "
-        f"UNION SELECT DISTINCT dataset, version FROM ({_EDITED})"
-    )
+    paired = f"""SELECT DISTINCT dataset, version FROM pairs WHERE image_id IN (SELECT image_id FROM taken_images)
+        OR {_FUSED.format("syn_text")} OR {_OWN.format("caption")} OR {_GIVEN}
+        UNION SELECT DISTINCT dataset, version FROM ({_EDITED})"""
     found = set(lake.query(f"{decided} UNION {paired}"))
     return [each for each in published(lake) if (each.name, each.version) in found]
 
@@ -54,12 +50,10 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     packed = ", ".join(
         f"struct_pack(n := {n}, t := {text}, s := {alike})" for n, (text, alike) in enumerate(columns, 1)
     )
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM "
-        f"(SELECT image_id, unnest([{packed}]) AS x FROM amending) WHERE x.t IS NOT NULL AND x.t NOT IN "
-        "(SELECT text FROM taken_sentences) AND (image_id, 'text' || x.n) NOT IN "
-        f"(SELECT (image_id, field) FROM {edits}) GROUP BY image_id"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE left_texts AS SELECT image_id, list(x ORDER BY x.n) AS kept FROM
+        (SELECT image_id, unnest([{packed}]) AS x FROM amending) WHERE x.t IS NOT NULL AND x.t NOT IN
+        (SELECT text FROM taken_sentences) AND (image_id, 'text' || x.n) NOT IN
+        (SELECT (image_id, field) FROM {edits}) GROUP BY image_id""")
     texts = ", ".join(
         f"l.kept[{place}].t AS {text}, l.kept[{place}].s AS {alike}" for place, (text, alike) in enumerate(columns, 1)
     )
@@ -73,10 +67,8 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
         )
         for column in (field, similarity)
     }
-    replaced = (
-        f"SELECT a.* EXCLUDE (before) REPLACE ({texts}, {', '.join(kept.values())}) FROM amending a "
-        "JOIN left_texts l USING (image_id) WHERE image_id NOT IN (SELECT image_id FROM taken_images)"
-    )
+    replaced = f"""SELECT a.* EXCLUDE (before) REPLACE ({texts}, {", ".join(kept.values())}) FROM amending a
+        JOIN left_texts l USING (image_id) WHERE image_id NOT IN (SELECT image_id FROM taken_images)"""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE amended AS {replaced}")
     _move_edits(lake, dataset)
     lake.execute(f"DELETE FROM pairs WHERE {dataset.where} AND image_id IN (SELECT image_id FROM amending)")
@@ -103,10 +95,8 @@ def _move_edits(lake: Lake, dataset: Dataset) -> None:
     lake.execute(f"CREATE OR REPLACE TEMP TABLE moved_edits AS SELECT * FROM edited_texts WHERE {held}")
     lake.execute(f"DELETE FROM edited_texts WHERE {held}")
     places = "SELECT image_id, unnest(kept).n AS was, unnest(range(1, len(kept) + 1)) AS place FROM left_texts"
-    lake.execute(
-        "INSERT INTO edited_texts BY NAME SELECT m.* REPLACE ('text' || p.place AS field) FROM moved_edits m "
-        f"JOIN ({places}) p ON p.image_id = m.image_id AND m.field = 'text' || p.was"
-    )
+    lake.execute(f"""INSERT INTO edited_texts BY NAME SELECT m.* REPLACE ('text' || p.place AS field) FROM moved_edits m
+        JOIN ({places}) p ON p.image_id = m.image_id AND m.field = 'text' || p.was""")
 
 
 def changed_versions(lake: Lake) -> Iterator[Damage]:
@@ -123,10 +113,8 @@ def is_as_published(lake: Lake, dataset: Dataset) -> bool:
         return False
     if not dataset.amended:
         return True
-    sql = (
-        "SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id) "
-        'WHERE a.dataset = ? AND a.version = ? ORDER BY t."commit" LIMIT 1'
-    )
+    sql = """SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id)
+        WHERE a.dataset = ? AND a.version = ? ORDER BY t."commit" LIMIT 1"""
     first = lake.query(sql, (dataset.name, dataset.version))
     return bool(first) and _digest_before(lake, dataset) == first[0][0]
 

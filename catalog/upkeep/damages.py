@@ -113,23 +113,19 @@ def find_doubled(lake: Lake) -> Iterator[Damage]:
     twice = f"SELECT table_name, path, max(rows), list(id ORDER BY id) FROM {LIST} WHERE NOT is_delete GROUP BY ALL"
     for table, path, rows, ids in lake.query(f"{twice} HAVING count(*) > 1"):
         yield Damage("doubled", table, "the file is registered twice", rows * (len(ids) - 1), path, tuple(ids[1:]))
-    extra = (
-        f"SELECT table_name, path, rows, id FROM {LIST} f WHERE {_OF_WORKERS} AND table_name IN "
-        "(SELECT DISTINCT \"table\" FROM partitions) AND path NOT IN (SELECT path FROM partitions WHERE path <> '') "
-        f"ORDER BY path LIMIT {MOST}"
-    )
+    extra = f"""SELECT table_name, path, rows, id FROM {LIST} f WHERE {_OF_WORKERS} AND table_name IN
+        (SELECT DISTINCT "table" FROM partitions) AND path NOT IN (SELECT path FROM partitions WHERE path <> '')
+        ORDER BY path LIMIT {MOST}"""
     found = lake.query(extra)
     named = still_named(lake, [each[3] for each in found])
     for table, path, rows, number in found:
         if number in named:
             yield Damage("doubled", table, "the file belongs to no partition", rows, path, (number,))
     again = 'SELECT "table", partition_id FROM partitions GROUP BY ALL HAVING count(*) > 1'
-    records = (
-        'SELECT p."table", max(p.rows), list(DISTINCT p.path ORDER BY p.path) '
-        "FROM partitions p "
-        f'SEMI JOIN ({again}) a ON a."table" = p."table" AND a.partition_id = p.partition_id '
-        'GROUP BY p."table", p.partition_id ORDER BY ALL'
-    )
+    records = f"""SELECT p."table", max(p.rows), list(DISTINCT p.path ORDER BY p.path)
+        FROM partitions p
+        SEMI JOIN ({again}) a ON a."table" = p."table" AND a.partition_id = p.partition_id
+        GROUP BY p."table", p.partition_id ORDER BY ALL"""
     for table, rows, paths in lake.query(records):
         among = ", ".join(f"'{path}'" for path in paths)
         ids = lake.unchecked(f"SELECT id FROM {LIST} WHERE NOT is_delete AND path IN ({among}) ORDER BY path")
@@ -144,10 +140,8 @@ def find_miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterato
     rows are subtracted by a record of their own, rows of re-read pages are not. ``deep`` also counts the keys that have
     two rows of one scorer.
     """
-    wrong = (
-        f'SELECT p."table", path, p.rows, f.rows, n_left, id FROM partitions p JOIN {ROWS_LEFT} f USING (path) '
-        "WHERE p.rows NOT BETWEEN n_left AND f.rows"
-    )
+    wrong = f"""SELECT p."table", path, p.rows, f.rows, n_left, id FROM partitions p JOIN {ROWS_LEFT} f USING (path)
+        WHERE p.rows NOT BETWEEN n_left AND f.rows"""
     for table, path, recorded, held, left, number in lake.query(wrong):
         deleted = f", {held - left:,} of them deleted" if left < held else ""
         text = f"the file has {held:,} rows{deleted}, and `partitions` records {recorded:,}"
@@ -184,10 +178,8 @@ def _groups(lake: Lake, table: str, names: Collection[str]) -> Iterator[Damage]:
     recorded = f"SELECT {group}{by_commit}, sum(rows) AS n FROM partitions WHERE \"table\" = '{table}' GROUP BY ALL"
     held = f"SELECT {group}{by_commit}, count(*) AS n FROM {table} GROUP BY ALL"
     shard, scorer = (f"p.{name}" if name in by else "NULL" for name in ("shard", "scorer"))
-    sql = (
-        f"SELECT {shard}, {scorer}, coalesce(t.n, 0), p.n FROM ({recorded}) p LEFT JOIN ({held}) t ON {matched} "
-        f"WHERE {differ} ORDER BY ALL"
-    )
+    sql = f"""SELECT {shard}, {scorer}, coalesce(t.n, 0), p.n FROM ({recorded}) p LEFT JOIN ({held}) t ON {matched}
+        WHERE {differ} ORDER BY ALL"""
     for shard, scorer, n, recorded in lake.query(sql):
         where = f"shard {shard}" if shard else f"scorer {scorer}"
         text = f"{where} has {n:,} rows, and `partitions` records {recorded:,}"
@@ -213,10 +205,8 @@ def find_leaks(lake: Lake) -> Iterator[Damage]:
         for kind, sql in links(recipe, groups or "", "leak_nodes", f' AND "commit" <= {dataset.commit}'):
             if kind in told:  # near copies have two kinds of links
                 continue
-            crossing = (
-                "SELECT count(*) AS n, arg_min(sha256, split) AS a, min(split), arg_max(sha256, split) AS b, "
-                f"max(split) FROM ({sql}) JOIN leak_nodes USING (node) GROUP BY key HAVING min(split) <> max(split)"
-            )
+            crossing = f"""SELECT count(*) AS n, arg_min(sha256, split) AS a, min(split), arg_max(sha256, split) AS b,
+                max(split) FROM ({sql}) JOIN leak_nodes USING (node) GROUP BY key HAVING min(split) <> max(split)"""
             found = lake.query(f"SELECT count(*) OVER (), sum(n) OVER (), * FROM ({crossing}) ORDER BY a, b LIMIT 1")
             for keys, rows, _, a, of_a, b, of_b in found:
                 text = (

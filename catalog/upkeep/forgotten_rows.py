@@ -85,10 +85,8 @@ def forget_scores(lake: Lake, table: str, twice: Collection[tuple[str, str]], co
             lake.execute(f"DELETE FROM {table} WHERE shard = ? AND scorer = ?", group)
         surplus = f"SELECT shard, scorer FROM {both} WHERE t.n > coalesce(p.n, 0)"
         lake.execute(f"DELETE FROM {table} WHERE (shard, scorer) IN ({surplus})")
-        lake.execute(
-            f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS SELECT shard, scorer, p.n - coalesce(t.n, 0) AS n "
-            f"FROM {both} WHERE p.n > coalesce(t.n, 0)"
-        )
+        lake.execute(f"""CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS SELECT shard, scorer, p.n - coalesce(t.n, 0) AS n
+            FROM {both} WHERE p.n > coalesce(t.n, 0)""")
         discount(lake, table, f"{table} repaired {commit}", commit)
         return lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM {FORGOTTEN}")[0][0]
 
@@ -124,10 +122,8 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
     """
 
     def body() -> None:
-        lost = (
-            f"SELECT shard FROM partitions WHERE \"table\" = '{table}' AND rows > 0 AND shard NOT IN "
-            f"(SELECT shard FROM {table} WHERE shard IS NOT NULL)"
-        )
+        lost = f"""SELECT shard FROM partitions WHERE "table" = '{table}' AND rows > 0 AND shard NOT IN
+            (SELECT shard FROM {table} WHERE shard IS NOT NULL)"""
         lake.execute(f"CREATE OR REPLACE TEMP TABLE lost_readings AS {lost}")
         here = "shard IN (SELECT shard FROM lost_readings)"
         if table == "fetches":
@@ -137,10 +133,8 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
         else:
             for pages in sorted(lake.tables.intersection(OF_A_PAGE).difference(unreadable)):
                 held = f'SELECT DISTINCT (shard, "commit") FROM {pages} WHERE {here}'
-                lake.execute(
-                    f"DELETE FROM partitions WHERE \"table\" = '{pages}' AND {here} "
-                    f'AND (shard, "commit") NOT IN ({held})'
-                )
+                lake.execute(f"""DELETE FROM partitions WHERE "table" = '{pages}' AND {here}
+                    AND (shard, "commit") NOT IN ({held})""")
             if "documents" not in unreadable:
                 recorded = 'coalesce((SELECT max(i."commit") FROM inputs i WHERE i.uri = d.unit), -1)'
                 lake.execute(
@@ -163,12 +157,10 @@ def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[s
     among = ", ".join(f"'{name}'" for name in OF_ALL_ROWS)
 
     def body() -> set[str]:
-        lost = (
-            "SELECT p.scorer FROM (SELECT scorer, sum(rows) AS n FROM partitions "
-            f"WHERE \"table\" = '{table}' GROUP BY ALL) p "
-            f"LEFT JOIN (SELECT scorer, count(*) AS n FROM {table} GROUP BY ALL) t USING (scorer) "
-            "WHERE p.n <> coalesce(t.n, 0)"
-        )
+        lost = f"""SELECT p.scorer FROM (SELECT scorer, sum(rows) AS n FROM partitions
+            WHERE "table" = '{table}' GROUP BY ALL) p
+            LEFT JOIN (SELECT scorer, count(*) AS n FROM {table} GROUP BY ALL) t USING (scorer)
+            WHERE p.n <> coalesce(t.n, 0)"""
         found = {*scorers, *(scorer for (scorer,) in lake.query(lost))}
         made = "SELECT DISTINCT digest, made_from FROM scorers JOIN partitions ON scorer = digest"
         after = lake.query(f'{made} WHERE "table" IN ({among})')
@@ -197,19 +189,13 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
     scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
     first = first_occurrence(table)
     left = whole_rows(lake, table, bad)
-    missing = (
-        f"SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {left} USING ({key})) s ASOF JOIN "
-        f'(SELECT DISTINCT "commit" AS n FROM ({_INDEXED})) i ON s."commit" < i.n '
-        f"QUALIFY i.n = min(i.n) OVER (PARTITION BY s.{key})"
-    )
-    home = (
-        f"SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {left} USING ({key})) "
-        f"USING ({key}) GROUP BY {key}"
-    )
-    sql = (
-        f'SELECT {key}, {first}, coalesce(any_value(home), min(shard)) AS shard, n AS "commit" FROM ({missing}) '
-        f"LEFT JOIN ({home}) USING ({key}) GROUP BY {key}, n ORDER BY {key}"
-    )
+    missing = f"""SELECT s.*, i.n FROM (SELECT * FROM {source} ANTI JOIN {left} USING ({key})) s ASOF JOIN
+        (SELECT DISTINCT "commit" AS n FROM ({_INDEXED})) i ON s."commit" < i.n
+        QUALIFY i.n = min(i.n) OVER (PARTITION BY s.{key})"""
+    home = f"""SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {left} USING ({key}))
+        USING ({key}) GROUP BY {key}"""
+    sql = f"""SELECT {key}, {first}, coalesce(any_value(home), min(shard)) AS shard, n AS "commit" FROM ({missing})
+        LEFT JOIN ({home}) USING ({key}) GROUP BY {key}, n ORDER BY {key}"""
     lake.unchecked(f"CREATE OR REPLACE TEMP TABLE restored AS {sql}")
     n = lake.unchecked("SELECT count(*) FROM restored")[0][0]
 
@@ -233,13 +219,11 @@ def lost_pages(lake: Lake, tables: Collection[str], paths: Collection[str], bad:
     found: dict[str, list[LostPartition]] = {}
     runs: dict[str, str] = {}
     for table in sorted(set(tables).intersection(OF_A_PAGE)):
-        sql = (
-            'SELECT shard, run_id, partition_id, "commit", greatest(p.rows, coalesce(n_left, 0)), path '
-            f"FROM partitions p LEFT JOIN {ROWS_LEFT} USING (path) "
-            f"WHERE \"table\" = '{table}' AND p.rows > 0 AND (path IN (SELECT path FROM lost_paths) OR (shard NOT IN "
-            f'({READ_AGAIN}) AND (shard, "commit") NOT IN (SELECT DISTINCT (shard, "commit") FROM '
-            f"{whole_rows(lake, table, bad)} WHERE shard IS NOT NULL))) ORDER BY shard"
-        )
+        sql = f"""SELECT shard, run_id, partition_id, "commit", greatest(p.rows, coalesce(n_left, 0)), path
+            FROM partitions p LEFT JOIN {ROWS_LEFT} USING (path)
+            WHERE "table" = '{table}' AND p.rows > 0 AND (path IN (SELECT path FROM lost_paths) OR (shard NOT IN
+            ({READ_AGAIN}) AND (shard, "commit") NOT IN (SELECT DISTINCT (shard, "commit") FROM
+            {whole_rows(lake, table, bad)} WHERE shard IS NOT NULL))) ORDER BY shard"""
         for shard, run_id, partition_id, commit, rows, path in lake.unchecked(sql):
             found.setdefault(shard, []).append(LostPartition(table, partition_id, commit, rows, path))
             runs[shard] = run_id

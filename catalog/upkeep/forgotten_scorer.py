@@ -44,10 +44,8 @@ def forgettable(lake: Lake, digest: str) -> Forgettable:
     found = lake.query("SELECT digest, name FROM scorers WHERE starts_with(digest, ?) ORDER BY digest", (digest,))
     if len(found) != 1:
         which = "several scorers begin" if found else "no scorer begins"
-        raise PairmillError(
-            f"lake '{lake.uri}': {which} with '{digest}'; name one as in: pairmill sql "
-            '"SELECT digest, name, settings FROM scorers".'
-        )
+        raise PairmillError(f"""lake '{lake.uri}': {which} with '{digest}'; name one as in: pairmill sql
+            "SELECT digest, name, settings FROM scorers".""")
     whole, name = found[0]
     sql = 'SELECT "table", sum(rows)::BIGINT, sum(bytes)::BIGINT FROM partitions WHERE scorer = ? GROUP BY 1 ORDER BY 1'
     held = [row for row in lake.query(sql, (whole,)) if row[1]]

@@ -21,10 +21,8 @@ from pairmill.catalog.write.lease import Writer
 PAGE = 2_000
 LIST = "recorded_files"
 # The data files of LIST with ``n_left``, their rows that are not deleted.
-ROWS_LEFT = (
-    f"(SELECT f.id, f.path, f.rows, f.rows - coalesce(d.rows, 0) AS n_left FROM {LIST} f "
-    f"LEFT JOIN {LIST} d ON d.id = f.id AND d.is_delete WHERE NOT f.is_delete)"
-)
+ROWS_LEFT = f"""(SELECT f.id, f.path, f.rows, f.rows - coalesce(d.rows, 0) AS n_left FROM {LIST} f
+    LEFT JOIN {LIST} d ON d.id = f.id AND d.is_delete WHERE NOT f.is_delete)"""
 _OWN = "__ducklake_metadata_lake.ducklake_"
 _COLUMNS = "id, table_name, path, rows, size, sha256"
 AT_ONCE = 1_000
@@ -108,16 +106,12 @@ def _files(lake: Lake) -> str:
         "SELECT f.data_file_id AS id, false AS is_delete, table_name, folder || f.path AS path, record_count AS rows, "
         f"file_size_bytes AS size FROM {_OWN}data_file f JOIN folders USING (table_id), s WHERE {is_valid('f')}"
     )
-    deleted = (
-        "SELECT d.data_file_id, true, table_name, folder || d.path, delete_count, file_size_bytes "
-        f"FROM {_OWN}delete_file d JOIN folders USING (table_id), s WHERE {is_valid('d')}"
-    )
-    return (
-        f"{folders_of()} "
-        "SELECT f.*, coalesce(nullif(regexp_extract(f.path, '-([0-9a-f]{32})\\.parquet$', 1), ''), k.sha256, '') "
-        f"AS sha256 FROM ({data} UNION ALL {deleted}) f LEFT JOIN ({_digests(lake)}) k ON k.path = f.path "
-        "ORDER BY table_name, f.path, id"
-    )
+    deleted = f"""SELECT d.data_file_id, true, table_name, folder || d.path, delete_count, file_size_bytes
+        FROM {_OWN}delete_file d JOIN folders USING (table_id), s WHERE {is_valid("d")}"""
+    return f"""{folders_of()}
+        SELECT f.*, coalesce(nullif(regexp_extract(f.path, '-([0-9a-f]{{32}})\\.parquet$', 1), ''), k.sha256, '')
+        AS sha256 FROM ({data} UNION ALL {deleted}) f LEFT JOIN ({_digests(lake)}) k ON k.path = f.path
+        ORDER BY table_name, f.path, id"""
 
 
 def _digests(lake: Lake) -> str:
@@ -150,11 +144,9 @@ def _retire(writer: Writer, ids: Sequence[int]) -> None:
     """
     metadata = writer.lake.metadata
     among = f"data_file_id IN ({', '.join(map(str, ids))}) AND end_snapshot IS NULL"
-    again = (
-        "SELECT f.data_file_id FROM ducklake_data_file f JOIN ducklake_data_file g ON g.table_id = f.table_id AND "
-        "g.path = f.path AND g.data_file_id < f.data_file_id WHERE g.end_snapshot IS NULL AND f.end_snapshot IS NULL "
-        f"AND f.data_file_id IN ({', '.join(map(str, ids))})"
-    )
+    again = f"""SELECT f.data_file_id FROM ducklake_data_file f JOIN ducklake_data_file g ON g.table_id = f.table_id AND
+        g.path = f.path AND g.data_file_id < f.data_file_id WHERE g.end_snapshot IS NULL AND f.end_snapshot IS NULL
+        AND f.data_file_id IN ({", ".join(map(str, ids))})"""
 
     def body() -> None:
         writer.check()  # reads the lease row in this transaction: a takeover meanwhile makes it conflict

@@ -45,10 +45,8 @@ _DOCUMENT = _NAMES["document"].format("document_id")
 _FUSED = "(sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
 _OF_FUSED = "sha256 IN (SELECT sha256 FROM taken_fused)"
 # Own and fused texts that go, and taken sentences.
-_OF_TEXTS = (
-    f"(sha256, content) IN (SELECT (sha256, {text_digest('text')}) FROM taken_own UNION ALL SELECT (sha256, "
-    f"{text_digest('text')}) FROM taken_fused) OR content IN (SELECT {text_digest('text')} FROM taken_sentences)"
-)
+_OF_TEXTS = f"""(sha256, content) IN (SELECT (sha256, {text_digest("text")}) FROM taken_own UNION ALL SELECT (sha256,
+    {text_digest("text")}) FROM taken_fused) OR content IN (SELECT {text_digest("text")} FROM taken_sentences)"""
 
 
 @dataclass(frozen=True)
@@ -104,10 +102,8 @@ def select(lake: Lake, subject: Subject) -> Taken:
     if "fetches" in lake.tables:
         asked += f" UNION SELECT sha256 FROM fetches WHERE sha256 <> '' AND ({named('url')} OR {named('final_url')})"
     ours = "SELECT sha256 FROM images WHERE document_id IN (SELECT document_id FROM taken_documents)"
-    alone = (
-        f"SELECT sha256 FROM images WHERE sha256 IN ({ours}) GROUP BY sha256 "
-        "HAVING bool_and(document_id IN (SELECT document_id FROM taken_documents))"
-    )
+    alone = f"""SELECT sha256 FROM images WHERE sha256 IN ({ours}) GROUP BY sha256
+        HAVING bool_and(document_id IN (SELECT document_id FROM taken_documents))"""
     held = "SELECT sha256 FROM payloads UNION SELECT sha256 FROM images"
     _create(lake, "taken_pictures", f"SELECT sha256 FROM ({asked} UNION {alone}) SEMI JOIN ({held}) USING (sha256)")
     _create(lake, "taken_images", "SELECT DISTINCT image_id FROM images WHERE sha256 IN (SELECT sha256 FROM "
@@ -131,10 +127,8 @@ def _select_sentences(lake: Lake) -> None:
     _create(lake, "taken_sentences", taken)
     caption = f"json_extract_string(metadata, '$.{OWN_CAPTION}')"
     caption = f"CASE WHEN contains(metadata, '\"{OWN_CAPTION}\"') THEN {caption} END"
-    own = (
-        f"SELECT document_id, sha256, unnest([alt_text, {caption}]) AS text "
-        f"FROM images JOIN documents USING (document_id) WHERE sha256 IN (SELECT sha256 FROM images WHERE {here})"
-    )
+    own = f"""SELECT document_id, sha256, unnest([alt_text, {caption}]) AS text
+        FROM images JOIN documents USING (document_id) WHERE sha256 IN (SELECT sha256 FROM images WHERE {here})"""
     _create(lake, "taken_own", f"SELECT sha256, text FROM ({own}) ANTI JOIN taken_pictures USING (sha256) "
             f"WHERE text <> '' GROUP BY ALL HAVING bool_and({here})")  # fmt: skip
     caption = "SELECT sha256, text FROM captions WHERE status = 'ok' UNION SELECT sha256, '' FROM synthetic"
@@ -159,11 +153,9 @@ def _create(lake: Lake, name: str, sql: str) -> None:
 def named(column: str) -> str:
     """Return an SQL condition: is address ``column`` named, below a named address, or on a named host?"""
     host = _HOST.format(column)
-    return (
-        f"({column} IN (SELECT value FROM asked_urls) "
-        f"OR EXISTS (SELECT 1 FROM asked_urls u WHERE u.value LIKE '%/' AND starts_with({column}, u.value)) "
-        f"OR EXISTS (SELECT 1 FROM asked_hosts h WHERE {host} = h.value OR ends_with({host}, '.' || h.value)))"
-    )
+    return f"""({column} IN (SELECT value FROM asked_urls)
+        OR EXISTS (SELECT 1 FROM asked_urls u WHERE u.value LIKE '%/' AND starts_with({column}, u.value))
+        OR EXISTS (SELECT 1 FROM asked_hosts h WHERE {host} = h.value OR ends_with({host}, '.' || h.value)))"""
 
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, listed: Iterable[tuple[str, str]]) -> None:
@@ -176,10 +168,8 @@ def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, listed: Ite
     values = [("address", each) for each in (*subject.urls, *(host.lower() for host in subject.hosts))]
     values += listed
     # By the address too: another reader gives the same page another id.
-    documents = (
-        "SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL "
-        "SELECT 'uri' AS kind, uri AS value FROM documents SEMI JOIN taken_documents USING (document_id)"
-    )
+    documents = """SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL
+        SELECT 'uri' AS kind, uri AS value FROM documents SEMI JOIN taken_documents USING (document_id)"""
     lake.execute(
         "INSERT INTO taken_bans SELECT kind, value, ? FROM (SELECT unnest(?::VARCHAR[]) AS kind, unnest(?::VARCHAR[]) "
         f"AS value UNION {documents}) ANTI JOIN taken_bans USING (kind, value)",
@@ -204,10 +194,8 @@ def near_hash(lake: Lake, phash: int, bits: int) -> list[tuple[str, str, int]]:
     One pass over ``image_hash``: 30 million take seconds.
     """
     distance = f"bit_count(xor(phash, {phash}::UBIGINT))"  # NULL for a picture without a hash
-    return lake.query(
-        f"SELECT sha256, min(url), min({distance}) AS d FROM image_hash JOIN images USING (sha256) "
-        f"WHERE {distance} <= {bits} GROUP BY sha256 ORDER BY d, sha256"
-    )
+    return lake.query(f"""SELECT sha256, min(url), min({distance}) AS d FROM image_hash JOIN images USING (sha256)
+        WHERE {distance} <= {bits} GROUP BY sha256 ORDER BY d, sha256""")
 
 
 def conditions(lake: Lake) -> Iterator[tuple[str, str]]:

@@ -54,19 +54,15 @@ _IS_UNKNOWN = (
     "(count(*) < any_value(n.files) OR bool_or(s.min_value IS NULL AND f.record_count > coalesce(s.null_count, 0)))"
 )
 _FILES = "SELECT table_id, count(*) AS files FROM ducklake_data_file WHERE end_snapshot IS NULL GROUP BY table_id"
-_BOUNDS = (
-    f"SELECT s.table_id, s.column_id, CASE WHEN NOT {_IS_UNKNOWN} THEN min(s.min_value) END AS low, "
-    f"CASE WHEN NOT {_IS_UNKNOWN} THEN max(s.max_value) END AS high FROM ducklake_file_column_stats s "
-    f"JOIN ducklake_data_file f USING (data_file_id, table_id) JOIN ({_FILES}) n USING (table_id) "
-    "WHERE f.end_snapshot IS NULL GROUP BY ALL"
-)
+_BOUNDS = f"""SELECT s.table_id, s.column_id, CASE WHEN NOT {_IS_UNKNOWN} THEN min(s.min_value) END AS low,
+    CASE WHEN NOT {_IS_UNKNOWN} THEN max(s.max_value) END AS high FROM ducklake_file_column_stats s
+    JOIN ducklake_data_file f USING (data_file_id, table_id) JOIN ({_FILES}) n USING (table_id)
+    WHERE f.end_snapshot IS NULL GROUP BY ALL"""
 _STATISTICS = "ducklake_table_column_stats"
 _INLINED = "SELECT table_id FROM ducklake_inlined_data_tables"
-_TEXTS = (
-    f"SELECT DISTINCT c.table_id, c.column_id, c.table_id IN ({_INLINED}) AS is_inlined "
-    "FROM ducklake_column c JOIN ducklake_table t USING (table_id) WHERE c.end_snapshot IS NULL "
-    "AND t.end_snapshot IS NULL AND c.column_type = 'varchar'"
-)
+_TEXTS = f"""SELECT DISTINCT c.table_id, c.column_id, c.table_id IN ({_INLINED}) AS is_inlined
+    FROM ducklake_column c JOIN ducklake_table t USING (table_id) WHERE c.end_snapshot IS NULL
+    AND t.end_snapshot IS NULL AND c.column_type = 'varchar'"""
 _CERTAIN, _KEY = "CASE WHEN NOT is_inlined THEN", "c.table_id, c.column_id"
 
 
@@ -105,10 +101,8 @@ def _rewrite_postgres(url: str) -> str:
     connection = connect("postgres_scanner")
     try:
         connection.execute(f"ATTACH {quoted(url + wait)} AS catalog_of_lake (TYPE postgres)")
-        names = (
-            "SELECT schemaname, tablename FROM pg_tables WHERE "
-            "tablename LIKE ''ducklake%'' OR tablename LIKE ''pairmill%''"
-        )
+        names = """SELECT schemaname, tablename FROM pg_tables WHERE
+            tablename LIKE ''ducklake%'' OR tablename LIKE ''pairmill%''"""
         tables = connection.execute(f"SELECT * FROM postgres_query('catalog_of_lake', '{names}')").fetchall()
         for schema, table in tables:
             rewrite = f'VACUUM FULL "{schema}"."{table}"'
@@ -137,10 +131,8 @@ def refresh_statistics(writer: Writer) -> None:
             for name, widest in (("low", LEAST), ("high", MOST))
         )
         metadata.write(f"CREATE OR REPLACE TEMP TABLE text_bounds AS SELECT {_KEY}, {low}, {high} FROM {texts}")
-        metadata.write(
-            f"UPDATE {_STATISTICS} SET min_value = b.low, max_value = b.high FROM text_bounds b "
-            f"WHERE {_STATISTICS}.table_id = b.table_id AND {_STATISTICS}.column_id = b.column_id"
-        )
+        metadata.write(f"""UPDATE {_STATISTICS} SET min_value = b.low, max_value = b.high FROM text_bounds b
+            WHERE {_STATISTICS}.table_id = b.table_id AND {_STATISTICS}.column_id = b.column_id""")
         for kind, bounds in _WIDEST.items():
             metadata.write(
                 f"UPDATE {_STATISTICS} SET min_value = ?, max_value = ? WHERE (table_id, column_id) IN "

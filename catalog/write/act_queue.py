@@ -86,11 +86,9 @@ def take(lake: Lake, begin: Callable[[], int]) -> None:
             continue
         commit = begin()
         columns = COLUMNS.replace("before", 'if("at" < (SELECT max("at") FROM takedowns), NULL, before) AS before')
-        sql = (
-            f'INSERT INTO acts BY NAME SELECT {columns}, {commit} AS "commit" FROM {_rows(path)} q '
-            "WHERE NOT EXISTS (SELECT 1 FROM acts a WHERE a.act_id = q.act_id AND (a.act = 'undo') = (q.act = 'undo')) "
-            "AND (sha256 IS NULL OR sha256 NOT IN (SELECT sha256 FROM bans))"
-        )
+        sql = f"""INSERT INTO acts BY NAME SELECT {columns}, {commit} AS "commit" FROM {_rows(path)} q
+            WHERE NOT EXISTS (SELECT 1 FROM acts a WHERE a.act_id = q.act_id AND (a.act = 'undo') = (q.act = 'undo'))
+            AND (sha256 IS NULL OR sha256 NOT IN (SELECT sha256 FROM bans))"""
         lake.retrying(lambda sql=sql: lake.execute(sql))
         remove_file(path)
 

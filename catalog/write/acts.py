@@ -75,10 +75,8 @@ class Act:
 def current_acts(dataset: str, upto: int | None = None, rows: str = "acts") -> str:
     """Return SQL of the acts on a dataset that are not undone, up to commit ``upto`` (None: all)."""
     until = "" if upto is None else f' AND "commit" <= {upto}'
-    return (
-        f"SELECT * FROM {rows} WHERE dataset = {quoted(dataset)} AND act <> 'undo'{until} AND act_id NOT IN "
-        f"(SELECT act_id FROM {rows} WHERE act = 'undo'{until})"
-    )
+    return f"""SELECT * FROM {rows} WHERE dataset = {quoted(dataset)} AND act <> 'undo'{until} AND act_id NOT IN
+        (SELECT act_id FROM {rows} WHERE act = 'undo'{until})"""
 
 
 def current_verdicts(dataset: str, upto: int | None = None, rows: str = "acts") -> str:
@@ -86,10 +84,8 @@ def current_verdicts(dataset: str, upto: int | None = None, rows: str = "acts") 
 
     ``word`` is NULL for 'leave_out' and 'keep', of which the newer counts.
     """
-    return (
-        f'SELECT sha256, value AS word, arg_max(act, "commit") AS act FROM ({current_acts(dataset, upto, rows)}) '
-        f"WHERE act IN {VERDICTS} GROUP BY ALL"
-    )
+    return f"""SELECT sha256, value AS word, arg_max(act, "commit") AS act FROM ({current_acts(dataset, upto, rows)})
+        WHERE act IN {VERDICTS} GROUP BY ALL"""
 
 
 def with_waiting(lake: Lake, ask: Callable[[str], Answer]) -> Answer:
@@ -175,10 +171,8 @@ def prepare_table(lake: Lake, field: str, file: Path) -> None:
     key, column = _read(lake, file, (field, "text"))
     _check_known(lake, file, key)
     matched = f"SELECT sha256, value FROM temp.edit_rows JOIN ({KEYS[key]}) USING (key)"
-    twice = lake.query(
-        f"SELECT sha256, min(value), max(value) FROM ({matched}) GROUP BY sha256 "
-        "HAVING min(value) <> max(value) LIMIT 1"
-    )
+    twice = lake.query(f"""SELECT sha256, min(value), max(value) FROM ({matched}) GROUP BY sha256
+        HAVING min(value) <> max(value) LIMIT 1""")
     if twice:
         sha256, one, other = twice[0]
         raise PairmillError(

@@ -108,10 +108,8 @@ def _read(lake: Lake, file: Path, key: str, column: str) -> None:
     # FLOAT 5.1 is 5.0999999 as DOUBLE; by its decimal form it stays the number that the author wrote.
     text = f'CAST("{_escape(column)}" AS VARCHAR)' if kind == "FLOAT" else f'"{_escape(column)}"'
     name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
-    rows = (
-        f"CREATE OR REPLACE TEMP TABLE import_rows AS SELECT {name} AS key, CAST({text} AS DOUBLE) AS "
-        f'value FROM {table} WHERE "{_escape(column)}" IS NOT NULL AND "{key}" IS NOT NULL'
-    )
+    rows = f"""CREATE OR REPLACE TEMP TABLE import_rows AS SELECT {name} AS key, CAST({text} AS DOUBLE) AS
+        value FROM {table} WHERE "{_escape(column)}" IS NOT NULL AND "{key}" IS NOT NULL"""
     try:
         lake.execute(rows)
     except (duckdb.Error, Damaged) as error:
@@ -130,10 +128,8 @@ def _match(lake: Lake, key: str, column: str) -> None:
     ``import_matched`` has the file's rows that name a picture. A picture's row goes to its home shard. Raises
     PairmillError if two rows give one picture different values.
     """
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE import_matched AS SELECT key, value, sha256, shard FROM import_rows "
-        f"JOIN ({KEYS[key]}) USING (key) JOIN (SELECT sha256, shard FROM image_content) USING (sha256)"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE import_matched AS SELECT key, value, sha256, shard FROM import_rows
+        JOIN ({KEYS[key]}) USING (key) JOIN (SELECT sha256, shard FROM image_content) USING (sha256)""")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE import_values AS SELECT sha256, any_value(shard) AS shard, min(value) AS value, "
         "max(value) AS most FROM import_matched GROUP BY sha256"
@@ -151,17 +147,13 @@ def _match(lake: Lake, key: str, column: str) -> None:
 def _insert(lake: Lake, score: Score, scorer: str, rows: str, commit: int, run_id: str) -> None:
     """Insert ``rows`` (SQL) and one row of `partitions` a shard; without rows, one row that makes the import newest."""
     column = score.columns[0].name
-    lake.execute(
-        f"INSERT INTO {score.table} BY NAME SELECT sha256, shard, '{scorer}' AS scorer, {commit} AS \"commit\", "
-        f'value AS "{column}" FROM {rows}'
-    )
+    lake.execute(f"""INSERT INTO {score.table} BY NAME SELECT sha256, shard, '{scorer}' AS scorer, {commit} AS "commit",
+        value AS "{column}" FROM {rows}""")
     of_commit = f'SELECT shard, count(*) AS n FROM {score.table} WHERE "commit" = {commit} GROUP BY shard'
-    lake.execute(
-        f"INSERT INTO partitions BY NAME SELECT '{score.table}' AS \"table\", "
-        f"left(sha256('{score.table} {scorer} {commit} ' || shard), 32) AS partition_id, shard, '{scorer}' AS scorer, "
-        f"n AS rows, 0 AS bytes, 0.0 AS seconds, '{run_id}' AS run_id, {commit} AS \"commit\", '' AS path FROM "
-        f"({of_commit} UNION ALL SELECT '', 0 WHERE NOT EXISTS ({of_commit}))"
-    )
+    lake.execute(f"""INSERT INTO partitions BY NAME SELECT '{score.table}' AS "table",
+        left(sha256('{score.table} {scorer} {commit} ' || shard), 32) AS partition_id, shard, '{scorer}' AS scorer,
+        n AS rows, 0 AS bytes, 0.0 AS seconds, '{run_id}' AS run_id, {commit} AS "commit", '' AS path FROM
+        ({of_commit} UNION ALL SELECT '', 0 WHERE NOT EXISTS ({of_commit}))""")
 
 
 def _count_result(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScores:

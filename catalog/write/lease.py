@@ -177,11 +177,9 @@ def thin(lake: Lake) -> None:
     are. Safe at any time; the holder of the lease does it after commits.
     """
     others = ", ".join(map(quoted, (*BOOKKEEPING, *LOOKED_UP)))
-    columns = (
-        "SELECT table_id, column_id FROM ducklake_column JOIN ducklake_table USING (table_id) "
-        f"WHERE table_name NOT IN ({others}) "
-        f"AND (table_name = '{_NEVER_QUERIED}' OR column_name NOT IN ({', '.join(map(quoted, PRUNED_BY))}))"
-    )
+    columns = f"""SELECT table_id, column_id FROM ducklake_column JOIN ducklake_table USING (table_id)
+        WHERE table_name NOT IN ({others})
+        AND (table_name = '{_NEVER_QUERIED}' OR column_name NOT IN ({", ".join(map(quoted, PRUNED_BY))}))"""
     ended = "SELECT data_file_id FROM ducklake_data_file WHERE end_snapshot IS NOT NULL"
     useless = f"(table_id, column_id) IN ({columns}) OR data_file_id IN ({ended})"
     lake.metadata.write(f"DELETE FROM ducklake_file_column_stats WHERE {useless}")

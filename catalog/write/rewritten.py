@@ -105,23 +105,17 @@ def drop_emptied(writer: "Writer") -> None:
     DuckLake itself does so only if one statement deletes all rows of a file. Raises LeaseLost.
     """
     metadata = writer.lake.metadata
-    emptied = (
-        "SELECT data_file_id, delete_file_id, d.begin_snapshot AS since FROM ducklake_data_file f "
-        "JOIN ducklake_delete_file d USING (data_file_id) "
-        "WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL AND d.delete_count = f.record_count"
-    )
+    emptied = """SELECT data_file_id, delete_file_id, d.begin_snapshot AS since FROM ducklake_data_file f
+        JOIN ducklake_delete_file d USING (data_file_id)
+        WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL AND d.delete_count = f.record_count"""
 
     def body() -> None:
         writer.check()
         metadata.write(f"CREATE OR REPLACE TEMP TABLE emptied_files AS {emptied}")
-        metadata.write(
-            "UPDATE ducklake_data_file SET end_snapshot = e.since FROM emptied_files e "
-            "WHERE ducklake_data_file.data_file_id = e.data_file_id"
-        )
-        metadata.write(
-            "UPDATE ducklake_delete_file SET end_snapshot = begin_snapshot "
-            "WHERE delete_file_id IN (SELECT delete_file_id FROM emptied_files)"
-        )
+        metadata.write("""UPDATE ducklake_data_file SET end_snapshot = e.since FROM emptied_files e
+            WHERE ducklake_data_file.data_file_id = e.data_file_id""")
+        metadata.write("""UPDATE ducklake_delete_file SET end_snapshot = begin_snapshot
+            WHERE delete_file_id IN (SELECT delete_file_id FROM emptied_files)""")
 
     metadata.retrying(body)
 

@@ -192,10 +192,8 @@ def _differing_images(before: Dataset, after: Dataset) -> str:
     differing = ", ".join(
         f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN {said.get(name, quoted(name))} END" for name in compared
     )
-    edits = (
-        f"SELECT image_id, list(DISTINCT field) AS fields FROM edited_texts WHERE {before.where} OR {after.where} "
-        "GROUP BY image_id"
-    )
+    edits = f"""SELECT image_id, list(DISTINCT field) AS fields FROM edited_texts WHERE {before.where} OR {after.where}
+        GROUP BY image_id"""
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'gained',
             if(b.image_id IS NULL, 'lost', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns
@@ -211,10 +209,8 @@ def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
     alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
     of_other = f"{other.where} AND kind = 'image' AND item_id IN ({alone})"
     said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"
-    return (
-        f"SELECT m.item_id, m.kind, coalesce(nullif(d.dropped_by, ''), '{unknown}') FROM met m LEFT JOIN ({said}) d "
-        f"ON d.item_id = m.item_id WHERE m.kind = '{kind}'"
-    )
+    return f"""SELECT m.item_id, m.kind, coalesce(nullif(d.dropped_by, ''), '{unknown}') FROM met m LEFT JOIN ({said}) d
+        ON d.item_id = m.item_id WHERE m.kind = '{kind}'"""
 
 
 def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ...]:
@@ -225,25 +221,17 @@ def _groups(lake: Lake, before: Dataset, after: Dataset) -> tuple[GroupCount, ..
         f"WHERE {of.where})"
         for kind, of in (("gained", after), ("lost", before))
     )
-    documents = (
-        f"SELECT document_id, any_value(source) AS source, any_value({_LANGUAGE}) AS said FROM documents "
-        "WHERE document_id IN (SELECT document_id FROM diff_sides) GROUP BY document_id"
-    )
-    languages = (
-        "SELECT document_id, mode(language) AS guessed FROM sentences JOIN sentence_quality USING (content) "
-        "WHERE document_id IN (SELECT document_id FROM diff_sides) GROUP BY document_id"
-    )
+    documents = f"""SELECT document_id, any_value(source) AS source, any_value({_LANGUAGE}) AS said FROM documents
+        WHERE document_id IN (SELECT document_id FROM diff_sides) GROUP BY document_id"""
+    languages = """SELECT document_id, mode(language) AS guessed FROM sentences JOIN sentence_quality USING (content)
+        WHERE document_id IN (SELECT document_id FROM diff_sides) GROUP BY document_id"""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE diff_sides AS {sides}")
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE diff_met AS SELECT s.*, source, coalesce(said, guessed) AS language "
-        f"FROM diff_sides s LEFT JOIN ({documents}) USING (document_id) LEFT JOIN ({languages}) USING (document_id)"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE diff_met AS SELECT s.*, source, coalesce(said, guessed) AS language
+        FROM diff_sides s LEFT JOIN ({documents}) USING (document_id) LEFT JOIN ({languages}) USING (document_id)""")
     found: list[GroupCount] = []
     for group, value in GROUPS.items():
-        counts = (
-            f"SELECT coalesce({value}, '') AS value, count(*) FILTER (kind = 'gained') AS gained, "
-            "count(*) FILTER (kind = 'lost') AS lost FROM diff_met GROUP BY ALL"
-        )
+        counts = f"""SELECT coalesce({value}, '') AS value, count(*) FILTER (kind = 'gained') AS gained,
+            count(*) FILTER (kind = 'lost') AS lost FROM diff_met GROUP BY ALL"""
         rows = lake.query(f"SELECT * FROM ({counts}) ORDER BY gained + lost DESC, value LIMIT {LARGEST}")
         found += [GroupCount(group, *row) for row in rows if row[0]]
     lake.execute("DROP TABLE diff_met; DROP TABLE diff_sides")

@@ -123,10 +123,8 @@ def _pictures(lake: Lake, document_id: str, scope: Scope) -> list[Facts]:
     of_document = f"SELECT * FROM images WHERE document_id = {quoted(document_id)}"
     once = "QUALIFY row_number() OVER (PARTITION BY image_id ORDER BY commit DESC) = 1"
     decided = f"SELECT item_id, dropped_by, value FROM decisions WHERE dataset = {quoted(name)} AND version = {version}"
-    return lake.rows(
-        "SELECT i.image_id, i.sha256, i.position, i.url, i.alt_text, d.dropped_by, d.value FROM "
-        f"({of_document} {once}) i LEFT JOIN ({decided}) d ON d.item_id = i.image_id ORDER BY i.position, i.image_id"
-    )
+    return lake.rows(f"""SELECT i.image_id, i.sha256, i.position, i.url, i.alt_text, d.dropped_by, d.value FROM
+        ({of_document} {once}) i LEFT JOIN ({decided}) d ON d.item_id = i.image_id ORDER BY i.position, i.image_id""")
 
 
 def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]:
@@ -134,9 +132,7 @@ def _fates(lake: Lake, sentences: list[Facts], scope: Scope) -> dict[str, Facts]
     if scope.plan is None or not sentences:
         return {}
     values = ", ".join(f"({quoted(row['content'])}, {quoted(row['text'])})" for row in sentences)
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE read_sentences AS SELECT DISTINCT *, NULL::VARCHAR AS shard FROM "
-        f"(VALUES {values}) t(content, text)"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE read_sentences AS SELECT DISTINCT *, NULL::VARCHAR AS shard FROM
+        (VALUES {values}) t(content, text)""")
     rows = lake.rows(sentence_rows(scope.plan, Stage.CAPTION, scope.upto, "read_sentences"))
     return {row["content"]: {"dropped_by": row["dropped_by"], "value": row["dropped_value"]} for row in rows}

@@ -89,10 +89,8 @@ def similar_addresses(lake: Lake, item: str) -> list[str]:
     Compares with every address: 0.3 CPU s for a million, the most that it does.
     """
     tail = f"list_reverse(list_reverse(string_split(url, '/'))[:{item.count('/') + 1}]).array_to_string('/')"
-    sql = (
-        f"SELECT tail FROM (SELECT {tail} AS tail FROM images) WHERE jaro_winkler_similarity(tail, ?) >= {ALIKE} "
-        "ORDER BY jaro_winkler_similarity(tail, ?) DESC, tail LIMIT 1"
-    )
+    sql = f"""SELECT tail FROM (SELECT {tail} AS tail FROM images) WHERE jaro_winkler_similarity(tail, ?) >= {ALIKE}
+        ORDER BY jaro_winkler_similarity(tail, ?) DESC, tail LIMIT 1"""
     if lake.query("SELECT count(*) FROM images")[0][0] > MOST_COMPARED:
         return []
     return [tail for (tail,) in lake.query(sql, (item, item))]
@@ -118,10 +116,8 @@ def _in_document(lake: Lake, item: str) -> Resolved:
     """Look up an image by its position in a document, as in a released address: ``000/0001.html#image=3``."""
     if (placed := _PLACED.fullmatch(item)) is None:
         return Resolved()
-    sql = (
-        "SELECT image_id FROM images WHERE position = ? AND document_id IN (SELECT document_id FROM documents WHERE "
-        "ends_with(uri, '/' || ?)) ORDER BY ALL"
-    )
+    sql = """SELECT image_id FROM images WHERE position = ? AND document_id IN (SELECT document_id FROM documents WHERE
+        ends_with(uri, '/' || ?)) ORDER BY ALL"""
     return Resolved(images=[row[0] for row in lake.query(sql, (int(placed[2]), placed[1]))])
 
 

@@ -186,10 +186,8 @@ def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
 
 def with_pairs_of(lake: Lake, versions: Sequence[Dataset]) -> list[dict[str, str]]:
     """Return dataset, format and uri of exports with pairs of these versions; ``dataset`` names all of a mixture."""
-    sql = (
-        "SELECT string_agg(dataset || '@' || version, ' ' ORDER BY \"at\") AS dataset, format, uri FROM exports "
-        "GROUP BY uri, format HAVING list_has_any(list(dataset || '@' || version), ?) ORDER BY ALL"
-    )
+    sql = """SELECT string_agg(dataset || '@' || version, ' ' ORDER BY "at") AS dataset, format, uri FROM exports
+        GROUP BY uri, format HAVING list_has_any(list(dataset || '@' || version), ?) ORDER BY ALL"""
     return lake.rows(sql, ([str(each) for each in versions],))
 
 
@@ -260,12 +258,10 @@ def by_shard(lake: Lake, first: int, last: int) -> Iterator[tuple[str, list[int]
 def kept_pictures(where: str) -> str:
     """Return SQL for the pairs that meet a condition, with reading order in the document and shard of the picture."""
     # A document that was read again has rows of both times, under the same ids.
-    return (
-        "SELECT p.document_id, i.reading_order, p.image_id, p.sha256, p.raw_image_url, p.alt_text, p.caption, "
-        f"p.syn_text, p.width, p.height, c.shard, c.format, c.n_bytes FROM (SELECT * FROM pairs WHERE {where}) p JOIN "
-        "(SELECT image_id, max(reading_order) AS reading_order FROM images GROUP BY image_id) i USING (image_id) "
-        "LEFT JOIN image_content c ON c.sha256 = p.sha256"
-    )
+    return f"""SELECT p.document_id, i.reading_order, p.image_id, p.sha256, p.raw_image_url, p.alt_text, p.caption,
+        p.syn_text, p.width, p.height, c.shard, c.format, c.n_bytes FROM (SELECT * FROM pairs WHERE {where}) p JOIN
+        (SELECT image_id, max(reading_order) AS reading_order FROM images GROUP BY image_id) i USING (image_id)
+        LEFT JOIN image_content c ON c.sha256 = p.sha256"""
 
 
 def gather_documents(lake: Lake, selected: Selection) -> None:
@@ -283,10 +279,8 @@ def gather_documents(lake: Lake, selected: Selection) -> None:
         "min(position) AS position, any_value(text) AS text, any_value(content) AS content FROM sentences "
         "SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id, sentence_id"
     )
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE said_contents AS "
-        "SELECT content, min(text) AS text, NULL::VARCHAR AS shard FROM said_sentences GROUP BY content"
-    )
+    lake.execute("""CREATE OR REPLACE TEMP TABLE said_contents AS
+        SELECT content, min(text) AS text, NULL::VARCHAR AS shard FROM said_sentences GROUP BY content""")
     lake.execute(_documents(sentence_rows(plan_of(lake, dataset), AFTER_ALL, dataset.commit, "said_contents")))
     for table in ("kept_pictures", "said_sentences", "said_contents"):
         lake.execute(f"DROP TABLE temp.{table}")
@@ -305,19 +299,13 @@ def _documents(passing: str) -> str:
                      "height", "shard", "format")
     )  # fmt: skip
     texts = " + ".join(f"coalesce(strlen({name}), 0)" for name in ("text", "raw_image_url", "alt_text", "caption"))
-    documents = (
-        f"SELECT document_id, list(struct_pack({item}) ORDER BY reading_order) AS items, min(shard) AS shard, "
-        f"sum(coalesce(n_bytes, 0) + 3 * ({texts} + coalesce(strlen(syn_text), 0)) + 512) AS item_bytes "
-        f"FROM {each} GROUP BY document_id"
-    )
-    about = (
-        "SELECT document_id, min(title) AS title, min(metadata) AS metadata FROM documents "
-        "SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id"
-    )
-    return (
-        "CREATE OR REPLACE TEMP TABLE export_rows AS SELECT d.*, p.page, a.title, a.metadata, "
-        "CAST(item_bytes + coalesce(strlen(a.metadata), 0) AS BIGINT) AS sample_bytes, "
-        "row_number() OVER (ORDER BY d.shard, document_id) - 1 AS n "
-        f"FROM ({documents}) d LEFT JOIN ({released_pages('SELECT document_id FROM kept_pictures')}) p "
-        f"USING (document_id) LEFT JOIN ({about}) a USING (document_id) ORDER BY n"
-    )
+    documents = f"""SELECT document_id, list(struct_pack({item}) ORDER BY reading_order) AS items, min(shard) AS shard,
+        sum(coalesce(n_bytes, 0) + 3 * ({texts} + coalesce(strlen(syn_text), 0)) + 512) AS item_bytes
+        FROM {each} GROUP BY document_id"""
+    about = """SELECT document_id, min(title) AS title, min(metadata) AS metadata FROM documents
+        SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id"""
+    return f"""CREATE OR REPLACE TEMP TABLE export_rows AS SELECT d.*, p.page, a.title, a.metadata,
+        CAST(item_bytes + coalesce(strlen(a.metadata), 0) AS BIGINT) AS sample_bytes,
+        row_number() OVER (ORDER BY d.shard, document_id) - 1 AS n
+        FROM ({documents}) d LEFT JOIN ({released_pages("SELECT document_id FROM kept_pictures")}) p
+        USING (document_id) LEFT JOIN ({about}) a USING (document_id) ORDER BY n"""

@@ -51,21 +51,17 @@ def histogram(
     ``rows`` runs a query: of a lake or of a gallery. ``n_near`` counts the values near ``near_edges``.
     """
     known = "FILTER (isfinite(v))"
-    found = rows(
-        f"SELECT count(*) AS n, count(v) {known} AS known, min(v) {known} AS low, max(v) {known} AS high, "
-        f"bool_and(v = floor(v)) {known} AS whole, approx_quantile(v, [{TAIL}, {1 - TAIL}]) {known} AS tails "
-        f"FROM ({values})"
-    )[0]
+    found = rows(f"""SELECT count(*) AS n, count(v) {known} AS known, min(v) {known} AS low, max(v) {known} AS high,
+        bool_and(v = floor(v)) {known} AS whole, approx_quantile(v, [{TAIL}, {1 - TAIL}]) {known} AS tails
+        FROM ({values})""")[0]
     if not found["known"]:
         return None
     lowest, highest, is_whole = found["low"], found["high"], found["whole"]
     low, width, n = _axis(quantity, (lowest, highest), found["tails"], is_whole)
     place = f"greatest(0, least({n - 1}, floor((v - {low!r}) / {width!r})))::INTEGER"
     is_near = " OR ".join(f"abs(v - {edge!r}) <= {REPEAT * max(1.0, abs(edge))!r}" for edge in near_edges) or "false"
-    counted = rows(
-        f"SELECT {place} AS bin, count(*) AS n, count(*) FILTER ({is_near}) AS near FROM ({values}) "
-        "WHERE isfinite(v) GROUP BY bin"
-    )
+    counted = rows(f"""SELECT {place} AS bin, count(*) AS n, count(*) FILTER ({is_near}) AS near FROM ({values})
+        WHERE isfinite(v) GROUP BY bin""")
     by_bin = {row["bin"]: row["n"] for row in counted}
     counts = tuple(by_bin.get(bin, 0) for bin in range(n))
     missing, n_near = found["n"] - found["known"], sum(row["near"] for row in counted)

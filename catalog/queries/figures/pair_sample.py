@@ -60,10 +60,8 @@ def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[st
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"
     own = f"SELECT {dataset.columns} FROM pairs WHERE {dataset.where}"
-    rows = lake.rows(
-        f"SELECT p.* REPLACE ({cut}), c.shard FROM ({own} AND image_id IN ({among})) p "
-        "LEFT JOIN image_content c ON c.sha256 = p.sha256"
-    )
+    rows = lake.rows(f"""SELECT p.* REPLACE ({cut}), c.shard FROM ({own} AND image_id IN ({among})) p
+        LEFT JOIN image_content c ON c.sha256 = p.sha256""")
     place = {image_id: n for n, image_id in enumerate(image_ids)}
     return sorted(rows, key=lambda row: place[row["image_id"]])
 
@@ -142,10 +140,8 @@ def reuse(lake: Lake, dataset: Dataset) -> Reuse:
     try:
         given, distinct = lake.query("SELECT coalesce(sum(n), 0)::BIGINT, count(*) FROM temp.given_texts")[0]
         top = f"SELECT id, n FROM temp.given_texts ORDER BY n DESC, id LIMIT {HUBS}"
-        named = (
-            f"SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n FROM ({texts}) JOIN ({top}) ON "
-            "id = md5_number(text) GROUP BY id ORDER BY n DESC, text"
-        )
+        named = f"""SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n FROM ({texts}) JOIN ({top}) ON
+            id = md5_number(text) GROUP BY id ORDER BY n DESC, text"""
         hubs = lake.query(named) if given else []
     finally:
         lake.execute("DROP TABLE temp.given_texts")
@@ -163,15 +159,11 @@ def repeated_texts(lake: Lake, dataset: Dataset) -> dict[str, list[dict[str, Any
     for kind, columns in kinds.items():
         texts = f"SELECT unnest([{columns}]) AS text, image_id, sha256 FROM pairs WHERE {dataset.where}"
         texts = f"SELECT md5_number(text) AS id, * FROM ({texts}) WHERE text <> ''"
-        top = (
-            f"SELECT id, count(*) AS n FROM ({texts}) GROUP BY id HAVING count(*) > 1 ORDER BY n DESC, id "
-            f"LIMIT {REPEATED}"
-        )
-        rows = lake.rows(
-            f"SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n, "
-            f"min({{'image_id': image_id, 'sha256': sha256}}, {PICTURES}) AS pictures "
-            f"FROM ({texts}) JOIN ({top}) USING (id) GROUP BY id ORDER BY n DESC, text"
-        )
+        top = f"""SELECT id, count(*) AS n FROM ({texts}) GROUP BY id HAVING count(*) > 1 ORDER BY n DESC, id
+            LIMIT {REPEATED}"""
+        rows = lake.rows(f"""SELECT left(any_value(text), {LONGEST}) AS text, any_value(n) AS n,
+            min({{'image_id': image_id, 'sha256': sha256}}, {PICTURES}) AS pictures
+            FROM ({texts}) JOIN ({top}) USING (id) GROUP BY id ORDER BY n DESC, text""")
         found |= {kind: rows} if rows else {}
     pictures = [each for rows in found.values() for row in rows for each in row["pictures"]]
     shas = ", ".join(quoted(each["sha256"]) for each in pictures)
@@ -185,14 +177,10 @@ def by_rank(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """Summarise the similarities of a version's texts by their rank: rows of ``rank, n, mean, lowest, highest``."""
     n = dataset.n_texts
     known = ", ".join(text_columns.similarities(n))
-    ranked = (
-        f"SELECT unnest(range(1, {n + 1})) AS rank, unnest([{known}]) AS s "
-        f"FROM (SELECT {known} FROM pairs WHERE {dataset.where})"
-    )
-    return lake.rows(
-        "SELECT rank, count(s) AS n, avg(s) AS mean, min(s) AS lowest, max(s) AS highest "
-        f"FROM ({ranked}) GROUP BY rank ORDER BY rank"
-    )
+    ranked = f"""SELECT unnest(range(1, {n + 1})) AS rank, unnest([{known}]) AS s
+        FROM (SELECT {known} FROM pairs WHERE {dataset.where})"""
+    return lake.rows(f"""SELECT rank, count(s) AS n, avg(s) AS mean, min(s) AS lowest, max(s) AS highest
+        FROM ({ranked}) GROUP BY rank ORDER BY rank""")
 
 
 def own_document(lake: Lake, dataset: Dataset) -> tuple[int, int]:

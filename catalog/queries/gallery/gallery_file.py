@@ -188,10 +188,8 @@ def _documents(documents: str, upto: int) -> str:
 def _languages(sentences: str, upto: int) -> str:
     """Return SQL for the most frequent language of each document's sentences."""
     of_sentence = _newest("sentence_quality", "content", "language", upto, "")
-    return (
-        f"SELECT document_id, mode(language) AS language FROM {sentences} s JOIN ({of_sentence}) USING (content) "
-        f"WHERE s.commit <= {upto} GROUP BY document_id"
-    )
+    return f"""SELECT document_id, mode(language) AS language FROM {sentences} s JOIN ({of_sentence}) USING (content)
+        WHERE s.commit <= {upto} GROUP BY document_id"""
 
 
 def _decisions(dataset: Dataset | None) -> str:
@@ -203,10 +201,8 @@ def _clusters(lake: Lake, clusters: str, dataset: Dataset | None, upto: int) -> 
     """Return SQL for the clusters that the cap used, or of the newest scorer of such clusters."""
     rows = lake.query("SELECT digest FROM scorers WHERE name = ? ORDER BY commit DESC", (SURVIVORS.clusters,))
     digest = next((digest for (digest,) in rows if dataset is None or digest in dataset.scorers), "")
-    return (
-        f"SELECT key AS sha256, any_value(cluster) AS cluster FROM {clusters} WHERE scorer = {quoted(digest)} "
-        f"AND commit <= {upto} GROUP BY key"
-    )
+    return f"""SELECT key AS sha256, any_value(cluster) AS cluster FROM {clusters} WHERE scorer = {quoted(digest)}
+        AND commit <= {upto} GROUP BY key"""
 
 
 def _groups(lake: Lake, dataset: Dataset | None, upto: int) -> str:
@@ -229,10 +225,8 @@ def _scores(plan: Plan | None, table: ScoreColumns, upto: int, is_sample: bool) 
 def _newest(table: str, key: str, columns: str, upto: int, scorer: str | None) -> str:
     """Return SQL for the newest row of each key by ``scorer``; by any scorer if that is ''."""
     by = f" AND scorer = {quoted(scorer)}" if scorer else ""
-    return (
-        f"SELECT {key}, {columns} FROM {table} WHERE commit <= {upto}{by} "
-        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1"
-    )
+    return f"""SELECT {key}, {columns} FROM {table} WHERE commit <= {upto}{by}
+        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1"""
 
 
 def _add_sentences(lake: Lake, dataset: Dataset, path: Path) -> None:

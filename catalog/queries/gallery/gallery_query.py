@@ -228,17 +228,15 @@ class Gallery:
     def named_clusters(self, most: int) -> list[Concept]:
         """Return the ``most`` largest clusters as concepts with names, by the number of images that reach the cap."""
         kept, lost = "dropped_by = ''", "dropped_by <> ''"
-        rows = self.rows(
-            "WITH fates AS (SELECT cluster, dropped_by, count(*) AS n, min(image_id) AS id FROM images "
-            "WHERE cluster IS NOT NULL GROUP BY ALL) "
-            f"SELECT cluster, coalesce(sum(n) FILTER ({kept}), 0)::BIGINT AS pictures, "
-            f"coalesce(sum(n) FILTER ({lost}), 0)::BIGINT AS dropped, "
-            f"coalesce(first(dropped_by ORDER BY n DESC, dropped_by) FILTER ({lost}), '') AS rule, "
-            f"coalesce(max(n) FILTER ({lost}), 0) AS dropped_by_rule, "
-            "coalesce(sum(n) FILTER (dropped_by IN ('', 'balance', 'max_uses')), 0)::BIGINT AS before, "
-            f"coalesce(min(id) FILTER ({kept}), '') AS example "
-            f"FROM fates GROUP BY cluster ORDER BY before DESC, sum(n) DESC, cluster LIMIT {most}"
-        )
+        rows = self.rows(f"""WITH fates AS (SELECT cluster, dropped_by, count(*) AS n, min(image_id) AS id FROM images
+            WHERE cluster IS NOT NULL GROUP BY ALL)
+            SELECT cluster, coalesce(sum(n) FILTER ({kept}), 0)::BIGINT AS pictures,
+            coalesce(sum(n) FILTER ({lost}), 0)::BIGINT AS dropped,
+            coalesce(first(dropped_by ORDER BY n DESC, dropped_by) FILTER ({lost}), '') AS rule,
+            coalesce(max(n) FILTER ({lost}), 0) AS dropped_by_rule,
+            coalesce(sum(n) FILTER (dropped_by IN ('', 'balance', 'max_uses')), 0)::BIGINT AS before,
+            coalesce(min(id) FILTER ({kept}), '') AS example
+            FROM fates GROUP BY cluster ORDER BY before DESC, sum(n) DESC, cluster LIMIT {most}""")
         names = self.cluster_names([row["cluster"] for row in rows])
         return [Concept(names[row["cluster"]], **row) for row in rows]
 

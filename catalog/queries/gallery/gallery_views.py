@@ -120,10 +120,8 @@ def _movable(check: Check, types: Mapping[str, str]) -> Quantity | None:
 
 def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
     """Return rule -> STRIP distinct pictures that it drops; '' -> STRIP kept pictures."""
-    once = (
-        f"SELECT {_SHOWN} FROM images WHERE dropped_by IS NOT NULL QUALIFY row_number() OVER "
-        "(PARTITION BY dropped_by, sha256 ORDER BY image_id) = 1"
-    )
+    once = f"""SELECT {_SHOWN} FROM images WHERE dropped_by IS NOT NULL QUALIFY row_number() OVER
+        (PARTITION BY dropped_by, sha256 ORDER BY image_id) = 1"""
     rows = gallery.rows(
         f"SELECT * FROM ({once}) QUALIFY row_number() OVER (PARTITION BY dropped_by ORDER BY image_id) <= {STRIP} "
         "ORDER BY dropped_by, image_id"
@@ -142,10 +140,8 @@ def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:
 
     Each group has at most MEMBERS distinct pictures. ``is_keeper`` marks the kept one; a sampled gallery may lack it.
     """
-    groups = (
-        "SELECT group_id, count(DISTINCT sha256) AS n FROM images WHERE group_id IN (SELECT group_id FROM images "
-        f"WHERE dropped_by = 'duplicate') GROUP BY group_id ORDER BY n DESC, group_id LIMIT {GROUPS}"
-    )
+    groups = f"""SELECT group_id, count(DISTINCT sha256) AS n FROM images WHERE group_id IN (SELECT group_id FROM images
+        WHERE dropped_by = 'duplicate') GROUP BY group_id ORDER BY n DESC, group_id LIMIT {GROUPS}"""
     rows = gallery.rows(
         f"""WITH chosen AS ({groups}), keepers AS (SELECT DISTINCT _value AS image_id FROM images
             WHERE dropped_by = 'duplicate'),
@@ -170,10 +166,8 @@ def clusters(gallery: Gallery) -> list[dict[str, Any]]:
         f"ORDER BY kept DESC, cluster LIMIT {CLUSTERS}"
     )
     among = ", ".join(str(each["cluster"]) for each in sizes) or "NULL"
-    shown = gallery.rows(
-        f"SELECT {_SHOWN}, cluster FROM images WHERE dropped_by = '' AND cluster IN ({among}) QUALIFY "
-        f"row_number() OVER (PARTITION BY cluster ORDER BY image_id) <= {OF_CLUSTER} ORDER BY image_id"
-    )
+    shown = gallery.rows(f"""SELECT {_SHOWN}, cluster FROM images WHERE dropped_by = '' AND cluster IN ({among}) QUALIFY
+        row_number() OVER (PARTITION BY cluster ORDER BY image_id) <= {OF_CLUSTER} ORDER BY image_id""")
     images = _by(shown, "cluster")
     return [{**size, "images": images[size["cluster"]]} for size in sizes]
 

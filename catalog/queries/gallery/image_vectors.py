@@ -131,12 +131,10 @@ def decided_vectors(lake: Lake, dataset: Dataset) -> Iterator[tuple[np.ndarray, 
     Images without a vector, which a rule dropped before CLIP, are left out.
     """
     decided = f"SELECT * FROM decisions WHERE {dataset.where} AND kind = 'image'"
-    sql = (
-        "SELECT e.image_vector AS v, d.dropped_by, coalesce(d.value, '') AS value, "
-        f"coalesce(bit_count(d.failed) = 1, false) AS alone FROM ({decided}) d "
-        "JOIN (SELECT DISTINCT image_id, sha256 FROM images) i ON i.image_id = d.item_id "
-        f"JOIN {_vectors(lake, dataset)} e ON e.sha256 = i.sha256"
-    )
+    sql = f"""SELECT e.image_vector AS v, d.dropped_by, coalesce(d.value, '') AS value,
+        coalesce(bit_count(d.failed) = 1, false) AS alone FROM ({decided}) d
+        JOIN (SELECT DISTINCT image_id, sha256 FROM images) i ON i.image_id = d.item_id
+        JOIN {_vectors(lake, dataset)} e ON e.sha256 = i.sha256"""
     for block in lake.blocks(sql, rows=AT_ONCE):
         columns = [block[name].to_pylist() for name in ("dropped_by", "value", "alone")]
         yield _array(block["v"].to_pylist()), list(zip(*columns, strict=True))

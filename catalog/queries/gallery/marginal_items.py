@@ -66,10 +66,8 @@ def marginal_items(
         for edge in (quantity.low, quantity.high)
         if edge is not None
     ]
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE marginal_kept AS SELECT n FROM cut_capped WHERE NOT past AND "
-        "coalesce(state, '') = '' AND n NOT IN (SELECT n FROM cut_textless)"
-    )
+    lake.execute("""CREATE OR REPLACE TEMP TABLE marginal_kept AS SELECT n FROM cut_capped WHERE NOT past AND
+        coalesce(state, '') = '' AND n NOT IN (SELECT n FROM cut_textless)""")
     with lake.without_tables():
         of_facts = iter(_of_facts(lake, plan, [each for each in thresholds if each.is_early], most))
     beside = [next(of_facts) if each.is_early else _of_texts(lake, plan, each, most) for each in thresholds]
@@ -126,12 +124,10 @@ def _with_ids(
     values, numbers = (np.concatenate(parts) for parts in zip(*nearest, strict=True))
     lake.execute("CREATE OR REPLACE TEMP TABLE marginal_near (side INTEGER, value DOUBLE, n UINTEGER)")
     lake.insert("marginal_near", pa.table({"side": sides, "value": values, "n": numbers}))
-    rows = lake.query(
-        "SELECT side, value, image_id, shard, if(k.n IS NULL, NULL, '') FROM marginal_near m "
-        "JOIN facts.images i ON i.rowid = m.n LEFT JOIN marginal_kept k ON k.n = m.n QUALIFY row_number() OVER "
-        f"(PARTITION BY side ORDER BY if(side % 2 = 0, -value, value), image_id) <= {most} "
-        "ORDER BY side, if(side % 2 = 0, -value, value), image_id"
-    )
+    rows = lake.query(f"""SELECT side, value, image_id, shard, if(k.n IS NULL, NULL, '') FROM marginal_near m
+        JOIN facts.images i ON i.rowid = m.n LEFT JOIN marginal_kept k ON k.n = m.n QUALIFY row_number() OVER
+        (PARTITION BY side ORDER BY if(side % 2 = 0, -value, value), image_id) <= {most}
+        ORDER BY side, if(side % 2 = 0, -value, value), image_id""")
     lake.execute("DROP TABLE marginal_near")
     beside: list[list[_Beside]] = [[] for _ in thresholds]
     for side, value, image_id, shard, kept in rows:
@@ -143,20 +139,16 @@ def _with_ids(
 def _of_texts(lake: Lake, plan: Plan, threshold: _Threshold, most: int) -> list[_Beside]:
     """Return the images nearest a threshold of a rule on generated texts, whose scores are not in the facts."""
     check, rule = threshold.check, quoted(threshold.check.name)
-    fates = (
-        f"SELECT n, {rule} AS fate FROM cut_capped WHERE NOT past AND state = {rule} "
-        "UNION ALL SELECT n, '' FROM marginal_kept"
-    )
+    fates = f"""SELECT n, {rule} AS fate FROM cut_capped WHERE NOT past AND state = {rule}
+        UNION ALL SELECT n, '' FROM marginal_kept"""
     joins = []
     for table in plan.image_tables[1:]:
         if table.table in check.tables and table.stage >= Stage.CAPTION:
             columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
             rows = f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256')}"
             joins.append(f" LEFT JOIN ({rows}) {table.table} ON {table.table}.sha256 = i.sha256")
-    values = (
-        f"SELECT CAST({threshold.sql} AS DOUBLE) AS value, i.image_id, i.shard, fate FROM facts.images i "
-        f"JOIN ({fates}) f ON f.n = i.rowid{''.join(joins)}"
-    )
+    values = f"""SELECT CAST({threshold.sql} AS DOUBLE) AS value, i.image_id, i.shard, fate FROM facts.images i
+        JOIN ({fates}) f ON f.n = i.rowid{"".join(joins)}"""
     parts = " UNION ALL ".join(
         f"(FROM v WHERE value {sign} {threshold.edge!r}::DOUBLE ORDER BY value {order}, image_id LIMIT {most})"
         for sign, order in (("<", "DESC"), (">=", "ASC"))

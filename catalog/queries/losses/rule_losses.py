@@ -102,10 +102,8 @@ def heavy_losses(lake: Lake, plan: Plan, steps: list[FunnelStep], n_pairs: int) 
 def _note_lost_groups(lake: Lake) -> str:
     """Return the note on duplicate groups whose best picture a later rule drops, so that none stands in; else ''."""
     best = "SELECT DISTINCT better AS n FROM cut_dropped WHERE rule = 'duplicate'"
-    lost = lake.query(
-        f"SELECT dropped_by, count(*) FROM cut_fates SEMI JOIN ({best}) USING (n) "
-        "WHERE dropped_by NOT IN ('', 'balance') GROUP BY dropped_by ORDER BY count(*) DESC, dropped_by"
-    )
+    lost = lake.query(f"""SELECT dropped_by, count(*) FROM cut_fates SEMI JOIN ({best}) USING (n)
+        WHERE dropped_by NOT IN ('', 'balance') GROUP BY dropped_by ORDER BY count(*) DESC, dropped_by""")
     if not lost:
         return ""
     groups = lake.query(f"SELECT count(*) FROM ({best})")[0][0]

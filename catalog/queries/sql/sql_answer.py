@@ -37,10 +37,8 @@ LOCKED = "database is locked"  # while another process opens or closes the lake;
 _EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # DuckDB parses INSTALL as LOAD too
 DECISIONS = "sentence_decisions"  # the view that `sql_answer.provide` creates
 _NAMED = re.compile(rf"\b({'|'.join([*MACROS, DECISIONS])})\b", re.IGNORECASE)
-_NOTHING = (
-    "SELECT '' AS dataset, 0::INTEGER AS version, '' AS item_id, '' AS kind, '' AS dropped_by, '' AS value, "
-    "'' AS text WHERE false"
-)
+_NOTHING = """SELECT '' AS dataset, 0::INTEGER AS version, '' AS item_id, '' AS kind, '' AS dropped_by, '' AS value,
+    '' AS text WHERE false"""
 
 
 def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
@@ -157,10 +155,8 @@ def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
         plan = plan_of(lake, version)
         rows = sentence_rows(plan, AFTER_ALL, version.commit)
         newest = f"scorer = {quoted(plan.scorer('sentence_groups'))} AND commit <= {version.commit}"
-        groups = (
-            f"SELECT content, group_id FROM sentence_groups WHERE {newest} AND commit = "
-            f"(SELECT max(commit) FROM sentence_groups WHERE {newest})"
-        )
+        groups = f"""SELECT content, group_id FROM sentence_groups WHERE {newest} AND commit =
+            (SELECT max(commit) FROM sentence_groups WHERE {newest})"""
         # The first passing member of a group of near copies stands for the others.
         first = "min(content) FILTER (dropped_by = '') OVER (PARTITION BY coalesce(group_id, content))"
         copy = "dropped_by = '' AND keeper <> content"
