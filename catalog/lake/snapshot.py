@@ -35,10 +35,9 @@ class RowCounts(NamedTuple):
 
 def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dict[str, str]]:
     """Return the names of the tables of schema main, and its views as name -> SQL."""
-    rows = query(
-        f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {is_valid('t')} "
-        f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {is_valid('v')}"
-    )
+    rows = query(f"""{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, "table")} t, s
+        WHERE {is_valid("t")} UNION ALL SELECT view_name, sql FROM {_own(catalog, "view")} v, s
+        WHERE {is_valid("v")}""")
     return {name for name, sql in rows if sql is None}, {name: sql for name, sql in rows if sql is not None}
 
 

@@ -46,13 +46,11 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     last = """SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader,
         max(commit) AS commit FROM inputs GROUP BY uri"""
     # A file that is not a document has a reason instead of a format, and so no reader.
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_changed, "
-        "coalesce(nullif(i.reader, ''), k.first) AS reader_before, k.reader AS reader_now, "
-        "is_changed OR coalesce(reader_before <> reader_now, false) AS is_new, coalesce(i.commit, 0) AS before "
-        f"FROM seen s LEFT JOIN ({last}) i ON i.uri = s.uri LEFT JOIN known k ON k.kind = s.kind AND s.detail IS NULL "
-        "ORDER BY n"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was
+        IS DISTINCT FROM (s.size, s.etag) AS is_changed, coalesce(nullif(i.reader, ''), k.first) AS reader_before,
+        k.reader AS reader_now, is_changed OR coalesce(reader_before <> reader_now, false) AS is_new,
+        coalesce(i.commit, 0) AS before FROM seen s LEFT JOIN ({last}) i ON i.uri = s.uri LEFT JOIN known k ON k.kind
+        = s.kind AND s.detail IS NULL ORDER BY n""")
     lake.connection.unregister("known")
     lake.execute("DROP TABLE seen")
 
@@ -119,10 +117,9 @@ def list_vanished(lake: Lake, source: str) -> list[str]:
     Rows of these units stay in the lake; `index` must follow, for parts of a file that is split differently now.
     """
     file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
-    sql = (
-        f"SELECT uri, {file} IN (SELECT {file} FROM listed WHERE etag <> 'ignored') AS is_part, arg_max(etag, commit) "
-        "FROM inputs ANTI JOIN listed USING (uri) WHERE is_part OR source = ? GROUP BY ALL ORDER BY uri"
-    )
+    sql = f"""SELECT uri, {file} IN (SELECT {file} FROM listed WHERE etag <> 'ignored') AS is_part,
+        arg_max(etag, commit) FROM inputs ANTI JOIN listed USING (uri) WHERE is_part OR source = ? GROUP BY ALL
+        ORDER BY uri"""
     rows = lake.query(sql, (source,))
     lake.execute("DROP TABLE listed")
     superseded.note_lost_parts(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])

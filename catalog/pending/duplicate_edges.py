@@ -111,10 +111,8 @@ def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
     """
     lake.connection.register("grouped_rows", rows)
     try:
-        sql = (
-            "SELECT g.*, c.cluster FROM grouped_rows g LEFT JOIN (SELECT key, cluster FROM clusters WHERE scorer = ?) "
-            "c ON c.key = g.content ORDER BY c.cluster, g.content"
-        )
+        sql = """SELECT g.*, c.cluster FROM grouped_rows g LEFT JOIN (SELECT key, cluster FROM clusters WHERE scorer
+            = ?) c ON c.key = g.content ORDER BY c.cluster, g.content"""
         for block in lake.blocks(sql, (scorer,), rows=GROUPED_AT_ONCE):
             yield pa.Table.from_batches([block])
     finally:

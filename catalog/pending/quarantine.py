@@ -38,11 +38,9 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
     """
     sources = """SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id)
         SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"""
-    rows = lake.query(
-        "SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(DISTINCT item) AS n, "
-        f"min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
-        "GROUP BY ALL ORDER BY n DESC, reason, stage, source"
-    )
+    rows = lake.query(f"""SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(DISTINCT
+        item) AS n, min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item
+        GROUP BY ALL ORDER BY n DESC, reason, stage, source""")
     return [FaultCount(*row) for row in rows]
 
 

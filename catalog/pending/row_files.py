@@ -69,10 +69,9 @@ def _places(lake: Lake, table: str, which: str, shards: list[str] | None = None)
     shard = "''" if shards is None else "shard"
     among = "" if shards is None else f" AND shard IN ({', '.join(map(quoted, shards))})"
     lake.check_files("partitions")  # the statements name ``table`` but read no file of it
-    recorded = lake.unchecked(
-        f"SELECT {shard}, path, coalesce(bytes, 0), path IN (SELECT data_file FROM ({snapshot.files_sql((table,))})) "
-        f'FROM partitions WHERE "table" = {quoted(table)} AND rows > 0{which}{among}'
-    )
+    recorded = lake.unchecked(f"""SELECT {shard}, path, coalesce(bytes, 0), path IN (SELECT data_file
+        FROM ({snapshot.files_sql((table,))})) FROM partitions WHERE "table" = {quoted(table)} AND rows
+        > 0{which}{among}""")
     found = {(shard, lake.data_path + path) for shard, path, _, is_current in recorded if is_current}
     if not all(is_current for *_, is_current in recorded):
         now = {file.data_file for file in snapshot.files(lake.unchecked, (table,))}

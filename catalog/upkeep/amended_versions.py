@@ -42,11 +42,9 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     before, key, n = _version_digest(lake, dataset), (dataset.name, dataset.version), dataset.n_texts
     columns = tuple(zip(text_columns.texts(n), text_columns.similarities(n), strict=True))
     edits = f"(SELECT * FROM ({_EDITED}) WHERE {dataset.where})"
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest('p', dataset)} AS before FROM pairs p "
-        f"WHERE {dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR "
-        f"{_FUSED.format('syn_text')} OR {_OWN.format('caption')} OR image_id IN (SELECT image_id FROM {edits}))"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE amending AS SELECT p.*, {_row_digest("p", dataset)} AS before
+        FROM pairs p WHERE {dataset.where} AND (image_id IN (SELECT image_id FROM taken_images) OR {_GIVEN} OR
+        {_FUSED.format("syn_text")} OR {_OWN.format("caption")} OR image_id IN (SELECT image_id FROM {edits}))""")
     packed = ", ".join(
         f"struct_pack(n := {n}, t := {text}, s := {alike})" for n, (text, alike) in enumerate(columns, 1)
     )

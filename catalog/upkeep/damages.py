@@ -197,10 +197,8 @@ def find_leaks(lake: Lake) -> Iterator[Damage]:
         if "split" not in dataset.divisions:
             continue
         recipe, groups = Recipe.model_validate_json(dataset.recipe), dataset.scorers_by_name(lake).get("image_groups")
-        lake.execute(
-            "CREATE OR REPLACE TEMP TABLE leak_nodes AS SELECT row_number() OVER () AS node, sha256, document_id, "
-            f"{HOST} AS host, split FROM pairs WHERE {dataset.where}"
-        )
+        lake.execute(f"""CREATE OR REPLACE TEMP TABLE leak_nodes AS SELECT row_number() OVER () AS node, sha256,
+            document_id, {HOST} AS host, split FROM pairs WHERE {dataset.where}""")
         told = set[str]()
         for kind, sql in links(recipe, groups or "", "leak_nodes", f' AND "commit" <= {dataset.commit}'):
             if kind in told:  # near copies have two kinds of links

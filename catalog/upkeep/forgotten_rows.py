@@ -137,11 +137,9 @@ def forget_readings(lake: Lake, table: str, unreadable: Collection[str]) -> None
                     AND (shard, "commit") NOT IN ({held})""")
             if "documents" not in unreadable:
                 recorded = 'coalesce((SELECT max(i."commit") FROM inputs i WHERE i.uri = d.unit), -1)'
-                lake.execute(
-                    'INSERT INTO inputs BY NAME SELECT unit AS uri, arg_max(source, "commit") AS source, 0 AS size, '
-                    '\'forgotten\' AS etag, 0 AS retries, max("commit") AS "commit" FROM documents d '
-                    f'WHERE unit IS NOT NULL GROUP BY unit HAVING max("commit") > {recorded}'
-                )
+                lake.execute(f"""INSERT INTO inputs BY NAME SELECT unit AS uri, arg_max(source, "commit") AS source,
+                    0 AS size, 'forgotten' AS etag, 0 AS retries, max("commit") AS "commit" FROM documents d
+                    WHERE unit IS NOT NULL GROUP BY unit HAVING max("commit") > {recorded}""")
         lake.execute(f"DELETE FROM partitions WHERE \"table\" = '{table}' AND {here}")
         lake.execute("DROP TABLE lost_readings")
 

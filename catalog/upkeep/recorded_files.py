@@ -102,10 +102,9 @@ def rows_of_their_own(lake: Lake, table: str, ids: Collection[int], out: Collect
 
 def _files(lake: Lake) -> str:
     """Return SQL that lists the data files and the files of deleted rows of the current snapshot, as LIST has them."""
-    data = (
-        "SELECT f.data_file_id AS id, false AS is_delete, table_name, folder || f.path AS path, record_count AS rows, "
-        f"file_size_bytes AS size FROM {_OWN}data_file f JOIN folders USING (table_id), s WHERE {is_valid('f')}"
-    )
+    data = f"""SELECT f.data_file_id AS id, false AS is_delete, table_name, folder || f.path AS path,
+        record_count AS rows, file_size_bytes AS size FROM {_OWN}data_file f JOIN folders USING (table_id), s
+        WHERE {is_valid("f")}"""
     deleted = f"""SELECT d.data_file_id, true, table_name, folder || d.path, delete_count, file_size_bytes
         FROM {_OWN}delete_file d JOIN folders USING (table_id), s WHERE {is_valid("d")}"""
     return f"""{folders_of()}
@@ -159,11 +158,9 @@ def _retire(writer: Writer, ids: Sequence[int]) -> None:
         newest = metadata.read("SELECT max(snapshot_id) FROM ducklake_snapshot")[0][0]
         gone = ",".join(f"deleted_from_table:{table}" for (table,) in tables)
         for number, changes in ((newest + 1, ""), (newest + 2, gone)):  # the first names the files for some days
-            metadata.write(
-                "INSERT INTO ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, "
-                "next_file_id) SELECT snapshot_id + 1, now(), schema_version, next_catalog_id, next_file_id "
-                f"FROM ducklake_snapshot WHERE snapshot_id = {number - 1}"
-            )
+            metadata.write(f"""INSERT INTO ducklake_snapshot (snapshot_id, snapshot_time, schema_version,
+                next_catalog_id, next_file_id) SELECT snapshot_id + 1, now(), schema_version, next_catalog_id,
+                next_file_id FROM ducklake_snapshot WHERE snapshot_id = {number - 1}""")
             metadata.write(
                 f"INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) VALUES ({number}, '{changes}')"
             )

@@ -254,10 +254,8 @@ def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
         subtract(lake, table, f"{table} taken down {commit}", commit)  # rows that were computed over all shards
         _forget_paths(lake, table)
     elif by:  # rows of pages: each shard and commit has one partition of the table
-        lake.execute(
-            f"UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE \"table\" = '{table}' AND "
-            'partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n'
-        )
+        lake.execute(f"""UPDATE partitions SET rows = partitions.rows - t.n FROM {FORGOTTEN} t WHERE "table" = '{table}'
+            AND partitions.shard = t.shard AND partitions."commit" = t."commit" AND partitions.rows >= t.n""")
         _forget_paths(lake, table)
 
 

@@ -309,10 +309,8 @@ def _read(lake: Lake, file: Path, texts: Sequence[str]) -> tuple[str, str]:
                 f"'{file}' has the columns {', '.join(names)[:200]}; it needs one of {', '.join(KEYS)}{more}."
             )
         name = 'lower(left(CAST("sha256" AS VARCHAR), 32))' if key == "sha256" else f'CAST("{key}" AS VARCHAR)'
-        lake.execute(
-            f'CREATE OR REPLACE TEMP TABLE edit_rows AS SELECT {name} AS key, CAST("{column}" AS VARCHAR) AS value '
-            f'FROM {table} WHERE "{column}" IS NOT NULL'
-        )
+        lake.execute(f"""CREATE OR REPLACE TEMP TABLE edit_rows AS SELECT {name} AS key,
+            CAST("{column}" AS VARCHAR) AS value FROM {table} WHERE "{column}" IS NOT NULL""")
     except (duckdb.Error, BadQuery, Damaged) as error:
         raise unreadable(file, error) from error
     return key, column

@@ -130,10 +130,8 @@ def _match(lake: Lake, key: str, column: str) -> None:
     """
     lake.execute(f"""CREATE OR REPLACE TEMP TABLE import_matched AS SELECT key, value, sha256, shard FROM import_rows
         JOIN ({KEYS[key]}) USING (key) JOIN (SELECT sha256, shard FROM image_content) USING (sha256)""")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE import_values AS SELECT sha256, any_value(shard) AS shard, min(value) AS value, "
-        "max(value) AS most FROM import_matched GROUP BY sha256"
-    )
+    lake.execute("""CREATE OR REPLACE TEMP TABLE import_values AS SELECT sha256, any_value(shard) AS shard,
+        min(value) AS value, max(value) AS most FROM import_matched GROUP BY sha256""")
     twice = lake.query("SELECT count(*), min(sha256) FROM import_values WHERE value <> most")[0]
     if twice[0]:
         sha256 = twice[1]
@@ -159,10 +157,8 @@ def _insert(lake: Lake, score: Score, scorer: str, rows: str, commit: int, run_i
 def _count_result(lake: Lake, score: Score, scorer: str, added: int) -> ImportedScores:
     """Count what the file gave to the lake's pictures."""
     column = score.columns[0].name
-    rows, unmatched = lake.query(
-        "SELECT count(*), count(*) FILTER (m.key IS NULL) FROM import_rows LEFT JOIN (SELECT DISTINCT key FROM "
-        "import_matched) m USING (key)"
-    )[0]
+    rows, unmatched = lake.query("""SELECT count(*), count(*) FILTER (m.key IS NULL) FROM import_rows
+        LEFT JOIN (SELECT DISTINCT key FROM import_matched) m USING (key)""")[0]
     sql = f'SELECT count(*), median("{column}") FROM {score.table} WHERE scorer = ?'
     scored, median = lake.query(sql, (scorer,))[0]
     pictures = lake.query("SELECT count(*) FROM image_content")[0][0]

@@ -74,11 +74,9 @@ def files_to_join(lake: Lake, table: str) -> Iterator[tuple[str, ...]]:
 
     Paths are relative to the data path; the files are in the order of their age. Files without rows are left out.
     """
-    sizes = lake.metadata.read(
-        "SELECT 'main/' || table_name || '/' || f.path, file_size_bytes FROM ducklake_data_file f JOIN ducklake_table t"
-        f" USING (table_id) WHERE table_name = {quoted(table)} AND f.end_snapshot IS NULL AND t.end_snapshot IS NULL "
-        f"AND file_size_bytes < {JOINED} ORDER BY data_file_id"
-    )
+    sizes = lake.metadata.read(f"""SELECT 'main/' || table_name || '/' || f.path, file_size_bytes
+        FROM ducklake_data_file f JOIN ducklake_table t USING (table_id) WHERE table_name = {quoted(table)}
+        AND f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND file_size_bytes < {JOINED} ORDER BY data_file_id""")
     if len(sizes) < 2:
         return
     among = ", ".join(quoted(lake.data_path + path) for path, _ in sizes)
@@ -128,12 +126,10 @@ def with_deleted_rows(
     Groups of files that workers open by path have JOINED bytes. Paths are relative to the data path; tables come by
     name, and their files by age.
     """
-    files = (
-        "SELECT DISTINCT t.table_name, 'main/' || t.table_name || '/' || f.path AS path, f.file_size_bytes AS size, "
-        "f.data_file_id AS id FROM ducklake_data_file f JOIN ducklake_delete_file d USING (data_file_id) "
-        "JOIN ducklake_table t ON t.table_id = f.table_id WHERE f.end_snapshot IS NULL AND d.end_snapshot IS NULL "
-        f"AND t.end_snapshot IS NULL AND f.file_size_bytes < {smaller_than}"
-    )
+    files = f"""SELECT DISTINCT t.table_name, 'main/' || t.table_name || '/' || f.path AS path,
+        f.file_size_bytes AS size, f.data_file_id AS id FROM ducklake_data_file f JOIN ducklake_delete_file d
+        USING (data_file_id) JOIN ducklake_table t ON t.table_id = f.table_id WHERE f.end_snapshot IS NULL
+        AND d.end_snapshot IS NULL AND t.end_snapshot IS NULL AND f.file_size_bytes < {smaller_than}"""
     most = f"CASE WHEN table_name IN ({', '.join(map(quoted, READ_BY_PATH))}) THEN {JOINED} ELSE {AT_ONCE} END"
     portions = f"SELECT *, sum(size) OVER (PARTITION BY table_name ORDER BY id) // {most} AS portion FROM ({files})"
     found = f"SELECT table_name, portion, list(path ORDER BY id) FROM ({portions}) GROUP BY ALL ORDER BY ALL"

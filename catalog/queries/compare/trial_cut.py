@@ -60,11 +60,9 @@ def fates_by_both(lake: Lake, plan: Plan, changed: Plan) -> list[tuple[str, str,
 
 def moved_since(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
     """Return (rule in the version, rule in the last cut, images) where these differ, most frequent first."""
-    return lake.query(
-        "SELECT d.dropped_by, c.dropped_by, count(*) AS n FROM cut_images c JOIN (SELECT item_id AS image_id, "
-        f"dropped_by FROM decisions WHERE {dataset.where}) d USING (image_id) WHERE d.dropped_by <> c.dropped_by "
-        "GROUP BY ALL ORDER BY n DESC, 1, 2"
-    )
+    return lake.query(f"""SELECT d.dropped_by, c.dropped_by, count(*) AS n FROM cut_images c
+        JOIN (SELECT item_id AS image_id, dropped_by FROM decisions WHERE {dataset.where}) d USING (image_id)
+        WHERE d.dropped_by <> c.dropped_by GROUP BY ALL ORDER BY n DESC, 1, 2""")
 
 
 def models_behind(lake: Lake, dataset: Dataset, check: Check) -> dict[str, str]:

@@ -140,11 +140,9 @@ def differences(
     names a table of differing pairs; without it the pairs of both versions are joined, which spills 20 GB at 30M pairs.
     """
     rows, ids = pairs or f"({_differing_images(before, after)})", f"min(item_id, {images})" if images else "[]"
-    found = lake.query(
-        f"SELECT * FROM (SELECT kind, cause, count(*) AS n, {ids} AS ids FROM {rows} GROUP BY kind, cause "
-        f"ORDER BY n DESC, kind, cause LIMIT {most}) ORDER BY list_position(['gained', 'lost', 'changed'], kind), "
-        "n DESC, cause"
-    )
+    found = lake.query(f"""SELECT * FROM (SELECT kind, cause, count(*) AS n, {ids} AS ids FROM {rows} GROUP BY kind,
+        cause ORDER BY n DESC, kind, cause LIMIT {most}) ORDER BY list_position(['gained', 'lost', 'changed'], kind),
+        n DESC, cause""")
     shown = _images(lake, [image_id for row in found for image_id in row[3]])
     was, now = (
         {rule.name: rule.predicate for rule in Recipe.model_validate_json(each.recipe).images}
@@ -172,10 +170,8 @@ def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
     if not image_ids:
         return {}
     among = ", ".join(map(quoted, image_ids))
-    rows = lake.rows(
-        f"SELECT image_id, any_value(sha256) AS sha256, any_value(c.shard) AS shard FROM (SELECT * FROM images WHERE "
-        f"image_id IN ({among})) JOIN image_content c USING (sha256) GROUP BY image_id"
-    )
+    rows = lake.rows(f"""SELECT image_id, any_value(sha256) AS sha256, any_value(c.shard) AS shard FROM (SELECT *
+        FROM images WHERE image_id IN ({among})) JOIN image_content c USING (sha256) GROUP BY image_id""")
     return {row["image_id"]: row for row in rows}
 
 

@@ -11,11 +11,10 @@ from pairmill.catalog.queries.export.selected_pairs import Selection
 from pairmill.catalog.terms.scores import OWN, named_in
 
 # A mean would hide the few pictures that matter, so the highest values are named.
-_SCORES = (
-    "SELECT '{0}' AS score, count(*) AS pictures, round(median(value), 3) AS median, round(quantile_cont(value, 0.95), "
-    '3) AS "95 % are below", round(max(value), 3) AS highest FROM (SELECT arg_max("{0}", "commit") AS value FROM {1} '
-    "WHERE sha256 IN (SELECT sha256 FROM pairs WHERE {2}) GROUP BY sha256) HAVING count(*) > 0"
-)
+_SCORES = """SELECT '{0}' AS score, count(*) AS pictures, round(median(value), 3) AS median,
+    round(quantile_cont(value, 0.95), 3) AS "95 % are below", round(max(value), 3) AS highest
+    FROM (SELECT arg_max("{0}", "commit") AS value FROM {1} WHERE sha256 IN (SELECT sha256 FROM pairs WHERE {2})
+    GROUP BY sha256) HAVING count(*) > 0"""
 
 _SAFETY = ("nsfw", "faces")
 

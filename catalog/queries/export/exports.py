@@ -274,11 +274,10 @@ def gather_documents(lake: Lake, selected: Selection) -> None:
     """
     dataset, ordered = selected.versions[0], kept_pictures(selected.where)
     lake.execute(f"CREATE OR REPLACE TEMP TABLE kept_pictures AS {ordered}")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id, max(reading_order) AS reading_order, "
-        "min(position) AS position, any_value(text) AS text, any_value(content) AS content FROM sentences "
-        "SEMI JOIN kept_pictures USING (document_id) GROUP BY document_id, sentence_id"
-    )
+    lake.execute("""CREATE OR REPLACE TEMP TABLE said_sentences AS SELECT document_id,
+        max(reading_order) AS reading_order, min(position) AS position, any_value(text) AS text,
+        any_value(content) AS content FROM sentences SEMI JOIN kept_pictures USING (document_id)
+        GROUP BY document_id, sentence_id""")
     lake.execute("""CREATE OR REPLACE TEMP TABLE said_contents AS
         SELECT content, min(text) AS text, NULL::VARCHAR AS shard FROM said_sentences GROUP BY content""")
     lake.execute(_documents(sentence_rows(plan_of(lake, dataset), AFTER_ALL, dataset.commit, "said_contents")))
@@ -288,10 +287,9 @@ def gather_documents(lake: Lake, selected: Selection) -> None:
 
 def _documents(passing: str) -> str:
     """Return the SQL statement that creates ``export_rows`` from gathered pictures and the sentences in ``passing``."""
-    paragraphs = (
-        "SELECT document_id, reading_order, string_agg(text, ' ' ORDER BY position) AS text FROM said_sentences "
-        f"SEMI JOIN (SELECT content FROM ({passing}) WHERE dropped_by = '') USING (content) GROUP BY ALL"
-    )
+    paragraphs = f"""SELECT document_id, reading_order, string_agg(text, ' ' ORDER BY position) AS text
+        FROM said_sentences SEMI JOIN (SELECT content FROM ({passing}) WHERE dropped_by = '') USING (content)
+        GROUP BY ALL"""
     each = f"(SELECT * FROM kept_pictures UNION ALL BY NAME {paragraphs})"
     item = ", ".join(
         f"{name} := {name}"

@@ -167,10 +167,8 @@ def taken(lake: Lake, of: Selection) -> Selection:
     places = range(len(of.versions))
     keys = "sha256, image_id, dataset, version"
     each = " UNION ALL ".join(f"SELECT {keys}, {k} AS place FROM pairs WHERE {of.candidates(k)}" for k in places)
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE export_candidates AS SELECT sha256, bit_or(1::BIGINT << place) AS places, "
-        f"sha256(sha256 || '/mixture/{of.seed}') AS digest FROM ({each}) GROUP BY sha256"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE export_candidates AS SELECT sha256, bit_or(1::BIGINT
+        << place) AS places, sha256(sha256 || '/mixture/{of.seed}') AS digest FROM ({each}) GROUP BY sha256""")
     sizes = dict(lake.query("SELECT places, count(*) FROM export_candidates GROUP BY places ORDER BY places"))
     owned = largest_mixture(sizes, of.weights)
     most = [sum(n for (_, place), n in owned.items() if place == each) for each in places]
@@ -187,13 +185,12 @@ def taken(lake: Lake, of: Selection) -> Selection:
         ends[where] += n
         owners += f"WHEN places = {where} AND rank <= {ends[where]} THEN {place} "
     limits = " ".join(f"WHEN {place} THEN {n}" for place, n in enumerate(counts))
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE export_taken AS WITH ranked AS (SELECT *, row_number() OVER (PARTITION BY places "
-        "ORDER BY left(digest, 32), sha256) AS rank FROM export_candidates), owned AS (SELECT sha256, digest, "
-        f"CASE {owners} END AS place FROM ranked), taken AS (SELECT sha256, place FROM owned WHERE place IS NOT NULL "
-        "QUALIFY row_number() OVER (PARTITION BY place ORDER BY right(digest, 32), sha256) <= "
-        f"CASE place {limits} END) SELECT image_id, dataset, version FROM taken JOIN ({each}) USING (sha256, place)"
-    )
+    lake.execute(f"""CREATE OR REPLACE TEMP TABLE export_taken AS WITH ranked AS (SELECT *, row_number() OVER
+        (PARTITION BY places ORDER BY left(digest, 32), sha256) AS rank FROM export_candidates),
+        owned AS (SELECT sha256, digest, CASE {owners} END AS place FROM ranked), taken AS (SELECT sha256, place
+        FROM owned WHERE place IS NOT NULL QUALIFY row_number() OVER (PARTITION BY place ORDER BY right(digest, 32),
+        sha256) <= CASE place {limits} END) SELECT image_id, dataset, version FROM taken JOIN ({each})
+        USING (sha256, place)""")
     lake.execute("DROP TABLE temp.export_candidates")
     return replace(of, counts=tuple(counts))
 

@@ -179,10 +179,8 @@ def _images(dataset: Dataset | None, upto: int, most: int | None = None) -> str:
 
 def _documents(documents: str, upto: int) -> str:
     language = "json_extract_string(try_cast(metadata AS JSON), '$.language')"
-    return (
-        f"SELECT document_id, any_value(uri) AS page, any_value(source) AS source, any_value({language}) AS language "
-        f"FROM {documents} WHERE commit <= {upto} GROUP BY document_id"
-    )
+    return f"""SELECT document_id, any_value(uri) AS page, any_value(source) AS source,
+        any_value({language}) AS language FROM {documents} WHERE commit <= {upto} GROUP BY document_id"""
 
 
 def _languages(sentences: str, upto: int) -> str:

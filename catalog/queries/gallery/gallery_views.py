@@ -122,10 +122,8 @@ def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
     """Return rule -> STRIP distinct pictures that it drops; '' -> STRIP kept pictures."""
     once = f"""SELECT {_SHOWN} FROM images WHERE dropped_by IS NOT NULL QUALIFY row_number() OVER
         (PARTITION BY dropped_by, sha256 ORDER BY image_id) = 1"""
-    rows = gallery.rows(
-        f"SELECT * FROM ({once}) QUALIFY row_number() OVER (PARTITION BY dropped_by ORDER BY image_id) <= {STRIP} "
-        "ORDER BY dropped_by, image_id"
-    )
+    rows = gallery.rows(f"""SELECT * FROM ({once}) QUALIFY row_number() OVER (PARTITION BY dropped_by ORDER BY image_id)
+        <= {STRIP} ORDER BY dropped_by, image_id""")
     return _by(rows, "dropped_by")
 
 
@@ -161,10 +159,8 @@ def clusters(gallery: Gallery) -> list[dict[str, Any]]:
 
     ``images`` are at most OF_CLUSTER of the cluster's kept images.
     """
-    sizes = gallery.rows(
-        "SELECT cluster, count(*) AS kept FROM images WHERE dropped_by = '' AND cluster IS NOT NULL GROUP BY cluster "
-        f"ORDER BY kept DESC, cluster LIMIT {CLUSTERS}"
-    )
+    sizes = gallery.rows(f"""SELECT cluster, count(*) AS kept FROM images WHERE dropped_by = '' AND cluster IS NOT NULL
+        GROUP BY cluster ORDER BY kept DESC, cluster LIMIT {CLUSTERS}""")
     among = ", ".join(str(each["cluster"]) for each in sizes) or "NULL"
     shown = gallery.rows(f"""SELECT {_SHOWN}, cluster FROM images WHERE dropped_by = '' AND cluster IN ({among}) QUALIFY
         row_number() OVER (PARTITION BY cluster ORDER BY image_id) <= {OF_CLUSTER} ORDER BY image_id""")

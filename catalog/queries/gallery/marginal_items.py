@@ -91,10 +91,9 @@ def _of_facts(lake: Lake, plan: Plan, thresholds: Sequence[_Threshold], most: in
     columns = ", ".join(f"CAST({each.sql} AS DOUBLE) AS q{place}" for place, each in enumerate(thresholds))
     nearest: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0), np.zeros(0, np.uint32))] * (2 * len(thresholds))
     for start in range(0, len(is_kept), IMAGES_AT_ONCE):
-        block = lake.table(
-            f"SELECT CAST(rowid AS UINTEGER) AS n, CAST(CASE {first_failed} ELSE -1 END AS SMALLINT) AS failed, "
-            f"{columns} FROM facts.images WHERE rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1}"
-        )
+        block = lake.table(f"""SELECT CAST(rowid AS UINTEGER) AS n, CAST(CASE {first_failed}
+            ELSE -1 END AS SMALLINT) AS failed, {columns} FROM facts.images WHERE rowid BETWEEN {start}
+            AND {start + IMAGES_AT_ONCE - 1}""")
         n, failed = block["n"].to_numpy(), block["failed"].to_numpy()
         for place, each in enumerate(thresholds):
             is_decided = is_kept[n] | (failed == rules.index(each.check))

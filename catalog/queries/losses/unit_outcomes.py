@@ -30,13 +30,11 @@ def unit_outcomes(lake: Lake, dataset: Dataset, groups: str, by_document: bool) 
 
     ``groups`` is the digest of the scorer of its duplicate groups, '' for none.
     """
-    found = lake.table(
-        f"SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content, coalesce(g.group_id, i.sha256) AS "
-        f'"group", i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by FROM decisions WHERE {dataset.where} '
-        "AND kind = 'image') c ON c.item_id = i.image_id JOIN documents d ON d.document_id = i.document_id "
-        f"LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer = {quoted(groups)}) g "
-        "ON g.sha256 = i.sha256 ORDER BY unit, i.image_id"
-    )
+    found = lake.table(f"""SELECT {_unit(by_document)} AS unit, c.dropped_by, i.sha256 AS content,
+        coalesce(g.group_id, i.sha256) AS "group", i.n_bytes FROM images i JOIN (SELECT item_id, dropped_by
+        FROM decisions WHERE {dataset.where} AND kind = 'image') c ON c.item_id = i.image_id JOIN documents d ON
+        d.document_id = i.document_id LEFT JOIN (SELECT sha256, group_id FROM image_groups WHERE scorer
+        = {quoted(groups)}) g ON g.sha256 = i.sha256 ORDER BY unit, i.image_id""")
     names = ("unit", "dropped_by", "content", "group")
     unit, fates, contents, groups_of = (found[name].to_numpy(zero_copy_only=False).astype(str) for name in names)
     units, place = np.unique(unit, return_inverse=True)
@@ -48,12 +46,10 @@ def capped_clusters(lake: Lake, dataset: Dataset, clusters: str) -> np.ndarray:
 
     ``clusters`` is the digest of the scorer of the clusters.
     """
-    rows = lake.query(
-        "SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i JOIN (SELECT item_id, dropped_by FROM "
-        f"decisions WHERE {dataset.where} AND kind = 'image') d ON d.item_id = i.image_id JOIN (SELECT key, cluster "
-        f"FROM clusters WHERE scorer = {quoted(clusters)}) c ON c.key = i.sha256 WHERE dropped_by IN ('', 'balance') "
-        "GROUP BY c.cluster ORDER BY c.cluster"
-    )
+    rows = lake.query(f"""SELECT count(*), count(*) FILTER (dropped_by = 'balance') FROM images i JOIN (SELECT item_id,
+        dropped_by FROM decisions WHERE {dataset.where} AND kind = 'image') d ON d.item_id = i.image_id
+        JOIN (SELECT key, cluster FROM clusters WHERE scorer = {quoted(clusters)}) c ON c.key = i.sha256
+        WHERE dropped_by IN ('', 'balance') GROUP BY c.cluster ORDER BY c.cluster""")
     return np.array(rows, np.float64).reshape(-1, 2)
 
 

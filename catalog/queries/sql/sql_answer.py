@@ -160,12 +160,10 @@ def sentence_decisions(lake: Lake, versions: Sequence[Dataset]) -> str:
         # The first passing member of a group of near copies stands for the others.
         first = "min(content) FILTER (dropped_by = '') OVER (PARTITION BY coalesce(group_id, content))"
         copy = "dropped_by = '' AND keeper <> content"
-        parts.append(
-            f"SELECT {quoted(version.name)} AS dataset, {version.version}::INTEGER AS version, content AS item_id, "
-            f"'sentence' AS kind, if({copy}, 'duplicate', dropped_by) AS dropped_by, "
-            f"if({copy}, keeper, dropped_value) AS value, text FROM (SELECT *, {first} AS keeper FROM ({rows}) "
-            f"LEFT JOIN ({groups}) USING (content))"
-        )
+        parts.append(f"""SELECT {quoted(version.name)} AS dataset, {version.version}::INTEGER AS version,
+            content AS item_id, 'sentence' AS kind, if({copy}, 'duplicate', dropped_by) AS dropped_by,
+            if({copy}, keeper, dropped_value) AS value, text FROM (SELECT *, {first} AS keeper FROM ({rows})
+            LEFT JOIN ({groups}) USING (content))""")
     return " UNION ALL ".join(parts or [_NOTHING])
 
 
