@@ -86,21 +86,17 @@ def edges(
     Keys are 16 bytes each, as in `hashes`. Looseness makes edges of both kinds comparable, from 0 (equal) to 1 (at the
     threshold): the distance divided by the largest distance of its kind.
     """
-    rows = lake.table(
-        "WITH e AS (SELECT a, b, min(distance / scale) AS looseness FROM (SELECT a, b, distance, "
-        f"greatest(max(distance) OVER (PARTITION BY kind), 1e-9) AS scale FROM {table} "
-        "WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) GROUP BY a, b), "
-        "k AS (SELECT key, row_number() OVER (ORDER BY key) - 1 AS n FROM "
-        "(SELECT a AS key FROM e UNION SELECT b FROM e)) "
-        "SELECT x.n AS l, y.n AS r, looseness FROM e JOIN k x ON x.key = e.a JOIN k y ON y.key = e.b ORDER BY l, r",
-        (list(scorers),),
-    )
-    keys = lake.table(
-        "SELECT unhex(key) AS key FROM ("
-        f"SELECT a AS key FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL "
-        f"UNION SELECT b FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) ORDER BY key",
-        (list(scorers), list(scorers)),
-    )
+    sql = f"""WITH e AS (SELECT a, b, min(distance / scale) AS looseness FROM (SELECT a, b, distance,
+        greatest(max(distance) OVER (PARTITION BY kind), 1e-9) AS scale FROM {table}
+        WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) GROUP BY a, b),
+        k AS (SELECT key, row_number() OVER (ORDER BY key) - 1 AS n FROM
+        (SELECT a AS key FROM e UNION SELECT b FROM e))
+        SELECT x.n AS l, y.n AS r, looseness FROM e JOIN k x ON x.key = e.a JOIN k y ON y.key = e.b ORDER BY l, r"""
+    rows = lake.table(sql, (list(scorers),))
+    sql = f"""SELECT unhex(key) AS key FROM (
+        SELECT a AS key FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL
+        UNION SELECT b FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) ORDER BY key"""
+    keys = lake.table(sql, (list(scorers), list(scorers)))
     return keys["key"], rows["l"].to_numpy(), rows["r"].to_numpy(), rows["looseness"].to_numpy()
 
 
@@ -152,12 +148,10 @@ def near_candidates(
                 rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
                 if found := [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]:
                     lake.insert("near_pairs", pa.concat_tables(found))
-    yield from lake.blocks(
-        "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM "
-        "(SELECT DISTINCT least(a, b) AS a, greatest(a, b) AS b FROM near_pairs) p "
-        "JOIN sentence_content x ON unhex(x.content) = p.a JOIN sentence_content y ON unhex(y.content) = p.b",
-        rows=PAIRS_AT_ONCE,
-    )
+    sql = """SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM
+        (SELECT DISTINCT least(a, b) AS a, greatest(a, b) AS b FROM near_pairs) p
+        JOIN sentence_content x ON unhex(x.content) = p.a JOIN sentence_content y ON unhex(y.content) = p.b"""
+    yield from lake.blocks(sql, rows=PAIRS_AT_ONCE)
 
 
 def _ranges(n: int) -> list[tuple[int, int]]:

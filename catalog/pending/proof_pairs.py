@@ -56,11 +56,9 @@ def list_pairs(lake: Lake, plan: Plan, versions: Mapping[str, str], right: Seque
         JOIN image_content USING (sha256) WHERE text IS NOT NULL"""
     )
     if right is not None:
-        lake.execute(
-            f"INSERT INTO proof_pairs SELECT '{ORACLE}', * EXCLUDE (arm) FROM proof_pairs WHERE arm = '{RAW}' "
-            "AND sha256 IN (SELECT unnest(?::VARCHAR[]))",
-            (list(right),),
-        )
+        sql = f"""INSERT INTO proof_pairs SELECT '{ORACLE}', * EXCLUDE (arm) FROM proof_pairs WHERE arm = '{RAW}'
+            AND sha256 IN (SELECT unnest(?::VARCHAR[]))"""
+        lake.execute(sql, (list(right),))
     return dict(lake.query("SELECT arm, count(*) FROM proof_pairs GROUP BY arm"))
 
 

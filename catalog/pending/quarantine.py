@@ -78,12 +78,10 @@ def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict
 
 def units(lake: Lake, reason: str) -> list[Units]:
     """Return, by source, the units in which ingest quarantined an item for ``reason``."""
-    rows = lake.query(
-        "SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit) "
-        "FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i "
-        "ON i.uri = q.payload_ref WHERE stage = 'ingest' AND reason = ? GROUP BY 1 ORDER BY 1",
-        (reason,),
-    )
+    sql = """SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit)
+        FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i
+        ON i.uri = q.payload_ref WHERE stage = 'ingest' AND reason = ? GROUP BY 1 ORDER BY 1"""
+    rows = lake.query(sql, (reason,))
     return [Units(source, frozenset(uris), commit) for source, uris, commit in rows if source]
 
 
@@ -108,11 +106,9 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
             lake.execute(f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS {lost}", (reason,))
             lake.execute(f"DELETE FROM {score.table} WHERE {where}", (reason,))
             discount(lake, score.table, f"{score.table} {commit}", commit)
-        lake.execute(
-            "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine' AND shard IN "
-            f"(SELECT shard {complaints})",
-            (f":{commit}", reason),
-        )
+        sql = f"""UPDATE partitions SET partition_id = partition_id || ? WHERE "table" = 'quarantine' AND shard IN
+            (SELECT shard {complaints})"""
+        lake.execute(sql, (f":{commit}", reason))
         lake.execute(f"DELETE {complaints}", (reason,))
 
     lake.retrying(body)
@@ -146,8 +142,6 @@ def discount(lake: Lake, table: str, label: str, commit: int) -> None:
 
 def subtract(lake: Lake, table: str, label: str, commit: int) -> None:
     """Insert a row of ``partitions`` with a negative count, and an id from ``label``, for each row of FORGOTTEN."""
-    lake.execute(
-        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard, '
-        f"scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path FROM {FORGOTTEN}",
-        (table, label, commit),
-    )
+    sql = f"""INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard,
+        scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS "commit", '' AS path FROM {FORGOTTEN}"""
+    lake.execute(sql, (table, label, commit))

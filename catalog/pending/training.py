@@ -116,12 +116,10 @@ def newest_frozen(lake: Lake, table: str, size: str, scorer: str) -> tuple[str, 
 
     ``size`` is the column, equal in all rows of a file, that has the size of the lake when they were frozen.
     """
-    found = lake.query(
-        f"""SELECT any_value(f.{size}), p."commit", count(*), p.path, p.path IN (SELECT data_file FROM
-            ({files_sql((table,))})) FROM partitions p JOIN {table} f ON f.scorer = p.scorer AND f."commit" = p."commit"
-        WHERE p."table" = '{table}' AND p.scorer = ? AND p.rows > 0 GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
-        (scorer,),
-    )
+    sql = f"""SELECT any_value(f.{size}), p."commit", count(*), p.path, p.path IN (SELECT data_file FROM
+        ({files_sql((table,))})) FROM partitions p JOIN {table} f ON f.scorer = p.scorer AND f."commit" = p."commit"
+        WHERE p."table" = '{table}' AND p.scorer = ? AND p.rows > 0 GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1"""
+    found = lake.query(sql, (scorer,))
     if not found:
         return None
     *numbers, path, is_current = found[0]

@@ -50,12 +50,10 @@ def merge_counts(lake: Lake, scorer: str, rarest: float) -> pa.Table:
     Words with a share below ``rarest`` are left out: at most 1 / rarest rows, whatever the corpus size.
     """
     counts = "SELECT word, sum(n) AS n FROM word_counts WHERE scorer = ? GROUP BY word"
-    return lake.table(
-        f"WITH counts AS ({counts}), whole AS (SELECT sum(n) AS n FROM counts) "
-        "SELECT word, counts.n::DOUBLE / whole.n::DOUBLE AS p FROM counts, whole "
-        f"WHERE counts.n >= {rarest!r} * whole.n ORDER BY word",
-        (scorer,),
-    )
+    sql = f"""WITH counts AS ({counts}), whole AS (SELECT sum(n) AS n FROM counts)
+        SELECT word, counts.n::DOUBLE / whole.n::DOUBLE AS p FROM counts, whole
+        WHERE counts.n >= {rarest!r} * whole.n ORDER BY word"""
+    return lake.table(sql, (scorer,))
 
 
 def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
@@ -105,21 +103,17 @@ def uncounted(lake: Lake, scorer: str, items: Sequence[WorkItem]) -> list[WorkIt
 
 def count_nouns(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
     """Return (phrase, is plural) -> number of sentences with it, summed over ``items``; at least ``fewest`` each."""
-    rows = lake.query(
-        "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? "
-        "AND shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL",
-        (scorer, [item.shard for item in items], fewest),
-    )
+    sql = """SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ?
+        AND shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL"""
+    rows = lake.query(sql, (scorer, [item.shard for item in items], fewest))
     return {(phrase, is_plural): n for phrase, is_plural, n in rows}
 
 
 def frozen_words(lake: Lake, scorer: str) -> Vocabulary | None:
     """Return the newest frozen tag words of the scorer with this digest; None if there are none."""
-    rows = lake.query(
-        'SELECT word, threshold, pictures FROM tag_words WHERE scorer = ? AND "commit" = '
-        '(SELECT max("commit") FROM tag_words WHERE scorer = ?) ORDER BY position',
-        (scorer, scorer),
-    )
+    sql = """SELECT word, threshold, pictures FROM tag_words WHERE scorer = ? AND "commit" =
+        (SELECT max("commit") FROM tag_words WHERE scorer = ?) ORDER BY position"""
+    rows = lake.query(sql, (scorer, scorer))
     if not rows:
         return None
     words = tuple(word for word, _, _ in rows)

@@ -178,12 +178,10 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
     range of clusters opens all of them. DuckDB holds the keys of all rounds, spilled if necessary: 50 GB for 800M.
     """
     digests = (clusters, plan.scorer(kind.table))
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE unassigned AS SELECT e.shard, e.{kind.key} AS key FROM {kind.table} e "
-        f"LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
-        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL",
-        digests,
-    )
+    sql = f"""CREATE OR REPLACE TEMP TABLE unassigned AS SELECT e.shard, e.{kind.key} AS key FROM {kind.table} e
+        LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key}
+        WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"""
+    lake.execute(sql, digests)
     sizes = lake.query("SELECT shard, count(*) FROM unassigned GROUP BY shard ORDER BY shard")
     most = min(ASSIGNED, sum(n for _, n in sizes) // MANY_ITEMS)
     for run in rounds(sizes):

@@ -64,11 +64,9 @@ def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
 
     Each has sha256, shard, text, status, n_tokens, seconds, and the image's ``address`` (NULL without a document).
     """
-    made = lake.table(
-        "SELECT sha256, shard, text, status, n_tokens, seconds FROM captions WHERE scorer = ? "
-        f'ORDER BY "commit", shard, sha256 LIMIT {n}',
-        (scorer,),
-    ).to_pylist()
+    sql = f"""SELECT sha256, shard, text, status, n_tokens, seconds FROM captions WHERE scorer = ?
+        ORDER BY "commit", shard, sha256 LIMIT {n}"""
+    made = lake.table(sql, (scorer,)).to_pylist()
     one_each = """SELECT image_id, document_id, position, url, sha256 FROM images WHERE sha256 IN (SELECT unnest(?))
         QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY image_id) = 1"""
     shown = f"SELECT sha256, raw_image_url FROM {with_released_address(one_each)}"

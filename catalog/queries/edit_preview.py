@@ -100,12 +100,10 @@ def fates_of(lake: Lake, dataset: Dataset, sha256s: list[str]) -> dict[str, str]
 
     A value is 'kept', the name of the rule that dropped the picture, or 'not decided'.
     """
-    rows = lake.query(
-        f"SELECT sha256, min(dropped_by) FROM (SELECT * FROM images WHERE sha256 IN (SELECT unnest(?::VARCHAR[]))) "
-        f"LEFT JOIN (SELECT item_id AS image_id, dropped_by FROM decisions WHERE {dataset.where}) USING (image_id) "
-        "GROUP BY sha256 ORDER BY sha256",
-        (sha256s,),
-    )
+    sql = f"""SELECT sha256, min(dropped_by) FROM (SELECT * FROM images WHERE sha256 IN (SELECT unnest(?::VARCHAR[])))
+        LEFT JOIN (SELECT item_id AS image_id, dropped_by FROM decisions WHERE {dataset.where}) USING (image_id)
+        GROUP BY sha256 ORDER BY sha256"""
+    rows = lake.query(sql, (sha256s,))
     return {sha256: "not decided" if fate is None else fate or "kept" for sha256, fate in rows}
 
 

@@ -71,12 +71,10 @@ def amend(lake: Lake, dataset: Dataset, takedown_id: str) -> dict[str, Any]:
     _move_edits(lake, dataset)
     lake.execute(f"DELETE FROM pairs WHERE {dataset.where} AND image_id IN (SELECT image_id FROM amending)")
     lake.execute("INSERT INTO pairs BY NAME SELECT * FROM amended ORDER BY image_id")
-    lake.execute(
-        "INSERT INTO amended_pairs BY NAME SELECT a.dataset, a.version, ? AS takedown_id, a.sha256, a.before, "
-        "n.after FROM amending a LEFT JOIN "
-        f"(SELECT image_id, {_row_digest('amended', dataset)} AS after FROM amended) n USING (image_id)",
-        (takedown_id,),
-    )
+    sql = f"""INSERT INTO amended_pairs BY NAME SELECT a.dataset, a.version, ? AS takedown_id, a.sha256, a.before,
+        n.after FROM amending a LEFT JOIN
+        (SELECT image_id, {_row_digest("amended", dataset)} AS after FROM amended) n USING (image_id)"""
+    lake.execute(sql, (takedown_id,))
     changed = lake.query("SELECT count(*) FROM amended")[0][0]
     removed = lake.query("SELECT count(*) FROM amending")[0][0] - changed
     after = _version_digest(lake, dataset)

@@ -96,11 +96,9 @@ def forget_scores(lake: Lake, table: str, twice: Collection[tuple[str, str]], co
 def count_again(lake: Lake, paths: Collection[str]) -> None:
     """Correct `partitions` to the number of rows that these score files have; missing rows become pending."""
     scores = [score.table for score in scores_in(lake)]
-    lake.execute(
-        f"UPDATE partitions SET rows = n_left FROM {ROWS_LEFT} f WHERE partitions.path = f.path AND "
-        'list_contains(?::VARCHAR[], f.path) AND list_contains(?::VARCHAR[], partitions."table")',
-        (list(paths), scores),
-    )
+    sql = f"""UPDATE partitions SET rows = n_left FROM {ROWS_LEFT} f WHERE partitions.path = f.path AND
+        list_contains(?::VARCHAR[], f.path) AND list_contains(?::VARCHAR[], partitions."table")"""
+    lake.execute(sql, (list(paths), scores))
 
 
 def fetched_pictures(lake: Lake, path: str) -> int:

@@ -69,12 +69,10 @@ def delete_scorer(lake: Lake, found: Forgettable, commit: int) -> None:
     for table in found.rows:
         lake.execute(f"DELETE FROM {table} WHERE scorer = ?", (found.digest,))
     lake.execute("DELETE FROM partitions WHERE scorer = ?", (found.digest,))
-    lake.execute(
-        'INSERT INTO partitions BY NAME SELECT unnest(?::VARCHAR[]) AS "table", md5(concat("table", ?, ?)) AS '
-        "partition_id, 'all' AS shard, ? AS scorer, 0 AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, "
-        "? AS \"commit\", '' AS path",
-        (list(found.rows), found.digest, commit, found.digest, commit),
-    )
+    sql = """INSERT INTO partitions BY NAME SELECT unnest(?::VARCHAR[]) AS "table", md5(concat("table", ?, ?)) AS
+        partition_id, 'all' AS shard, ? AS scorer, 0 AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id,
+        ? AS "commit", '' AS path"""
+    lake.execute(sql, (list(found.rows), found.digest, commit, found.digest, commit))
 
 
 def datasets_made_with(lake: Lake, found: Forgettable) -> tuple[str, ...]:

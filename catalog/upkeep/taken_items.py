@@ -160,21 +160,17 @@ def named(column: str) -> str:
 
 def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, listed: Iterable[tuple[str, str]]) -> None:
     """Ban the names of ``subject``, the taken pictures and the entries ``listed`` (kind, value); old bans stay."""
-    lake.execute(
-        "INSERT INTO bans SELECT sha256, ?, now() FROM (SELECT sha256 FROM taken_pictures UNION SELECT value FROM "
-        "asked_pictures) ANTI JOIN bans USING (sha256)",
-        (reason,),
-    )
+    sql = """INSERT INTO bans SELECT sha256, ?, now() FROM (SELECT sha256 FROM taken_pictures UNION SELECT value FROM
+        asked_pictures) ANTI JOIN bans USING (sha256)"""
+    lake.execute(sql, (reason,))
     values = [("address", each) for each in (*subject.urls, *(host.lower() for host in subject.hosts))]
     values += listed
     # By the address too: another reader gives the same page another id.
     documents = """SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL
         SELECT 'uri' AS kind, uri AS value FROM documents SEMI JOIN taken_documents USING (document_id)"""
-    lake.execute(
-        "INSERT INTO taken_bans SELECT kind, value, ? FROM (SELECT unnest(?::VARCHAR[]) AS kind, unnest(?::VARCHAR[]) "
-        f"AS value UNION {documents}) ANTI JOIN taken_bans USING (kind, value)",
-        (takedown_id, [kind for kind, _ in values], [value for _, value in values]),
-    )
+    sql = f"""INSERT INTO taken_bans SELECT kind, value, ? FROM (SELECT unnest(?::VARCHAR[]) AS kind,
+        unnest(?::VARCHAR[]) AS value UNION {documents}) ANTI JOIN taken_bans USING (kind, value)"""
+    lake.execute(sql, (takedown_id, [kind for kind, _ in values], [value for _, value in values]))
 
 
 def pictures_of(lake: Lake, image_ids: Sequence[str]) -> list[str]:
@@ -262,8 +258,6 @@ def _delete(lake: Lake, table: str, where: str, commit: int) -> None:
 def _forget_paths(lake: Lake, table: str) -> None:
     """Forget the paths of files of which no row is left: DuckLake removes them."""
     paths = f"SELECT DISTINCT filename FROM {table}"
-    lake.execute(
-        f"UPDATE partitions SET path = '' WHERE \"table\" = '{table}' AND path <> '' "
-        f"AND concat(?, path) NOT IN ({paths})",
-        (lake.data_path,),
-    )
+    sql = f"""UPDATE partitions SET path = '' WHERE "table" = '{table}' AND path <> ''
+        AND concat(?, path) NOT IN ({paths})"""
+    lake.execute(sql, (lake.data_path,))

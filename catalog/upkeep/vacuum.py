@@ -134,11 +134,9 @@ def refresh_statistics(writer: Writer) -> None:
         metadata.write(f"""UPDATE {_STATISTICS} SET min_value = b.low, max_value = b.high FROM text_bounds b
             WHERE {_STATISTICS}.table_id = b.table_id AND {_STATISTICS}.column_id = b.column_id""")
         for kind, bounds in _WIDEST.items():
-            metadata.write(
-                f"UPDATE {_STATISTICS} SET min_value = ?, max_value = ? WHERE (table_id, column_id) IN "
-                "(SELECT table_id, column_id FROM ducklake_column WHERE end_snapshot IS NULL AND column_type = ?) "
-                f"AND (min_value IS NULL OR table_id NOT IN ({_INLINED}))",
-                (*bounds, kind),
-            )
+            sql = f"""UPDATE {_STATISTICS} SET min_value = ?, max_value = ? WHERE (table_id, column_id) IN
+                (SELECT table_id, column_id FROM ducklake_column WHERE end_snapshot IS NULL AND column_type = ?)
+                AND (min_value IS NULL OR table_id NOT IN ({_INLINED}))"""
+            metadata.write(sql, (*bounds, kind))
 
     metadata.retrying(body)

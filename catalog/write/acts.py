@@ -110,12 +110,10 @@ def acts_of(lake: Lake, dataset: str, upto: int | None = None) -> list[Act]:
 
 def _acts_in(lake: Lake, rows: str, dataset: str, upto: int) -> list[Act]:
     undone = f"act_id IN (SELECT act_id FROM {rows} WHERE act = 'undo' AND \"commit\" <= {upto})"
-    found = lake.query(
-        "SELECT act_id, any_value(act), any_value(field), any_value(pattern), min(value), count(sha256), "
-        f'any_value(who), any_value("at"), min("commit"), {undone} FROM {rows} WHERE dataset = ? AND act <> \'undo\' '
-        'AND "commit" <= ? GROUP BY act_id ORDER BY min("commit")',
-        (dataset, upto),
-    )
+    sql = f"""SELECT act_id, any_value(act), any_value(field), any_value(pattern), min(value), count(sha256),
+        any_value(who), any_value("at"), min("commit"), {undone} FROM {rows} WHERE dataset = ? AND act <> 'undo'
+        AND "commit" <= ? GROUP BY act_id ORDER BY min("commit")"""
+    found = lake.query(sql, (dataset, upto))
     return [Act(*row) for row in found]
 
 

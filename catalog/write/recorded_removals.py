@@ -63,16 +63,14 @@ def removed_before(lake: Lake, names: Sequence[str]) -> list[Removed]:
     A name is an id, an address, a host, or an item as a user gave it to `takedown`.
     """
     asked = "from_json(coalesce(json_extract(nullif(report, ''), '$.asked.items'), '[]'), '[\"VARCHAR\"]')"
-    found = lake.query(
-        f"""WITH names AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS name), found AS (
+    sql = f"""WITH names AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS name), found AS (
         SELECT name, b."at", b.reason, coalesce(takedown_id, '') AS takedown_id FROM names
         JOIN bans b ON sha256 = name LEFT JOIN takedowns t ON t."at" = b."at"
         UNION ALL SELECT name, "at", reason, takedown_id FROM names JOIN taken_bans ON value = name
         JOIN takedowns USING (takedown_id)
         UNION ALL SELECT name, "at", reason, takedown_id FROM names JOIN takedowns ON list_contains({asked}, name))
-        SELECT DISTINCT ON (name) * FROM found ORDER BY name, "at" DESC""",
-        (list(names),),
-    )
+        SELECT DISTINCT ON (name) * FROM found ORDER BY name, "at" DESC"""
+    found = lake.query(sql, (list(names),))
     return [Removed(*row) for row in found]
 
 

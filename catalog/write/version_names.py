@@ -69,11 +69,9 @@ def drop_version(lake: Lake, name: str, version: int) -> dict[str, int]:
     """
 
     def body() -> dict[str, int]:
-        lake.execute(
-            "INSERT INTO dropped_versions SELECT name, version, content_digest, n_pairs, created_at, now() "
-            "FROM datasets WHERE name = ? AND version = ?",
-            (name, version),
-        )
+        sql = """INSERT INTO dropped_versions SELECT name, version, content_digest, n_pairs, created_at, now()
+            FROM datasets WHERE name = ? AND version = ?"""
+        lake.execute(sql, (name, version))
         found = {}
         for table in _OF_VERSIONS:
             where = f"{'name' if table == 'datasets' else 'dataset'} = ? AND version = ?"

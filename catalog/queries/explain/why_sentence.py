@@ -78,13 +78,11 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
     """Return the number of images that the sentence is a candidate for, and the MOST similar of them."""
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
-    rows = lake.rows(
-        f"""SELECT i.image_id, m.sha256, i.url, m.similarity, count(*) OVER () AS pictures FROM (
-            SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
+    sql = f"""SELECT i.image_id, m.sha256, i.url, m.similarity, count(*) OVER () AS pictures FROM (
+        SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
         JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
-            ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}""",
-        (content, scope.upto, scorer, scorer),
-    )
+        ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}"""
+    rows = lake.rows(sql, (content, scope.upto, scorer, scorer))
     pictures = rows[0]["pictures"] if rows else 0
     return {"pictures": pictures, "nearest": [{k: v for k, v in row.items() if k != "pictures"} for row in rows]}
 

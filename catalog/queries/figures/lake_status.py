@@ -109,14 +109,12 @@ def by_step(lake: Lake, upto: int | None = None, run_ids: tuple[str, ...] = ()) 
     Restricted to commits up to ``upto``, and to ``run_ids`` if any are given.
     """
     mine = "AND list_contains(?, u.run_id)" if run_ids else ""
-    found = lake.query(
-        f"""SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
-            sum(u.discarded_tokens), sum(u.retries), sum(u.cost)
+    sql = f"""SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
+        sum(u.discarded_tokens), sum(u.retries), sum(u.cost)
         FROM usage u JOIN commits c ON c."commit" = u."commit"
         WHERE (? IS NULL OR u."commit" <= ?) {mine}
-        GROUP BY u.run_id, c.step ORDER BY min(u."commit")""",
-        (upto, upto, *([list(run_ids)] if run_ids else [])),
-    )
+        GROUP BY u.run_id, c.step ORDER BY min(u."commit")"""
+    found = lake.query(sql, (upto, upto, *([list(run_ids)] if run_ids else [])))
     return [
         StepUsage(run, step, int(rows), float(seconds), *(int(n) for n in counts), cost=float(cost))
         for run, step, rows, seconds, *counts, cost in found

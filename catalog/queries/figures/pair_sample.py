@@ -93,15 +93,13 @@ def contamination_hits(lake: Lake, dataset: Dataset, plan: Plan) -> list[SetHits
         vectors = "v.benchmark_cosine AS cosine, v.benchmark_near AS near"
         joined = f"LEFT JOIN (SELECT * FROM benchmark_vector WHERE scorer = '{plan.scorer('benchmark_vector')}') v " \
                  "ON v.sha256 = i.sha256"  # fmt: skip
-    rows = lake.rows(
-        f"SELECT min(i.image_id) AS image_id, i.sha256, c.shard, h.benchmark_bits AS bits, {vectors}, "
-        "CASE WHEN h.benchmark_bits <= ? THEN h.benchmark_copy ELSE near END AS file FROM decisions d "
-        f"JOIN images i ON i.image_id = d.item_id JOIN image_content c ON c.sha256 = i.sha256 "
-        f"JOIN (SELECT * FROM benchmark_hash WHERE scorer = '{plan.scorer('benchmark_hash')}') h "
-        f"ON h.sha256 = i.sha256 {joined} WHERE d.dataset = ? AND d.version = ? AND d.dropped_by = '{CONTAMINATION}' "
-        "GROUP BY ALL ORDER BY bits, cosine DESC, i.sha256",
-        (section.phash, dataset.name, dataset.version),
-    )
+    sql = f"""SELECT min(i.image_id) AS image_id, i.sha256, c.shard, h.benchmark_bits AS bits, {vectors},
+        CASE WHEN h.benchmark_bits <= ? THEN h.benchmark_copy ELSE near END AS file FROM decisions d
+        JOIN images i ON i.image_id = d.item_id JOIN image_content c ON c.sha256 = i.sha256
+        JOIN (SELECT * FROM benchmark_hash WHERE scorer = '{plan.scorer("benchmark_hash")}') h
+        ON h.sha256 = i.sha256 {joined} WHERE d.dataset = ? AND d.version = ? AND d.dropped_by = '{CONTAMINATION}'
+        GROUP BY ALL ORDER BY bits, cosine DESC, i.sha256"""
+    rows = lake.rows(sql, (section.phash, dataset.name, dataset.version))
     found: dict[str, list[dict[str, Any]]] = {folder: [] for folder in section.sets}
     for row in rows:
         for folder in section.sets if row["file"] else ():

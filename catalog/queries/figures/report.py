@@ -33,11 +33,9 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """Return the scorers of the version as dictionaries: digest, name, version, settings, model, libraries."""
-    return lake.rows(
-        "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
-        'FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest',
-        (dataset.name, dataset.version),
-    )
+    sql = """SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest
+        IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest"""
+    return lake.rows(sql, (dataset.name, dataset.version))
 
 
 def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
@@ -51,11 +49,9 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
     At most CLUSTERS_SHOWN clusters, evenly over the ranks. Images before balance: kept, or dropped by it or later.
     """
-    from_balance_on = lake.query(
-        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
-        "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
-        (dataset.name, dataset.version) * 2,
-    )
+    sql = """SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT
+        coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')"""
+    from_balance_on = lake.query(sql, (dataset.name, dataset.version) * 2)
     reached = ["", *(rule for (rule,) in from_balance_on)]
     scorer = dataset.scorers_by_name(lake).get(SURVIVORS.clusters, "")
     clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
@@ -75,11 +71,9 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Return duplicate ``edges`` with their counts by kind, and the numbers ``groups``, ``members`` and ``largest``."""
-    edges = lake.rows(
-        "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
-        f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {KNOWN}) GROUP BY kind ORDER BY kind",
-        (dataset.name, dataset.version, dataset.commit),
-    )
+    sql = f"""SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b,
+        unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {KNOWN}) GROUP BY kind ORDER BY kind"""
+    edges = lake.rows(sql, (dataset.name, dataset.version, dataset.commit))
     return {"edges": edges, **_groups(lake, dataset, "image_groups")}
 
 
@@ -90,11 +84,9 @@ def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 def _groups(lake: Lake, dataset: Dataset, table: str) -> dict[str, Any]:
     """Count ``groups``, their ``members`` and the ``largest``, in the newest grouping up to the version's commit."""
-    return lake.rows(
-        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
-        f"{table} WHERE {KNOWN} AND commit = (SELECT max(commit) FROM {table} WHERE {KNOWN})",
-        (dataset.name, dataset.version, dataset.commit) * 2,
-    )[0]
+    sql = f"""SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM
+        {table} WHERE {KNOWN} AND commit = (SELECT max(commit) FROM {table} WHERE {KNOWN})"""
+    return lake.rows(sql, (dataset.name, dataset.version, dataset.commit) * 2)[0]
 
 
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
@@ -109,23 +101,19 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
             continue
         table, has_several = score.table, score.table == "captions" and len(plan.recipe.captioned_by) > 1
         kind = f"'{table} by ' || captioner" if has_several else f"'{table}'"
-        found += lake.rows(
-            f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
-            f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "
-            f"pairs WHERE dataset = ? AND version = ?) GROUP BY ALL ORDER BY n DESC, kind, {status}",
-            (dataset.name, dataset.version),
-        )
+        sql = f"""SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS
+            seconds FROM {current_scores(plan, table, "sha256", dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM
+            pairs WHERE dataset = ? AND version = ?) GROUP BY ALL ORDER BY n DESC, kind, {status}"""
+        found += lake.rows(sql, (dataset.name, dataset.version))
     return found
 
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """Count the quarantine rows when the version was cut, by reason and stage, most frequent first, with EXAMPLES."""
-    return lake.rows(
-        "SELECT reason, stage, count(*) AS n, "
-        f"min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples "
-        "FROM quarantine WHERE commit <= ? GROUP BY reason, stage ORDER BY n DESC, reason, stage",
-        (dataset.commit,),
-    )
+    sql = f"""SELECT reason, stage, count(*) AS n,
+        min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples
+        FROM quarantine WHERE commit <= ? GROUP BY reason, stage ORDER BY n DESC, reason, stage"""
+    return lake.rows(sql, (dataset.commit,))
 
 
 def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
@@ -133,17 +121,13 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
     A job that fills several tables records its seconds in each partition, so each (shard, seconds) is counted once.
     """
-    tables = lake.rows(
-        """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
+    sql = """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
         FROM (SELECT step, "table" AS t, min("commit") AS first, sum(rows) AS n, sum(bytes) AS bytes FROM partitions
-            JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
-        GROUP BY step ORDER BY first, step""",
-        (dataset.commit,),
-    )
-    spent = lake.query(
-        """SELECT step, sum(seconds) FROM (SELECT DISTINCT "commit", shard, seconds FROM partitions WHERE commit <= ?)
-        JOIN commits USING ("commit") GROUP BY step""",
-        (dataset.commit,),
-    )
+        JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
+        GROUP BY step ORDER BY first, step"""
+    tables = lake.rows(sql, (dataset.commit,))
+    sql = """SELECT step, sum(seconds) FROM (SELECT DISTINCT "commit", shard, seconds FROM partitions WHERE commit <= ?)
+        JOIN commits USING ("commit") GROUP BY step"""
+    spent = lake.query(sql, (dataset.commit,))
     seconds = dict(spent)
     return [{**row, "seconds": seconds.get(row["step"], 0.0)} for row in tables]

@@ -58,11 +58,9 @@ def similar_units(lake: Lake, found: UnitOutcomes, scorer: str, least: float, by
 
     It is inf if the picture's own unit has such a sentence. ``scorer`` is the digest of the matches.
     """
-    rows = lake.query(
-        f"SELECT DISTINCT m.sha256, {_unit(by_document)} FROM match_candidates m JOIN sentences s USING (content) "
-        "JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ?",
-        (scorer, least),
-    )
+    sql = f"""SELECT DISTINCT m.sha256, {_unit(by_document)} FROM match_candidates m JOIN sentences s USING (content)
+        JOIN documents d ON d.document_id = s.document_id WHERE m.scorer = ? AND m.similarity >= ?"""
+    rows = lake.query(sql, (scorer, least))
     units: dict[str, set[str]] = defaultdict(set)
     for content, unit in rows:
         units[content].add(unit)
