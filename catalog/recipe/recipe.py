@@ -127,9 +127,8 @@ class Recipe(Settings):
     @property
     def captioned_by(self) -> list[Captioner]:
         """The captioners, first OWN for the captions that came along with the pictures, if they are captions."""
-        if self.captions.own is None:
-            return self.captioners
-        return [Captioner.model_construct(name=OWN), *self.captioners]
+        own = [] if self.captions.own is None else [Captioner.model_construct(name=OWN)]
+        return [*own, *self.captioners]
 
     @property
     def only_captions(self) -> bool:

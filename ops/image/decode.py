@@ -88,9 +88,7 @@ def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list
 
 def target(height: int, width: int, side: int) -> tuple[int, int]:
     """Return (h, w) scaled so that the shorter side is ``side``; the longer side is rounded down, as CLIP does."""
-    if height <= width:
-        return side, side * width // height
-    return side * height // width, side
+    return (side, side * width // height) if height <= width else (side * height // width, side)
 
 
 def inner(height: int, width: int, max_aspect: int) -> tuple[int, int]:

@@ -43,9 +43,8 @@ def with_picture_settings(processor: Any, settings: Mapping[str, int], spec: str
 
 def _tiles(pictures: Any, n: int) -> Changes | None:
     """Return the changes that cut a picture into at most ``n`` tiles; none for 1 tile of a processor without tiles."""
-    if not (cuts := next((name for name in _CUTS if hasattr(pictures, name)), "")):
-        return {} if n == 1 else None
-    return _CUTS[cuts](pictures, n)
+    cuts = next((cut for name, cut in _CUTS.items() if hasattr(pictures, name)), None)
+    return cuts(pictures, n) if cuts else {} if n == 1 else None
 
 
 def _split(pictures: Any, n: int) -> Changes:

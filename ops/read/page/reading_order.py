@@ -187,9 +187,8 @@ class _Walk:
 
     def _repeats(self, reference: PictureReference, element: Any) -> bool:
         """Return whether a <noscript> repeats, for old browsers, the image that a script would load."""
-        if self.seen.isdisjoint(reference.sources):
-            return False
-        return next(element.iterancestors("noscript"), None) is not None
+        is_seen = not self.seen.isdisjoint(reference.sources)
+        return is_seen and next(element.iterancestors("noscript"), None) is not None
 
 
 def _is_silent(element: Any, is_inside: bool) -> bool:
@@ -199,6 +198,4 @@ def _is_silent(element: Any, is_inside: bool) -> bool:
         return True
     if tag == "header":
         return not is_inside
-    if tag == "form":
-        return next(element.iter("p", "h1", "h2", "h3", "article", "main"), None) is None
-    return False
+    return tag == "form" and next(element.iter("p", "h1", "h2", "h3", "article", "main"), None) is None
