@@ -47,21 +47,21 @@ def extend(lake: Lake, plan: Plan, catalog: str) -> bool:
     if taken or sparse or last_removal(lake) > upto or not _are_new(lake, PICTURE, "image_content", since):
         return False
     lake.execute(f"INSERT INTO making.contents SELECT {SENTENCE} FROM sentence_content WHERE {since} ORDER BY content")
+    lake.execute("CREATE OR REPLACE TEMP TABLE new_groups (sentence UINTEGER, before UINTEGER, now UINTEGER)")
+    former = "SELECT sentence, duplicates, member FROM making.sentences WHERE duplicates IS NOT NULL"
     if counted["sentence_groups"].new:
         facts_tables.sentence_groups(lake, plan, SENTENCE)
+        lake.execute(
+            f"INSERT INTO new_groups SELECT sentence, s.duplicates AS before, d.duplicates AS now FROM ({former}) s "
+            "FULL JOIN facts_duplicates d USING (sentence) WHERE s.duplicates IS DISTINCT FROM d.duplicates"
+        )
+        if lake.query(  # a former group is in parts now: matches had one of its members, and lack those of other parts
+            "SELECT 1 FROM new_groups g LEFT JOIN facts_duplicates d ON d.sentence = g.before "
+            "WHERE g.before IS NOT NULL AND g.now IS DISTINCT FROM d.duplicates LIMIT 1"
+        ):
+            return False
     else:
-        lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates AS SELECT sentence, duplicates, member "
-                     "FROM making.sentences WHERE duplicates IS NOT NULL")  # fmt: skip
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE new_groups AS SELECT sentence, s.duplicates AS before, d.duplicates AS now FROM "
-        "(SELECT sentence, duplicates FROM making.sentences WHERE duplicates IS NOT NULL) s "
-        "FULL JOIN facts_duplicates d USING (sentence) WHERE s.duplicates IS DISTINCT FROM d.duplicates"
-    )
-    if lake.query(  # a former group is in parts now: matches had one of its members, and lack those of other parts
-        "SELECT 1 FROM new_groups g LEFT JOIN facts_duplicates d ON d.sentence = g.before "
-        "WHERE g.before IS NOT NULL AND g.now IS DISTINCT FROM d.duplicates LIMIT 1"
-    ):
-        return False
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE facts_duplicates AS {former}")
     has_moved = counted["superseded"].new > 0
     _list_new(lake, plan, since, has_moved, counted["image_groups"].new > 0)
     if lake.query("SELECT count(*) > count(DISTINCT key) FROM new_numbers")[0][0]:  # two contents have one key

@@ -72,6 +72,7 @@ def test_new_pages_are_pending_until_they_are_scored(finished: tuple[Lake, int])
     assert late_cut.count_unknown(lake) == 0 and sum(dropped(lake).values()) == N + N // 100
 
 
+@pytest.mark.slow
 def test_a_copy_leaves_the_filled_lake_as_it_was(filled: Path, finished: tuple[Lake, int]):
     with create_or_open(filled) as lake:
         assert lake.query("SELECT count(*) FROM images") == [(N,)] and not lake.query("SELECT 1 FROM captions")

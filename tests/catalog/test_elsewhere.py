@@ -141,6 +141,7 @@ READER = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"
 
 
 @pytest.mark.parametrize("role", ["me", "reader"])
+@pytest.mark.slow
 def test_sql_reads_no_other_table_of_a_lakes_postgres(tmp_path: Path, postgres: str, role: str) -> None:
     """Also the owner's SQL is confined. A role that may only SELECT can read a lake."""
     place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
@@ -181,6 +182,7 @@ def test_a_cut_is_the_same_wherever_the_lake_lies(tmp_path: Path, s3: s3fs.S3Fil
     assert found[0] == found[1] and all(found[0])
 
 
+@pytest.mark.slow
 def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(
     tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

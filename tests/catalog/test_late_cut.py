@@ -153,6 +153,7 @@ def test_kept_columns_of_texts_are_read_again_unless_their_file_is_damaged(
         assert again != kept
 
 
+@pytest.mark.slow
 def test_a_picture_that_comes_back_has_the_texts_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(late_cut, "EXTENDED", 0)
     monkeypatch.setattr(facts, "EXTENDED", 0)

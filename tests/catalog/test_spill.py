@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.lake.side_folders import spill_folder
@@ -24,6 +26,7 @@ def spilled(path: Path) -> list[Path]:
     return sorted(path.glob(".spill-*"))
 
 
+@pytest.mark.slow
 def test_two_that_spill_at_once_keep_their_rows(tmp_path: Path):
     with small(tmp_path / "lake") as one, small(tmp_path / "lake") as two:
         one.execute(SORT)

@@ -190,6 +190,7 @@ def test_a_scored_picture_keeps_its_home_shard_though_the_rows_of_that_shard_are
     assert rows(curated_copy, f"SELECT shard FROM image_content WHERE sha256 = '{sha256}'") == [(home,)]
 
 
+@pytest.mark.slow
 def test_a_whole_lake_is_checked_beside_a_run_that_writes(curated_copy: Path) -> None:
     with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "work"):
         lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")

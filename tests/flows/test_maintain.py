@@ -176,6 +176,7 @@ def test_an_address_that_keeps_failing_is_fetched_on_a_few_nights_only(lake: Lak
     assert found == [1, 1, 1, 0] and len(fetches.failed_fetches(lake)) == 1
 
 
+@pytest.mark.slow
 def test_a_lake_is_small_by_the_files_that_it_has_not_by_those_that_it_ever_had(curated_copy: Path) -> None:
     has = "SELECT (SELECT count(*) FROM ducklake_data_file) + (SELECT count(*) FROM ducklake_delete_file)"
     assert main(["maintain", "--lake", str(curated_copy)]) == 0

@@ -312,6 +312,7 @@ def test_a_folder_of_pictures_is_made_no_lake(command: list[str], tmp_path: Path
     assert sorted(path.name for path in (tmp_path / "photos").iterdir()) == ["0000.jpg", "0001.jpg"]
 
 
+@pytest.mark.slow
 def test_texts_are_a_row_a_caption_without_pictures_in_another_folder(
     captioned: Path, tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
 ):

@@ -30,6 +30,7 @@ def tried(lake: Path, **changes: object) -> CutTrial:
         return try_recut(opened, "small", {key.replace("__", "."): value for key, value in changes.items()})
 
 
+@pytest.mark.slow
 def test_the_nearest_images_on_each_side_are_those_of_a_sort_in_python(small: Path):
     trial = tried(small, images__short_side__keep=f"{SIDES} >= 75", balance__cap=5)
     sides = sorted((min(w, h), i) for i, w, h in rows(small, "SELECT image_id, width, height FROM images"))

@@ -122,6 +122,7 @@ def test_a_changed_prompt_is_foretold_as_it_is_then_run(curated_copy: Path, page
     assert foretold == asked | {"next wave": 1}
 
 
+@pytest.mark.slow
 def test_new_documents_are_foretold(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):
     found = surveyed(lake, settings, pages, more_pages).found
     assert [(each.work, each.items) for each in found if each.items] == [("ingest", 2)]

@@ -135,6 +135,7 @@ def test_the_number_of_a_dropped_version_is_not_given_again(lake: Path, tell: Te
     assert [version for version, _ in versions(lake)] == ([3] if of_all else [1, 3])
 
 
+@pytest.mark.slow
 def test_only_the_very_version_is_dropped_and_only_when_it_is_confirmed(
     lake: Path, tell: Tell, capsys, monkeypatch: pytest.MonkeyPatch
 ):

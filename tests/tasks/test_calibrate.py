@@ -150,6 +150,7 @@ def test_where_nothing_has_a_value_nothing_is_set_and_nothing_passes(tmp_path: P
     assert keep_of(held, "length") == "(n_words >= CAST(NULL AS DOUBLE))"
 
 
+@pytest.mark.slow
 def test_an_image_rule_and_one_on_fused_texts_drop_their_share_of_what_reaches_them(tmp_path: Path):
     rules = [*IMAGE_RULES, {"name": "sharp", "keep": "sharpness >= {threshold}", "calibrate": {"drop": 0.25}},
              {"name": "short", "keep": "synthetic_tokens <= {threshold}", "calibrate": {"drop": 0.34}}]  # fmt: skip

@@ -226,6 +226,7 @@ def test_what_a_user_put_into_an_export_stays_when_it_is_repeated(lake: Lake, tm
     assert (tmp_path / "small-v1-000000.tar.gz").exists() and not (tmp_path / "small-v1-000009.tar").exists()
 
 
+@pytest.mark.slow
 def test_another_lakes_export_of_a_dataset_of_that_name_is_left_alone(lake: Lake, tmp_path: Path):
     published(tmp_path / "other", pictures=3, image_rules=())
     with create_or_open(tmp_path / "other") as other:
@@ -244,6 +245,7 @@ def test_no_export_is_written_into_the_data_of_its_lake(lake: Lake):
     assert not Path(f"{lake.data_path}export").exists()
 
 
+@pytest.mark.slow
 def test_a_version_amended_meanwhile_is_written_anew(tmp_path: Path, small_tars: None):
     published(tmp_path / "lake", pictures=6, cap=6, image_rules=())
     with create_or_open(tmp_path / "lake") as lake:

@@ -116,6 +116,7 @@ def test_every_form_of_pairs_takes_a_mixture_which_a_takedown_names_once(form: s
     assert "of the mixture small@1:3 other@1:1 with --seed 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_each_picture_of_a_mixture_has_the_captions_of_its_own_version(lake: Path, tmp_path: Path):
     with pm.open(lake) as opened:
         opened.export(MIXED, str(tmp_path / "out"), "parquet", captions="all")

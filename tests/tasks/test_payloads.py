@@ -86,6 +86,7 @@ def test_pictures_that_are_referred_to_score_as_those_that_are_kept(photos: Path
         assert digests[0] == digests[1], "where bytes lie is no part of what a dataset is"
 
 
+@pytest.mark.slow
 def test_a_picture_gone_before_its_score_is_in_quarantine_and_scored_when_it_is_back(photos: Path, tmp_path: Path):
     gone, lake = picture(2), tmp_path / "lake"
     with opened(lake, photos, "reference") as held:

@@ -141,6 +141,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
     return place, run(place / "lake", write(place / "pages", varied(random.Random(5), 200)))
 
 
+@pytest.mark.slow
 def test_edges_and_groups_are_those_of_the_slow_twins(first: tuple[Path, Found]):
     texts, found = varied(random.Random(5), 200), first[1]
     assert found.places.keys() == {normalise(text) for text in texts}

@@ -73,6 +73,7 @@ def contents(place: Path) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_a_shuffle_holds_every_pair_once_with_its_own_picture_and_mixes_the_shards(lake: Lake, tmp_path: Path):
     export(lake, "small", 1, str(tmp_path / "stored"))
     export(lake, "small", 1, str(tmp_path / "shuffled"), shuffle=5)

@@ -81,6 +81,7 @@ def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(b
         assert held.counts["ingest"] == 0
 
 
+@pytest.mark.slow
 def test_a_changed_page_supersedes_what_was_read_before_though_the_record_of_that_reading_was_lost(tmp_path: Path):
     page(tmp_path, "a", "The old words of the page.", 1, at=1)
     page(tmp_path, "b", "Another page stays as it is.", 2, at=1)

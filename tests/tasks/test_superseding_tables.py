@@ -94,6 +94,7 @@ def test_json_lines_that_grew_say_everything_once(n: int, tmp_path: Path):
         assert (held.counts["ingest"], newest(held)) == (0, before)
 
 
+@pytest.mark.slow
 def test_json_lines_that_shrank_say_only_what_they_say_now(tmp_path: Path):
     for at, n in enumerate((12, 3, 8)):
         lines(tmp_path, words(n), at)

@@ -120,6 +120,7 @@ def test_the_text_to_judge_is_the_one_that_the_rule_compares(judged: tuple[Pages
     ]
 
 
+@pytest.mark.slow
 def test_judgements_are_written_while_a_run_holds_the_lease_and_registered_once_by_the_next(
     judged: tuple[Pages, Path],
 ):
@@ -141,6 +142,7 @@ def test_judgements_are_written_while_a_run_holds_the_lease_and_registered_once_
         assert judged_samples(opened) == before  # from the tables alone
 
 
+@pytest.mark.slow
 def test_a_line_that_is_torn_or_not_valid_does_not_count_and_stops_no_run(judged: tuple[Pages, Path]):
     pages, lake = judged
     path = drawn(pages)

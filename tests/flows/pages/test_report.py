@@ -106,6 +106,7 @@ def test_a_threshold_is_drawn_on_the_scores_that_its_rule_compares(small: tuple[
     assert not small[1].get_element_by_id("scores").find_class("edge")
 
 
+@pytest.mark.slow
 def test_a_models_values_that_a_repeat_may_carry_over_a_threshold_are_counted(tmp_path: Path):
     rules = {"best_similarity >= 0.4991": 12, "best_similarity >= 0.4989": 0, "width >= 40": 0}
     asked = tuple({"name": f"asked_{n}", "keep": keep} for n, keep in enumerate(rules))
@@ -152,6 +153,7 @@ def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_p
         assert "A coloured field." in text(pair) and "field" in text(pair)
 
 
+@pytest.mark.slow
 def test_a_picture_whose_bytes_are_damaged_is_said_to_be(tmp_path: Path):
     published(tmp_path / "lake", pictures=2, image_rules=())
     file = next(f for f in (tmp_path / "lake").rglob("payloads/**/*.parquet") if picture(0) in f.read_bytes())
@@ -277,6 +279,7 @@ def test_a_version_that_is_not_there_is_named_with_the_remedy(small: tuple[Path,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_audit_says_how_many_wrong_texts_a_rule_accepts(tmp_path: Path):
     rules = ({"name": "clip", "keep": "best_similarity >= 0.4"}, {"name": "strict", "keep": "match_similarity < 0.4"})
     audit = text(page(tmp_path, image_rules=rules, pictures=6).get_element_by_id("association"))

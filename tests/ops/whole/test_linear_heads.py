@@ -36,6 +36,7 @@ def test_an_interval_is_scipys_and_a_winner_needs_an_interval_without_0_and_enou
     assert 0.74 < np.mean([each.mean > each.half for each in shown]) < 0.88
 
 
+@pytest.mark.slow
 def test_oracle_beats_filter_beats_random_on_kinds_that_no_arm_saw(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cut_trials, "SAMPLES", (20, 16_000, 16_000))
     pictures, texts, is_right = planted(600, 2)
