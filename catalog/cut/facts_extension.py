@@ -7,8 +7,8 @@ too. A removal, a forgotten scorer or a retry takes rows away: then all facts ar
 
 New rows are about their own key; further about the pictures and sentences of a document that is gone or back, members
 of duplicate groups that changed, and pictures that have such a sentence among their candidates. Scores, counts and
-candidates that had a row stay, and only the files of new rows are read. What still grows with the lake is a pass over
-the keys of pictures and sentences, and the copy of the file.
+candidates that had a row stay, and only the files of new rows are read. What still grows with the lake is passes over
+the keys of pictures and sentences, and one over the rows of images.
 """
 
 from collections.abc import Iterable, Mapping

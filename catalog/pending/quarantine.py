@@ -127,10 +127,10 @@ FORGOTTEN = "forgotten"
 
 
 def discount(lake: Lake, table: str, label: str, commit: int) -> None:
-    """Subtract the deleted rows listed in table FORGOTTEN from the row counts of ``partitions``.
+    """Make ``partitions`` count the rows that are left of ``table``, after rows were deleted in this transaction.
 
-    Runs in the caller's transaction. The existing rows of each (shard, scorer) of FORGOTTEN get new ids, so that the
-    same work can be committed again, and lose the path of a file that is gone; then `subtract`.
+    FORGOTTEN has the number of deleted rows by shard and scorer; ``commit`` is the removal's. Partitions of these get
+    new ids, so that the same work can be committed again, and lose the path of a file that is gone; then `subtract`.
     """
     here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM {FORGOTTEN})"
     lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")

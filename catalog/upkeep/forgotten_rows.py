@@ -206,9 +206,10 @@ def restore_homes(lake: Lake, table: str, bad: Collection[int]) -> int:
 
 
 def lost_pages(lake: Lake, tables: Collection[str], paths: Collection[str], bad: Collection[int]) -> list[LostPages]:
-    """Return the lost partitions by shard: all rows of a partition of ``tables`` are gone, or its file is in ``paths``.
+    """Return by shard the partitions of ``tables`` whose rows are all gone or whose file is in ``paths``.
 
-    The files ``bad`` are not read. Rows of a partition's file count as lost even if `partitions` records fewer.
+    With each shard stand the units of its source to read again. The numbered files ``bad`` are not read. All rows of a
+    partition's file count as lost, even if `partitions` records fewer.
     """
     lake.check_tables_of("partitions inputs rereads")
     lake.execute("CREATE OR REPLACE TEMP TABLE lost_paths AS SELECT unnest(?::VARCHAR[]) AS path", (sorted(paths),))

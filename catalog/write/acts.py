@@ -79,12 +79,12 @@ def current_acts(dataset: str, upto: int | None = None, rows: str = "acts") -> s
         (SELECT act_id FROM {rows} WHERE act = 'undo'{until})"""
 
 
-def current_verdicts(dataset: str, upto: int | None = None, rows: str = "acts") -> str:
+def current_verdicts(dataset: str, rows: str = "acts") -> str:
     """Return SQL for (sha256, word, act): the newest verdict on each picture, and on each of its words a person's tag.
 
     ``word`` is NULL for 'leave_out' and 'keep', of which the newer counts.
     """
-    return f"""SELECT sha256, value AS word, arg_max(act, "commit") AS act FROM ({current_acts(dataset, upto, rows)})
+    return f"""SELECT sha256, value AS word, arg_max(act, "commit") AS act FROM ({current_acts(dataset, rows=rows)})
         WHERE act IN {VERDICTS} GROUP BY ALL"""
 
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -252,24 +253,42 @@ def test_rows_that_are_added_extend_them_and_rows_that_are_taken_make_them_anew(
 
 
 @pytest.mark.slow
+def test_recipes_that_take_turns_extend_each_its_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "EXTENDED", 0)
+    found: list[bool] = []
+    extend = facts.extend
+    monkeypatch.setattr(facts, "extend", lambda *given: found.append(extend(*given)) or found[-1])
+    made = History(lake, 1)
+    of_seed = (made.plan.recipe.model_copy(update={"seed": seed}) for seed in (1, 2, 3))
+    recipes = [replace(made.plan, recipe=recipe) for recipe in of_seed]
+    for _ in range(3):
+        found.clear()
+        for each in recipes:
+            facts.attach(lake, each)
+        made.act("pages")
+    assert found == [True] * 3
+    assert len([*(Path(lake.uri) / ".facts").iterdir()]) == 3
+
+
+@pytest.mark.slow
 def test_former_facts_that_are_damaged_or_gone_meanwhile_are_made_from_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facts, "EXTENDED", 0)
-    history, copyfile = History(lake, 5), facts.copyfile
+    history, take = History(lake, 5), facts.replace
 
     def gone(former: Path, making: Path) -> None:
         former.unlink()
-        copyfile(former, making)
+        take(former, making)
 
     def damaged(former: Path, making: Path) -> None:
-        copyfile(former, making)
+        take(former, making)
         rotten(making)
 
-    for copied in (gone, damaged):
+    for taken in (gone, damaged):
         facts.attach(lake, history.plan)
         history.act("pages")
         with monkeypatch.context() as patch:
-            patch.setattr(facts, "copyfile", copied)
+            patch.setattr(facts, "replace", taken)
             facts.attach(lake, history.plan)
         assert not differ(lake, history.plan, monkeypatch)
