@@ -3,7 +3,7 @@
 Files of a cache may be deleted at any time. Each instance of DuckDB spills into a folder of its own: two instances that
 share one write into each other's files, and the first to close deletes the other's, because DuckDB 1.5.5 names them by
 size alone (duckdb/duckdb issue 15173). DuckDB creates the folder at the first spill and removes it when it closes; the
-folder of a killed process is removed when the next opens a lake. So have samples, dry runs and files being built.
+folder of a killed process is removed when the next opens a lake. Samples, dry runs and new files have such folders too.
 """
 
 import hashlib

@@ -26,7 +26,7 @@ class Quantity:
     """A numeric expression that a rule compares, and the range of values that pass.
 
     Values from ``low`` to ``high`` pass; None means unbounded. With ``strict_low``, ``strict_high`` the threshold
-    itself does not pass. ``columns`` are the score columns that the expression reads. ``rule`` is '' for no rule.
+    itself does not pass. ``columns`` are the score columns that the expression reads. ``rule``: '' if none reads it.
 
     The expression is ``over``, or the ratio ``over / under``.
     """
