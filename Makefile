@@ -49,7 +49,7 @@ lint-types:
 # takes from the others' rest. What all need, worlds and lakes, is made once (tests/worlds/shared.py). One thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
-# What a change needs to be told within minutes: no test of 3 s, but some twenty that alone hold a promise. CI runs the
+# What a change needs to be told within minutes: no test of 2 CPU s, but some twenty that alone hold a promise. CI runs the
 # slow tests and those in a browser with them: one run collects once, makes each shared lake once, and has small tests left
 # for who waits for the other's last long one.
 TESTS ?= not slow and not browser
@@ -64,7 +64,7 @@ test: setup
 test-browser: setup
 	$(BIN)/pytest -n 0 -m browser tests/flows/browse
 
-# What takes 3 s or more: kills in every stage, waits, S3 that fails, machines of a Ray cluster, the commands of README and
+# What takes 2 CPU s or more: kills in every stage, waits, S3 that fails, machines of a Ray cluster, the commands of README and
 # infra/docs, the demo world's truth. CI runs it with the rest.
 test-slow: setup
 	$(PYTEST) -m "slow and not full"

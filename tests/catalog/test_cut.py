@@ -231,6 +231,7 @@ def test_a_recipe_that_differs_in_placement_alone_is_no_other_version(lake: Lake
     assert (again.version, again.is_new) == (1, False)
 
 
+@pytest.mark.slow
 def test_a_picture_that_adds_no_pair_has_its_decision_at_once(tmp_path: Path):
     images, words = world(2)
     with opened_new(tmp_path / "lake") as lake:

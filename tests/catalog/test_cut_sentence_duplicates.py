@@ -69,6 +69,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     n_gone=st.integers(0, 8),
 )
 @examples(20)
+@pytest.mark.slow
 def test_texts_are_those_of_the_slow_twin_under_any_rules_and_groups(
     several: Lake, seed: int, fewest: int, most: int, at_most: int, n_gone: int
 ):

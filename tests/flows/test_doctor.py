@@ -103,6 +103,7 @@ def test_packages_and_extras_are_compared_with_what_the_distribution_declares(tm
     assert extra.remedy == "pip install 'toyshop[train]'"
 
 
+@pytest.mark.slow
 def test_a_torchvision_that_does_not_fit_torch_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch):
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision/__init__.py").write_text("raise RuntimeError('operator torchvision::nms is missing')")

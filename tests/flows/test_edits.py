@@ -100,6 +100,7 @@ def test_edits_stay_through_re_runs_and_a_new_captioner_and_go_by_undo(lake: Lak
         undo_act(lake, "small", "")
 
 
+@pytest.mark.slow
 def test_why_tells_the_text_before_and_who_changed_it(lake: Lake, capsys: pytest.CaptureFixture[str]):
     first = pictures(lake)[0]
     edit_texts(lake, "small", TextEdit(picture=first, text="A vixen."))

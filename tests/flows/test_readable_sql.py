@@ -96,6 +96,7 @@ def test_the_nearest_pictures_of_an_id_are_those_of_numpy(curated: Path):
     assert dict(found) == pytest.approx(nearest(vectors[names.index(sha256)], sha256), abs=0.002)
 
 
+@pytest.mark.slow
 def test_decisions_on_sentences_are_those_of_the_funnel_and_of_why(curated: Path):
     with pm.open(curated) as lake:
         counts = dict(lake.sql("SELECT dropped_by, count(*) FROM sentence_decisions GROUP BY ALL").fetchall())

@@ -57,6 +57,7 @@ def test_a_trial_counts_what_the_recut_then_publishes_under_another_name(curated
         assert trial.funnel_before == [step for step in opened.dataset("demo").funnel() if step.kind == "image"]
 
 
+@pytest.mark.slow
 def test_a_trial_names_the_scores_that_a_run_must_make_and_their_cost(curated_copy: Path):
     with create_or_open(curated_copy, read_only=True) as lake:
         trial = try_recut(lake, "demo", {"images": []})
@@ -98,6 +99,7 @@ def test_json_has_what_the_table_has(small: Path, tell: Tell):
     assert all(item["image_id"] in told for item in found["marginal"])
 
 
+@pytest.mark.slow
 def test_a_recut_that_keeps_no_pair_publishes_nothing_and_has_a_status_of_its_own(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ):

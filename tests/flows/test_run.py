@@ -94,6 +94,7 @@ def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assi
     assert "lease    free" in told and "completed in" in told
 
 
+@pytest.mark.slow
 def test_an_unreachable_source_is_a_note_of_a_survey(lake: str, settings: dict[str, str]):
     seen = surveyed(lake, settings, Path("/nowhere/pages"))
     assert "source '/nowhere/pages'" in seen.notes[0] and any(each.work == "score images" for each in seen.found)

@@ -67,6 +67,7 @@ def keep_of(held: Session, name: str) -> str:
     return next(check.keep for check in held.plan.sentence_checks if check.name == name)
 
 
+@pytest.mark.slow
 def test_a_sentence_rule_bites_at_once_and_keeps_its_number_as_the_lake_grows(tmp_path: Path):
     lake, source = tmp_path / "lake", pages(tmp_path / "pages", range(20))  # 2 to 11 words, two sentences of each
     held, embedded, frozen = run(lake, source, recipe(LENGTH))

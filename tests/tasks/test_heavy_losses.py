@@ -6,6 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from pairmill.catalog.cut import late_cut
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
@@ -49,6 +51,7 @@ def test_without_a_cap_every_picture_that_passes_is_kept_and_its_texts_are_wante
         assert late_cut.select_wave(opened, plan, 1) == 12
 
 
+@pytest.mark.slow
 def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=(), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [

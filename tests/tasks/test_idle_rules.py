@@ -25,6 +25,7 @@ def lake(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Path, monkeypatch: pytest.MonkeyPatch):
     plan, _ = plan_of(3, RULES, False, False)
     with create_or_open(lake, read_only=True) as opened:

@@ -131,6 +131,7 @@ def test_datasets_loads_texts_alone(hub: ModuleType, lake: Lake, pairs: list, tm
     assert sorted(hub.load_dataset(str(tmp_path / "texts"), split="train"), key=lambda row: row["image_id"]) == pairs
 
 
+@pytest.mark.slow
 def test_datasets_loads_every_captioners_text_where_all_but_the_last_have_none(hub: ModuleType, tmp_path: Path):
     published(tmp_path / "lake", pictures=8, cap=8, image_rules=())
     with create_or_open(tmp_path / "lake") as lake:

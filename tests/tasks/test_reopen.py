@@ -129,6 +129,7 @@ def test_pictures_decoded_smaller_than_the_model_takes_them_are_noted_with_the_r
         assert not [note for note in held.notes if "decoded" in note]
 
 
+@pytest.mark.slow
 def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path):
     """Its row of NULLs stands in a file yet, which here sorts behind all others, and which a sweep removes."""
     with run(place) as held:

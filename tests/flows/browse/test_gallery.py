@@ -154,6 +154,7 @@ def test_an_empty_lake_and_a_gallery_without_pictures_say_so(pages: Pages, tmp_p
     assert "No picture fits" in text(pages.gallery("/gallery?dataset=demo@1&where=width%3C0"))
 
 
+@pytest.mark.slow
 def test_a_page_that_is_asked_for_while_a_removal_is_forgotten_keeps_no_former_gallery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

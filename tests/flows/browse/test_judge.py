@@ -48,6 +48,7 @@ def logged(lake: Path) -> list[dict]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_frame_in_the_order_of_a_seeded_hash_and_its_frame_is_recorded(judged: tuple[Pages, Path]):
     pages, lake = judged
     drawn(pages)
@@ -185,6 +186,7 @@ def test_a_pair_outside_the_sample_and_a_verdict_of_another_site_are_refused(jud
     assert refused.status_code == 403 and len(logged(lake)) == 1
 
 
+@pytest.mark.slow
 def test_a_sample_of_a_version_that_has_changed_is_not_judged_on(judged: tuple[Pages, Path]):
     pages, lake = judged
     path = drawn(pages)

@@ -67,6 +67,7 @@ def test_a_rule_on_sentences_shows_their_values_and_the_texts_beside_its_thresho
     assert shown and all(any(line.endswith(" ".join(each[:300].split())) for each in known.values()) for line in shown)
 
 
+@pytest.mark.slow
 def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
     with pm.open(small) as opened:
         same = opened.try_recut("small", {"images.short_side.keep": "least(width, height) >= 40"})

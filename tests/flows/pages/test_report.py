@@ -63,6 +63,7 @@ def test_pictures_of_an_earlier_report_are_taken_from_the_cache(
     assert [each.get("src") for each in again.iter("img")] == [each.get("src") for each in small[1].iter("img")] != []
 
 
+@pytest.mark.slow
 def test_it_names_what_is_needed_to_make_the_dataset_again(small: tuple[Path, html.HtmlElement]):
     folder, found = small
     with create_or_open(folder / "lake", read_only=True) as lake:
@@ -137,6 +138,7 @@ def test_notes_of_workers_stand_beside_the_work(tmp_path: Path):
     assert "Note of run r1: answers are <b>slower</b> here" in text(reported(tmp_path).get_element_by_id("steps"))
 
 
+@pytest.mark.slow
 def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_picture_and_texts(tmp_path: Path):
     found = page(tmp_path, cap=12, image_rules=())
     ids = {text_id("image", str(n)): n for n in range(12)}

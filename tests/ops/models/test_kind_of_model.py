@@ -25,6 +25,7 @@ def test_the_shipped_and_the_small_models_are_told_apart(tmp_path: Path):
     assert not is_vision_language(save_language_model(tmp_path / "language"))
 
 
+@pytest.mark.slow
 def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
     from transformers import AutoConfig
     from transformers.models.auto import modeling_auto
