@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from os import replace
 from pathlib import Path
+from shutil import copyfile
 
 import duckdb
 
@@ -148,9 +149,10 @@ def _write(lake: Lake, plan: Plan, catalog: str, making: Path, former: Path | No
     """Write facts into ``making``; with ``former``, extend these in place, or return False if that cannot be.
 
     Unlike a copy, that needs no second 2 GB at 10M images; who is killed meanwhile makes the next facts from nothing.
+    Readers share a folder, in one process too, where no lock tells of an attached file: theirs are copied.
     """
     if former is not None:
-        replace(former, making)
+        (copyfile if former.parent == own_cache_folder(lake, "facts") else replace)(former, making)
     lake.execute(f"ATTACH {quoted(str(making))} AS making")
     try:
         if former is not None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.cut import facts
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan
 from tests.catalog.test_facts import decisions, rotten
 from tests.examples import examples
@@ -268,6 +269,20 @@ def test_recipes_that_take_turns_extend_each_its_own(lake: Lake, monkeypatch: py
         made.act("pages")
     assert found == [True] * 3
     assert len([*(Path(lake.uri) / ".facts").iterdir()]) == 3
+
+
+def test_facts_that_another_reader_has_attached_stay_as_they_are(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "EXTENDED", 0)
+    history = History(lake, 1)
+    attached = "SELECT path FROM duckdb_databases() WHERE database_name = 'facts'"
+    with create_or_open(lake.uri, read_only=True) as one, create_or_open(lake.uri, read_only=True) as other:
+        facts.attach(one, history.plan)
+        ((path,),) = one.query(attached)
+        before = Path(path).read_bytes()
+        history.act("pages")
+        facts.attach(other, history.plan)
+        assert other.query(attached) != [(path,)]
+        assert Path(path).read_bytes() == before
 
 
 @pytest.mark.slow
