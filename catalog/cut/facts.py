@@ -10,7 +10,7 @@ memory and 180 bytes of disk per image.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from os import replace
 from pathlib import Path
@@ -72,6 +72,11 @@ def with_stamp(name: str, path: Path) -> str:
     """Return the file name with size and modification time appended; a later write makes the name invalid."""
     found = path.stat()
     return f"{name}.{found.st_size}-{found.st_mtime_ns}.duckdb"
+
+
+def newest_first(files: Iterable[Path]) -> list[Path]:
+    """Sort files by the time in their names (`with_stamp`), as another process may remove one meanwhile."""
+    return sorted(files, key=lambda path: path.stem.rpartition("-")[2], reverse=True)
 
 
 def _is_attached(lake: Lake, path: Path) -> bool:
@@ -137,8 +142,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
                 making.unlink(missing_ok=True)
                 _write(lake, plan, catalog, making, None)
         outdated = [path for path in folder.glob("*.duckdb") if not path.name.startswith((f"{digest}-", "texts-"))]
-        outdated.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in outdated[FORMER if lake.largest >= EXTENDED else 0 :]:
+        for path in newest_first(outdated)[FORMER if lake.largest >= EXTENDED else 0 :]:
             path.unlink(missing_ok=True)
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
             return _make(lake, plan, folder, plan_digest)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from pairmill.catalog.cut.facts import facts_folder, unmodified_file, with_stamp
+from pairmill.catalog.cut.facts import facts_folder, newest_first, unmodified_file, with_stamp
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.side_folders import scratch_folder
@@ -95,8 +95,7 @@ class KeptTexts:
                 f"CREATE TABLE making.seen AS FROM (VALUES {self._seen}) s(name, n, newest); DETACH making"
             )
             if self._count() == self._seen:
-                by_age = sorted(folder.glob("texts-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-                former = [*folder.glob(f"{self._name}.*"), *by_age[FILES - 1 :]]
+                former = [*folder.glob(f"{self._name}.*"), *newest_first(folder.glob("texts-*"))[FILES - 1 :]]
                 making.rename(folder / with_stamp(self._name, making))
                 for path in former:
                     path.unlink(missing_ok=True)

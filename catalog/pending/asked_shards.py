@@ -135,7 +135,7 @@ class AskedShards:
 
 
 def list_id(lake: Lake, fills: Sequence[tuple[str, str]], rows: str) -> str:
-    """Hash a work list to 32 hex digits: what it fills, the SQL of its rows, and what else decides on these."""
+    """Return 32 hex digits that identify a work list: a hash of what it fills, its SQL, and the rows of OUTSIDE."""
     outside = [lake.query(sql) for word, sql in OUTSIDE.items() if word in rows]
     return hashlib.sha256(repr((fills, rows, outside)).encode()).hexdigest()[:32]
 

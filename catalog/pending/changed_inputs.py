@@ -102,7 +102,7 @@ def pending_own_captions(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
 
 
 def _where(only: str) -> str:
-    """Return a WHERE clause with the condition ``only``; '' if it is ''."""
+    """Return the SQL condition ``only`` as a WHERE clause, '' without a condition."""
     return f" WHERE {only}" if only else ""
 
 

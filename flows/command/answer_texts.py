@@ -153,7 +153,7 @@ def _lines(found: "Explanation") -> Iterator[str]:
 
 
 def _image(facts: Facts) -> Iterator[str]:
-    """Yield an image: origin, scores, rules, duplicate group, cluster, matched and generated texts, datasets."""
+    """Yield the lines of an image: origin, scores, rules, duplicates, cluster, matched, generated texts, datasets."""
     origin = facts["origin"]
     yield f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}"
     place = f"{shown(origin['document'])}, place {shown(origin['position'])}"
@@ -204,7 +204,7 @@ def _image(facts: Facts) -> Iterator[str]:
 
 
 def _document(facts: Facts) -> Iterator[str]:
-    """Yield a document: title, source, its images with their decisions, number of sentences."""
+    """Yield the lines of a document: title, source, its images with their decisions, number of sentences."""
     origin = facts["origin"]
     yield f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}"
     yield f"  title     {shown(origin['title'] or '')}\n  source    {shown(origin['source'])}"
@@ -217,7 +217,7 @@ def _document(facts: Facts) -> Iterator[str]:
 
 
 def _address(facts: Facts) -> Iterator[str]:
-    """Yield an address: whether and how it was fetched."""
+    """Yield the lines of an address: whether and how it was fetched."""
     yield f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents"
     if facts["reason"] is None:
         yield "  not fetched yet"
@@ -230,7 +230,7 @@ def _address(facts: Facts) -> Iterator[str]:
 
 
 def _sentence(facts: Facts) -> Iterator[str]:
-    """Yield a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
+    """Yield the lines of a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
     origin = facts["origin"]
     yield f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}"
     yield f"  occurs    {origin['repeats']} times"

@@ -76,7 +76,7 @@ def extras(patient: Patient) -> Iterator[Finding]:
 
 
 def imports(patient: Patient) -> Iterator[Finding]:
-    """Import torch beside torchvision, and the library of each complete extra, in a child process a finding.
+    """Yield a finding on each import, in a child process: torch with torchvision, libraries of complete extras.
 
     Packages of fitting versions may still not fit each other: builds from two indexes, or for another CPU.
     """
