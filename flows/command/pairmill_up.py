@@ -35,8 +35,8 @@ def up(args: Namespace) -> int:
                 say(line)
             say(f"Prefect's interface  {get_current_settings().ui_url or api.removesuffix('/api')}")
             say(f"for prefect's own commands, in another terminal:\nexport PREFECT_API_URL={api}")
-            say("Ctrl-C stops it.")
             try:
+                say("Ctrl-C stops it.")  # who reads it may press Ctrl-C before the next statement
                 while True:
                     for each in (*children, child):
                         each.check()
