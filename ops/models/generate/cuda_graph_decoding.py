@@ -8,8 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, StaticLayer
 
 from pairmill.ops.models.generate.quick_parts import whole_pictures
 

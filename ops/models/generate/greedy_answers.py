@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import torch
-import transformers
 
 from pairmill.catalog.terms.whole_file import cache_on_machine
 from pairmill.ops.models.device.device import exact_inference
@@ -126,7 +126,7 @@ class Answerer:
                     raise
                 return first_line(error)
 
-        versions = (torch.__version__, transformers.__version__, str(TRIAL_VERSION))
+        versions = (torch.__version__, version("transformers"), str(TRIAL_VERSION))
         key = (self.name, torch.cuda.get_device_name(), *versions, *how)
         return cache_on_machine("captured.json", key, find, lambda value: isinstance(value, str))
 

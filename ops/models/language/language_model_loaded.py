@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers.generation.configuration_utils import GenerationConfig
 
 from pairmill.ops.models.device.device import dtype, once
 from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS, Answerer, RunningAnswers
