@@ -47,6 +47,7 @@ def test_the_site_builds_with_strict_links_and_loads_nothing_from_elsewhere(
     assert all(f"]({name.removesuffix('.md')}/)" in llms for name in navigation())
 
 
+@pytest.mark.slow
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build, "source_pages", lambda: {tmp_path / "index.md": "index.md"})
     monkeypatch.setattr(build, "MADE", {})

@@ -104,7 +104,9 @@ def tried(lake: Lake, of: Plan) -> dict[str, tuple[int, int]]:
     return {rule: (n, rejected) for rule, n, rejected in canaries.try_rules(lake, of)}
 
 
-@pytest.mark.parametrize(("seeds", "least"), [(5, 4), pytest.param(20, 18, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("seeds", "least"), [pytest.param(5, 4, marks=pytest.mark.slow), pytest.param(20, 18, marks=pytest.mark.full)]
+)
 def test_the_interval_covers_the_planted_share_as_often_as_it_claims(
     planted: tuple[Lake, float], seeds: int, least: int
 ):

@@ -113,6 +113,7 @@ def local_partition(lake: Lake, name: str) -> Manifest:
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 
+@pytest.mark.slow
 def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) -> None:
     place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
     with create_or_open(place) as lake, create_or_open(place) as other:

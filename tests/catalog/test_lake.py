@@ -413,7 +413,7 @@ def changed(file: Path, at: int) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("read_only", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_changed_byte_of_a_table_is_found_before_the_table_is_read(tmp_path: Path, read_only: bool) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         writer.commit([partition(lake, "p", ["a"], writer.begin("step"))])

@@ -96,6 +96,7 @@ def test_what_stands_beyond_a_gap_or_at_another_place_is_no_label(wide: Path, tm
     assert "a verdict is match, mismatch, unsure or empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_candidate_below_the_sample_is_refused(wide: Path, tmp_path: Path, tell: Tell, capsys):
     lake, file = copied(wide, tmp_path / "lake"), tmp_path / "labels.csv"
     place = ("calibrate", "small", "wide", "--lake", str(lake))

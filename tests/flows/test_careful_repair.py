@@ -32,6 +32,7 @@ def swept(lake: Path, snapshot_seconds: float) -> None:
         sweep(writer, 0, snapshot_seconds)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_registered_twice_is_still_there_after_the_repair_and_a_sweep(lake: Path) -> None:
     before, file = rows(lake, "SELECT * FROM payloads ORDER BY ALL"), first_file(lake, "payloads")
     with create_or_open(lake) as opened:

@@ -82,6 +82,7 @@ def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path:
     assert not imported("status", *empty) & {*FRAMES, *RECIPES_NEED, *HEAVY}
 
 
+@pytest.mark.slow
 def test_why_imports_what_a_recipe_needs_and_no_data_frames(curated: Path):
     ((image,), *_) = rows(curated, "SELECT image_id FROM pairs ORDER BY image_id LIMIT 1")
     ((content,), *_) = rows(curated, "SELECT content FROM matches ORDER BY content LIMIT 1")

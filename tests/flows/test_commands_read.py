@@ -317,6 +317,7 @@ def test_a_reading_command_whose_reader_has_gone_ends_quietly(lake: str, command
     assert done.returncode == (1 if "why" in command else 0)
 
 
+@pytest.mark.slow
 def test_an_export_whose_reader_has_gone_is_written_whole(lake: str, tmp_path: Path):
     done = run_unread(["export", "small", "--to", str(tmp_path / "out"), "--lake", lake])
     assert (done.returncode, done.stderr) == (0, "")

@@ -114,6 +114,7 @@ def test_words_that_mean_the_same_are_no_rivals_of_a_name_and_others_are():
     assert shown.tolist() == [0, 0, -1] and (probability[:2] > 0.99).all()
 
 
+@pytest.mark.slow
 def test_an_export_lists_its_gaps_by_concept_the_largest_loss_first(curated_copy: Path, tell: Tell, tmp_path: Path):
     names, lake = tmp_path / "names.txt", ("--lake", str(curated_copy))
     names.write_text("peacock\ncrab\ncat\n")

@@ -165,7 +165,9 @@ def test_a_text_that_was_taken_away_gets_no_prefix(lake: Lake):
     assert texts(lake).pop(first) is None and len(set(texts(lake).values())) == 2
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    "form", ["csv", *(pytest.param(each, marks=pytest.mark.slow) for each in ("parquet", "jsonl"))]
+)
 def test_a_table_gives_each_picture_its_text_and_a_faulty_one_stores_nothing(lake: Lake, tmp_path: Path, form: str):
     file, shas = tmp_path / f"new.{form}", pictures(lake)
     writer = {"csv": "(HEADER)", "parquet": "(FORMAT parquet)", "jsonl": "(FORMAT json)"}[form]

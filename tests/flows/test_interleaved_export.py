@@ -106,6 +106,7 @@ def test_our_own_ingest_reads_the_same_texts_and_pictures_in_the_same_order(cura
                     for key, items in documents(tmp_path / "out").items()}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_datasets_loads_the_documents_with_the_addresses_and_what_is_known_of_each_picture(
     curated_copy: Path, tmp_path: Path, hub: Any
 ):

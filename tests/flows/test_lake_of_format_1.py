@@ -23,7 +23,7 @@ def lake(tmp_path: Path) -> Path:
     return unpack(tmp_path)
 
 
-@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("read_only", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_nothing_is_pending(lake: Path, read_only: bool) -> None:
     recipe = load_recipe("demo", dict(each.split("=", 1) for each in SETTINGS))
     plan, _ = identity.with_scorers(compile_plan(recipe))

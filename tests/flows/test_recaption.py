@@ -94,6 +94,7 @@ def test_captions_of_pictures_shown_otherwise_do_not_count_and_status_and_the_ru
     assert rows(captioned, "SELECT count(*) FROM captions") == [(2 * n,)]
 
 
+@pytest.mark.slow
 def test_every_distinct_picture_is_captioned_shown_and_handed_out(
     captioned: Path, photos: Path, tmp_path: Path, tell: Tell
 ):

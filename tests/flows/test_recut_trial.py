@@ -81,6 +81,7 @@ def test_a_rule_of_generated_texts_has_marginal_images_too(curated: Path):
                                                           "synthetic_similarity")}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_loads_no_model_library(small: Path, tmp_path: Path):
     script = (
         "import sys\nfrom pairmill.flows.command.cli import main\n"
@@ -91,6 +92,7 @@ def test_the_command_loads_no_model_library(small: Path, tmp_path: Path):
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
 
 
+@pytest.mark.slow
 def test_json_has_what_the_table_has(small: Path, tell: Tell):
     place = ("recut", "small", "--set", "balance.cap=3", "--dry-run", "--lake", str(small))
     told, found = tell(*place), json.loads(tell(*place, "--format", "json"))

@@ -130,6 +130,7 @@ def test_new_documents_are_foretold(lake: str, pages: Path, more_pages: Path, se
     assert {each.due for each in found[2:]} == {"plus rows from earlier steps"}
 
 
+@pytest.mark.slow
 def test_a_survey_changes_nothing(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):
     files = {file: file.stat().st_mtime_ns for file in Path(lake).rglob("*.parquet")}
     surveyed(lake, settings | {"association.clusters": "5", "balance.clusters": "4"}, pages, more_pages)

@@ -69,6 +69,7 @@ def test_a_gallery_shows_the_texts_of_both_beside_each_other(best: Path, tmp_pat
     assert [f"{name} · demo {said[name]}" for name in ("far", "near")] == texts[1:3]
 
 
+@pytest.mark.slow
 def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, pages: Path, tmp_path: Path):
     published, counts = curate(copied(best, tmp_path / "lake"), pages, settings=SETTINGS)
     assert not published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)

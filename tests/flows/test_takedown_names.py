@@ -53,6 +53,7 @@ def test_an_item_is_what_why_finds_by_it(lake: Lake, item: str):
     assert found == replace(expected, items=expected.items or (item,))
 
 
+@pytest.mark.slow
 def test_a_file_is_found_by_its_path_and_a_copy_of_it_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     published(tmp_path / "lake", url=f"{tmp_path}/{{n}}.jpg")
     stored = str(tmp_path / f"{N}.jpg")
@@ -73,6 +74,7 @@ def test_a_page_whose_address_ends_in_a_slash_is_taken_without_what_lies_below_i
         assert removals._with_items(lake, Subject(), [page]) == Subject(documents=(DOCUMENT,), items=(page,))
 
 
+@pytest.mark.slow
 def test_an_address_in_quarantine_that_ends_in_a_slash_takes_nothing_below_it(tmp_path: Path):
     page = "https://example.org/"
     published(tmp_path / "lake", faults=((page, "not_an_image", "html"),))

@@ -92,6 +92,7 @@ def test_drift_is_that_of_the_values_in_python(lake: Path):
             assert spread.p50 == pytest.approx(statistics.median(values))
 
 
+@pytest.mark.slow
 def test_a_version_does_not_differ_from_itself(lake: Path):
     found, _, _ = compared(lake, "demo@1")
     assert (found.gained, found.lost, found.changed, found.causes, found.groups) == (0, 0, 0, (), ())

@@ -264,6 +264,7 @@ def test_a_version_amended_meanwhile_is_written_anew(tmp_path: Path, small_tars:
     assert kept == {text_id("image", str(n)) for n in range(5)}
 
 
+@pytest.mark.slow
 def test_a_dataset_without_pairs_is_a_manifest_without_files(tmp_path: Path):
     published(tmp_path / "lake", pictures=1, sentences=())
     with create_or_open(tmp_path / "lake") as lake:
@@ -395,6 +396,7 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
         export(lake, "small", 1, "s3://nowhere/out")
 
 
+@pytest.mark.slow
 def test_a_lake_and_its_export_inside_a_source_are_no_part_of_it(tmp_path: Path):
     write(tmp_path, {"photo.jpg": picture(0)})
     published(tmp_path / "deep" / "lake", pictures=3, image_rules=())

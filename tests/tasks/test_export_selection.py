@@ -148,6 +148,7 @@ def test_a_split_and_a_nested_size_are_taken_alone(lake: Path, tmp_path: Path):
     assert "path: divided-v1-train-*.parquet" in (tmp_path / "nano/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_no_picture_that_a_version_holds_out_is_in_another_split_of_the_mixture(lake: Path, tmp_path: Path):
     with pm.open(lake) as opened:
         pictures = {row["image_id"]: row["split"] for row in opened.dataset("divided").arrow().to_pylist()}

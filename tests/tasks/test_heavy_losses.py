@@ -33,11 +33,13 @@ def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_
     ]
 
 
+@pytest.mark.slow
 def test_a_cap_that_takes_few_pictures_is_not_told(tmp_path: Path):
     published(tmp_path / "lake", pictures=13, clusters=1, cap=9, caption="", tags=())
     assert notes(tmp_path / "lake", 9) == []
 
 
+@pytest.mark.slow
 def test_without_a_cap_every_picture_that_passes_is_kept_and_its_texts_are_wanted(tmp_path: Path):
     found = published(tmp_path / "lake", pictures=13, clusters=1, cap="none", caption="", tags=())
     assert found.n_pairs == 12

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
@@ -26,6 +27,7 @@ def plan(rule: str) -> Plan:
     return compile_plan(validate(content, "small"), {**base.scorers, "synthetic": "fused"})
 
 
+@pytest.mark.slow
 def test_a_generated_text_is_published_when_it_is_whole_and_else_its_status_alone(tmp_path: Path):
     published(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as lake:

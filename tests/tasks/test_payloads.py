@@ -104,6 +104,7 @@ def test_a_picture_gone_before_its_score_is_in_quarantine_and_scored_when_it_is_
         assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_moved_picture_is_found_where_it_was_seen_again_and_every_other_place_is_tried(photos: Path, tmp_path: Path):
     with opened(tmp_path / "lake", photos, "reference") as held:
         wanted = scored(held)
@@ -132,6 +133,7 @@ def test_what_another_run_copied_heals_what_was_missing_by_a_retry(photos: Path,
         assert reasons(held) == []
 
 
+@pytest.mark.slow
 def test_a_source_that_is_gone_keeps_no_other_from_its_retry(photos: Path, tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()

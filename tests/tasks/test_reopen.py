@@ -119,6 +119,7 @@ def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(pl
             assert done[0] == done[1]
 
 
+@pytest.mark.slow
 def test_pictures_decoded_smaller_than_the_model_takes_them_are_noted_with_the_remedy(place: Path):
     with run(place, **{"decoding.side": "64"}) as held:
         score_images(held)
@@ -150,6 +151,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         assert not Path(null[0].path).exists()
 
 
+@pytest.mark.slow
 def test_a_retry_takes_back_complaints_of_its_reason_and_of_what_is_tried_again_alone(place: Path):
     with run(place) as held:
         (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")

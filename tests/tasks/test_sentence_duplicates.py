@@ -161,6 +161,7 @@ def test_sorted_in_parts_and_blocks_they_are_the_same(tmp_path: Path, monkeypatc
     assert len(found.perceptual) > 10 and found.perceptual == near_strings(set(found.places))
 
 
+@pytest.mark.slow
 def test_a_run_foretells_its_steps_and_the_next_does_nothing(first: tuple[Path, Found], tmp_path: Path):
     place, found = first
     assert found.foretold.items() >= found.counts.items()

@@ -97,6 +97,7 @@ def test_two_machines_write_the_same_bytes(folder: Path, tmp_path: Path):
     assert len(tars(tmp_path / "forward")) == 6
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_order_and_has_a_folder_of_its_own(lake: Lake, tmp_path: Path):
     export(lake, "small", 1, str(tmp_path / "a"), shuffle=5)
     export(lake, "small", 1, str(tmp_path / "b"), shuffle=6)

@@ -97,6 +97,7 @@ def test_a_changed_page_supersedes_what_was_read_before_though_the_record_of_tha
         assert held.lake.query("SELECT count(*) FROM documents") == [(3,)]
 
 
+@pytest.mark.slow
 def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
     page(tmp_path, "a", "The words of the page.", 1, at=1)
     with ingested(tmp_path) as held:
@@ -110,6 +111,7 @@ def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
             assert held.lake.query("SELECT count(*) FROM images") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_sentence_that_another_page_still_says_is_not_gone(tmp_path: Path):
     page(tmp_path, "a", "Both pages say this sentence.", 1, at=1)
     page(tmp_path, "b", "Both pages say this sentence.", 2, at=1)
@@ -122,6 +124,7 @@ def test_a_sentence_that_another_page_still_says_is_not_gone(tmp_path: Path):
         assert alive(held)[0] == {"Both pages say this sentence.", "Only one page says this now."}
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypatch):
     page(tmp_path, "a", "The old words of the page.", 1, at=1)
     with ingested(tmp_path):
@@ -151,7 +154,7 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
     "spelled",
     [
         "pages/",
-        "html_folder:pages",
+        pytest.param("html_folder:pages", marks=pytest.mark.slow),
         *(pytest.param(each, marks=pytest.mark.full) for each in ("pages", "file://{}/pages", "pages/a.html")),
     ],
 )
@@ -170,6 +173,7 @@ def test_a_changed_page_supersedes_what_it_said_however_its_source_is_spelled(
             assert alive(held) == ({"The new words of the page."}, {"2.jpg"})
 
 
+@pytest.mark.slow
 def test_a_lake_in_which_a_source_stands_as_it_was_typed_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -206,6 +210,7 @@ def test_what_one_source_passes_over_is_not_gone_from_another(tmp_path: Path):
             assert alive(held) == ({text}, {"1.jpg", "loose.jpg"})
 
 
+@pytest.mark.slow
 def test_what_is_quarantined_is_tried_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page(tmp_path, "a", "This page has a bad picture.", 1, at=1)
     (tmp_path / "pages/1.jpg").write_bytes(b"<html>")
@@ -221,6 +226,7 @@ def test_what_is_quarantined_is_tried_again_from_any_folder(tmp_path: Path, monk
         assert alive(held) == (texts, {"1.jpg", "2.jpg"})
 
 
+@pytest.mark.slow
 def test_a_picture_put_right_beside_its_page_is_read_with_it(tmp_path: Path):
     page(tmp_path, "a", "This page has a bad picture.", 1, at=1)
     (tmp_path / "pages/1.jpg").write_bytes(b"<html>")
@@ -258,6 +264,7 @@ def test_quarantine_keeps_what_a_changed_unit_still_complains_of(tmp_path: Path)
         assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
 
 
+@pytest.mark.slow
 def test_a_listing_of_many_rounds_gives_the_shards_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for n in range(7):
         page(tmp_path, f"p{n}", f"These are the words of page {n}.", at=1)

@@ -104,7 +104,12 @@ def test_json_lines_that_shrank_say_only_what_they_say_now(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("before", "now"),
-    [(3, 2), (1, 6), pytest.param(2, 3, marks=pytest.mark.full), pytest.param(6, 1, marks=pytest.mark.full)],
+    [
+        (3, 2),
+        pytest.param(1, 6, marks=pytest.mark.slow),
+        pytest.param(2, 3, marks=pytest.mark.full),
+        pytest.param(6, 1, marks=pytest.mark.full),
+    ],
 )
 def test_a_table_in_other_row_groups_says_the_same(before: int, now: int, tmp_path: Path):
     table(tmp_path, words(6), before, at=1)
@@ -183,6 +188,7 @@ def kill(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError("was to be killed")
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_the_comparison_leaves_it_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lines(tmp_path, words(4), at=1)
     table(tmp_path, words(6), 3, at=1)
@@ -210,6 +216,7 @@ def test_what_was_said_again_only_while_a_run_was_killed_stays_gone(tmp_path: Pa
         assert counted(held) == expected(words(4))
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_read_for_a_while_is_told_and_keeps_its_rows(tmp_path: Path):
     table(tmp_path, words(6), 2, at=1)
     lines(tmp_path, words(4), at=1)

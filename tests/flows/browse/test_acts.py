@@ -73,6 +73,7 @@ def test_selected_pictures_are_left_out_shown_published_and_brought_back(acted: 
     assert not moves(acted.page("/publish?dataset=demo@1"))
 
 
+@pytest.mark.slow
 def test_all_of_a_filter_is_meant_by_one_tick_and_is_exported(
     acted: Pages, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

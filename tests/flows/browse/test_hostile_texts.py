@@ -29,6 +29,7 @@ def assert_harmless(page: html.HtmlElement) -> None:
         assert [value for value in page.xpath(f"//@{attribute}") if not OWN.fullmatch(value)] == []
 
 
+@pytest.mark.slow
 def test_a_gallery_and_a_picture_contain_texts_and_no_markup_of_them(hostile: Pages):
     for dataset in ("", "small@1"):
         gallery = hostile.gallery(f"/gallery?dataset={dataset}")

@@ -201,6 +201,7 @@ def test_what_the_shipped_small_models_made_is_marked_as_demo(tmp_path: Path, ca
     assert "(captioner, clip)" in text(marked.find_class("demo")[0]) and "caption · demo" in text(marked)
 
 
+@pytest.mark.slow
 def test_texts_of_the_web_stay_texts(tmp_path: Path):
     found = page(
         tmp_path, sentences=(f"A red fox {HOSTILE}",), alt_text=HOSTILE, caption=HOSTILE, tags=(HOSTILE,),
@@ -234,9 +235,10 @@ def test_it_asks_nothing_of_the_network(small: tuple[Path, html.HtmlElement]):
     [
         ({"pictures": 0, "sentences": (), "faults": ()}, ["No pair was left", "No picture came as far"]),
         pytest.param({"sentences": ()}, ["No pair was left"], marks=pytest.mark.full),
-        (
+        pytest.param(
             {"caption": "", "tags": (), "similarity": None, "clusters": 1, "faults": (), "image_rules": ODD},
             ["recipe names no captioner", "A red fox", "1 cluster of pictures, largest", "everything could be read"],
+            marks=pytest.mark.slow,
         ),
     ],
 )
