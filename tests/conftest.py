@@ -24,6 +24,10 @@ settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
 gc.disable()  # while test files are imported: nothing of what they import is garbage
+# Meanwhile torch's compiler is left out, as in workers without a GPU (ops/models/device/quick_imports.py): 4 CPU s.
+HAS_GPU = Path("/dev/nvidiactl").exists()
+if not HAS_GPU:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 # Ray's workers have the lowest priority but four; beside two other test processes they would get next to no CPU.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -77,6 +81,8 @@ def pytest_collection_finish() -> None:
     """Exempt all that the test files have imported from later garbage collections: each would take 2 CPU s."""
     gc.freeze()
     gc.enable()
+    if not HAS_GPU:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
 @pytest.fixture
