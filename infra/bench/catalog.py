@@ -30,11 +30,11 @@ from pairmill.catalog.queries.explain.why import resolve, scope_of
 from pairmill.catalog.queries.explain.why_image import explain_image
 from pairmill.catalog.terms.score import Stage
 
-LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut of new rows": None, "re-cut": 10.0,
+LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "first cut": None, "re-cut": 10.0,
           "publish": None, "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip
 
 
-GROWTH = ("work list", "cut of new rows", "re-cut", "publish", "why")
+GROWTH = ("work list", "first cut", "re-cut", "publish", "why")
 OfLake = Callable[[Path, int, argparse.Namespace], "Notes"]
 
 
@@ -68,7 +68,7 @@ def measured(lake: Lake, n: int, rounds: int) -> Notes:
     note, capped = Notes(LIMITS), 34
     lake.execute("DETACH DATABASE IF EXISTS facts")
     shutil.rmtree(Path(lake.uri) / ".facts", ignore_errors=True)
-    note("cut of new rows", lambda: cut(lake, plan()))
+    note("first cut", lambda: cut(lake, plan()))
     for turn in range(rounds):
         made = plan(capped - turn)
         note("work list", lambda: list(pending_images(lake, plan(), ("image_embedding",), Stage.CLIP)))
