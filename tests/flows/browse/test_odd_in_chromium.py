@@ -1,10 +1,12 @@
 """Odd pictures have the pixels that Chromium shows, within 3 levels; DIFFERENT has the others, with the reason.
 
 Debian's newest Chromium is what CI installs: BY_VERSION has the pictures that some of its versions show as we do.
+What a version after NEWEST shows otherwise is an expected failure, until somebody has looked at it.
 """
 
 import base64
 import json
+import re
 
 import numpy as np
 import pytest
@@ -39,6 +41,7 @@ DIFFERENT = {
     ),
     "png/animated-other-default": "the default image is no frame of the animation: Chromium shows the first frame",
 }
+NEWEST = 156
 # Chromium 156 shows these otherwise, a version before as Pillow and we do.
 BY_VERSION = {
     "bmp/alpha-v4-all-clear": "every pixel is transparent: white, no longer opaque",
@@ -49,6 +52,7 @@ BY_VERSION = {
 def test_every_odd_picture_is_what_chromium_shows():
     pictures = {name: data for name, data in corpus().items() if not name.startswith("tiff/")}  # no browser has TIFF
     with tab() as chromium:
+        version = int(re.findall(r"Chrome/(\d+)", chromium.run("navigator.userAgent"))[0])
         drawn = chromium.run(
             DRAW % json.dumps([[name, base64.b64encode(data).decode()] for name, data in pictures.items()])
         )
@@ -63,4 +67,7 @@ def test_every_odd_picture_is_what_chromium_shows():
         if levels.shape != ours.shape or np.abs(ours.astype(int) - levels).max() > 3:
             different[name] = "other pixels"
     known = DIFFERENT | {name: reason for name, reason in BY_VERSION.items() if name in different}
-    assert different.keys() == known.keys(), {name: different.get(name) for name in different.keys() ^ known.keys()}
+    unknown = {name: different.get(name) for name in different.keys() ^ known.keys()}
+    if unknown and version > NEWEST:
+        pytest.xfail(f"Chromium {version}: {unknown}")
+    assert not unknown
