@@ -311,7 +311,7 @@ def recipe_table() -> str:
 
 
 def in_one_process(files: float, waves: int) -> float:
-    """Return the hours of the flow's process: commits, two cuts with facts, a cut and lists a wave, publishing."""
+    """Return the hours of the flow's process: commits, two cuts with facts, each wave's lists and cut, publishing."""
     waiting = files * assumed("ms to commit a file") / 1e3
     known = {name: seconds[0] for name, _, _, *seconds in catalog_seconds()}
     return (waiting + 2 * known["first facts"] + waves * sum(known[name] for name in A_WAVE) + known["publish"]) / HOUR

@@ -7,13 +7,14 @@ on a busy machine.
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
+from pairmill.tasks.run.place.resources import devices
 from pairmill.tasks.run.pool import fork_server
 from tests.examples import FULL
 from tests.worlds import shared
@@ -24,10 +25,6 @@ settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
 gc.disable()  # while test files are imported: nothing of what they import is garbage
-# Meanwhile torch's compiler is left out, as in workers without a GPU (ops/models/device/quick_imports.py): 4 CPU s.
-HAS_GPU = Path("/dev/nvidiactl").exists()
-if not HAS_GPU:
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 # Ray's workers have the lowest priority but four; beside two other test processes they would get next to no CPU.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -50,6 +47,15 @@ LONGEST = (
     "tasks/test_ingest_unwell", "flows/test_flows_at_a_server", "flows/test_recaption_prefect", "fuzz/test_hostile",
     "flows/test_retry", "flows/test_alerts",
 )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import test files as workers without a GPU do, where there is none: without torch's compiler, 4 CPU s less."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not devices():
+            patch.setenv("CUDA_VISIBLE_DEVICES", "")  # read by ops/models/device/quick_imports.py
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)  # what a marker deselects is dealt to nobody
@@ -81,8 +87,6 @@ def pytest_collection_finish() -> None:
     """Exempt all that the test files have imported from later garbage collections: each would take 2 CPU s."""
     gc.freeze()
     gc.enable()
-    if not HAS_GPU:
-        del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
 @pytest.fixture

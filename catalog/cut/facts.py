@@ -75,7 +75,7 @@ def with_stamp(name: str, path: Path) -> str:
 
 
 def newest_first(files: Iterable[Path]) -> list[Path]:
-    """Sort files by the time in their names (`with_stamp`), as another process may remove one meanwhile."""
+    """Return files, newest first by the time in their names (`with_stamp`); one may be gone from the disk meanwhile."""
     return sorted(files, key=lambda path: path.stem.rpartition("-")[2], reverse=True)
 
 

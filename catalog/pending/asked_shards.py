@@ -135,7 +135,7 @@ class AskedShards:
 
 
 def list_id(lake: Lake, fills: Sequence[tuple[str, str]], rows: str) -> str:
-    """Return 32 hex digits that identify a work list: a hash of what it fills, its SQL, and the rows of OUTSIDE."""
+    """Return 32 hex digits that identify a work list: a hash of what it fills, its SQL, and results of OUTSIDE."""
     outside = [lake.query(sql) for word, sql in OUTSIDE.items() if word in rows]
     return hashlib.sha256(repr((fills, rows, outside)).encode()).hexdigest()[:32]
 

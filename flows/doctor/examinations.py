@@ -76,7 +76,7 @@ def extras(patient: Patient) -> Iterator[Finding]:
 
 
 def imports(patient: Patient) -> Iterator[Finding]:
-    """Yield a finding on each import, in a child process: torch with torchvision, libraries of complete extras.
+    """Import torch with torchvision, and then each installed extra's library, in child processes; yield the findings.
 
     Packages of fitting versions may still not fit each other: builds from two indexes, or for another CPU.
     """

@@ -18,7 +18,7 @@ def blocks(array: np.ndarray, rows: int) -> Iterator[np.ndarray]:
 def release(array: np.ndarray) -> None:
     """Release the resident pages of a memory-mapped array; later reads take them from the system's file cache.
 
-    Else a pass over a million vectors leaves this process with 1 GB of resident memory. Others are left alone.
+    Else a pass over a million vectors leaves this process with 1 GB of resident memory. Others stay.
     """
     if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         array.base.madvise(mmap.MADV_DONTNEED)

@@ -17,11 +17,11 @@ ROUNDING = 1e-5
 # Half a step of bfloat16 at 1. If the CPU has bfloat16 products (4 times as fast as float32), they find the candidates,
 # and their error is added to ROUNDING.
 HALF_STEP = 2.0**-9
-# Numbers of products of a query block, which stay in the cache during a scan, and of column groups in it.
+# Products of one block of queries: so many stay in the processor's cache during a scan.
 SCANNED = 1 << 20
 # Up to so many products numpy takes less time than the import of torch: 2 CPU s.
 WITHOUT_TORCH = 1 << 24
-GROUPS = 64
+GROUPS = 64  # groups of columns in a scan
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -84,7 +84,7 @@ class History:
         self.insert("match_candidates", sha256=f"p{of[0]}", content="s", similarity=of[1], shard="r", scorer="")
 
     def answer(self, most: int) -> None:
-        """Write answers for the first ``most`` keys of each round, like workers that are killed then."""
+        """Write answers for the first ``most`` keys of each round, as workers do that are killed afterwards."""
         for items in self.list(self.lake):
             keys = [(item, n) for item in items for n in range(len(item.keys))]
             for item, n in keys[:most]:

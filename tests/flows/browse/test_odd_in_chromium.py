@@ -1,7 +1,7 @@
 """Odd pictures have the pixels that Chromium shows, within 3 levels; DIFFERENT has the others, with the reason.
 
 Debian's newest Chromium is what CI installs: BY_VERSION has the pictures that some of its versions show as we do.
-What a version after NEWEST shows otherwise is an expected failure, until somebody has looked at it.
+Up to five that a version after NEWEST shows otherwise are an expected failure, until somebody has looked at them.
 """
 
 import base64
@@ -68,6 +68,6 @@ def test_every_odd_picture_is_what_chromium_shows():
             different[name] = "other pixels"
     known = DIFFERENT | {name: reason for name, reason in BY_VERSION.items() if name in different}
     unknown = {name: different.get(name) for name in different.keys() ^ known.keys()}
-    if unknown and version > NEWEST:
+    if version > NEWEST and 0 < len(unknown) <= 5:
         pytest.xfail(f"Chromium {version}: {unknown}")
     assert not unknown
