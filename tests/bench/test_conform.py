@@ -32,6 +32,7 @@ def released(tmp_path: Path) -> Path:
     return tmp_path / "real.parquet"
 
 
+@pytest.mark.slow
 def test_each_text_is_counted_once_under_each_rule_that_drops_it(released: Path):
     texts = released_texts(str(released), rows=1000)
     assert sorted(texts) == sorted({*SHAPES, *(text for found in DROPPED.values() for text in found)})

@@ -249,6 +249,7 @@ def test_a_picture_that_adds_no_pair_has_its_decision_at_once(tmp_path: Path):
     assert decided == [(2, "short_side")]
 
 
+@pytest.mark.slow
 def test_the_same_decisions_by_another_scorer_are_another_version(tmp_path: Path):
     images, words = world(2)
     with opened_new(tmp_path / "lake") as lake:

@@ -140,6 +140,7 @@ def test_a_reader_of_a_lake_without_the_table_cuts_as_if_nothing_were_scored(tmp
         assert fallen(lake) == lake.query("SELECT count(*) FROM cut_images WHERE dropped_by <> 'readable'")[0][0] > 0
 
 
+@pytest.mark.slow
 def test_recipes_with_and_without_a_score_of_a_package_keep_each_others_facts(tmp_path: Path, install: Install):
     lake_of(tmp_path).close()
     install("colours", VIVID)
@@ -210,6 +211,7 @@ def _dataset(published: Recipe) -> Dataset:
     return Dataset("r", 1, published.model_dump_json(), 1, "", False, 0, None, "run", datetime.now(UTC), [])
 
 
+@pytest.mark.slow
 def test_a_column_added_by_a_newer_version_is_null_before_it_and_another_type_is_refused(
     tmp_path: Path, install: Install
 ):

@@ -33,6 +33,7 @@ from tests.worlds.published import published
 from tests.worlds.random_lake import fill, plan, world
 
 
+@pytest.mark.slow
 def test_a_writer_keeps_no_bytes_of_the_files_it_reads_in_memory(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
     place = write_yaml(tmp_path / "lake", data_path="s3://bucket/lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:

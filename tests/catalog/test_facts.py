@@ -103,7 +103,10 @@ def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:9000])
 
 
-@pytest.mark.parametrize("harm", [_written_over, rotten, _cut, Path.unlink])
+HARMS = (_written_over, _cut, Path.unlink)
+
+
+@pytest.mark.parametrize("harm", [rotten, *(pytest.param(each, marks=pytest.mark.slow) for each in HARMS)])
 def test_damaged_ones_are_made_anew(tmp_path: Path, harm):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
@@ -166,6 +169,7 @@ def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Pa
         assert len(kept(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -236,6 +236,7 @@ def test_extended_facts_decide_as_facts_made_from_nothing(lake: Lake, seed: int,
         assert not differ(lake, history.plan, monkeypatch)
 
 
+@pytest.mark.slow
 def test_rows_that_are_added_extend_them_and_rows_that_are_taken_make_them_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

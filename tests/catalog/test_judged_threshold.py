@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from scipy.stats import beta
 
 from pairmill.catalog.queries.figures.canary_rates import labels_needed, upper_bound
 from pairmill.catalog.queries.judge.judged_samples import fixed_sequence
@@ -14,6 +13,8 @@ SHARE, CONFIDENCE = 0.05, 0.9
 @pytest.mark.parametrize("labels", [1, 5, 45, 77, 300])
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.99])
 def test_the_bound_is_that_of_scipys_beta_distribution(labels: int, confidence: float):
+    from scipy.stats import beta  # 1 CPU s
+
     for wrong in {0, 1, 2, labels // 2, labels - 1, labels}:
         exact = beta.ppf(confidence, wrong + 1, labels - wrong) if wrong < labels else 1.0
         assert upper_bound(wrong, labels, confidence) == pytest.approx(exact, abs=1e-9)

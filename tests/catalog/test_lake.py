@@ -135,6 +135,7 @@ print("saw", last)
 """
 
 
+@pytest.mark.slow
 def test_another_process_reads_while_this_one_commits(tmp_path: Path) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         command = [sys.executable, "-c", READER, str(tmp_path / "lake"), "60"]
@@ -378,6 +379,7 @@ def test_no_new_catalog_is_made_over_the_data_of_a_lost_one(tmp_path: Path, harm
             create_or_open(tmp_path / "lake")
 
 
+@pytest.mark.slow
 def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Path, monkeypatch) -> None:
     making, seen, migrate = threading.Event(), threading.Event(), schema.migrate
 

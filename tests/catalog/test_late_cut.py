@@ -132,6 +132,7 @@ def assert_captions(lake: Lake, plan: Plan, generator: Generator) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_kept_columns_of_texts_are_read_again_unless_their_file_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

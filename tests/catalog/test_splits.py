@@ -102,6 +102,7 @@ def test_pairs_keep_their_split_and_new_ones_join_their_group(lake: Lake):
     assert all(50 < list(after.values()).count(name) <= 60 for name in ("val", "test"))
 
 
+@pytest.mark.slow
 def test_merged_groups_go_to_the_larger_split_and_every_copy_finds_its_group(lake: Lake):
     """500 near copies are planted; no group crosses, and nothing that was in train is held out."""
     add(lake, 0, 2000, per_document=1)

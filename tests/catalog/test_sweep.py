@@ -96,7 +96,10 @@ def test_a_checkpoint_leaves_one_file_a_table_of_many_small_ones(lake: Lake) -> 
         assert writer.commit([partition(lake, "p00", ["a"])]) == 0
 
 
-@pytest.mark.parametrize("at_once", [1, rewritten.AT_ONCE], ids=["file by file", "together"])
+@pytest.mark.parametrize(
+    "at_once",
+    [pytest.param(1, id="file by file"), pytest.param(rewritten.AT_ONCE, id="together", marks=pytest.mark.slow)],
+)
 def test_files_with_deleted_rows_are_written_anew_and_joined_and_nothing_changes(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:

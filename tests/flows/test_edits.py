@@ -157,6 +157,7 @@ def test_a_takedown_of_a_document_removes_the_caption_that_it_gave_to_a_picture_
     assert is_as_published(lake, find(lake, "small@2")) and is_as_published(lake, find(lake, "small@3"))
 
 
+@pytest.mark.slow
 def test_a_text_that_was_taken_away_gets_no_prefix(lake: Lake):
     first = pictures(lake)[0]
     edit_texts(lake, "small", TextEdit(picture=first, text=""))

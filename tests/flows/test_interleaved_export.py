@@ -86,6 +86,7 @@ def test_documents_have_the_kept_pictures_and_sentences_in_the_order_of_their_pa
     assert any(is_picture[n - 1] and not is_picture[n] and is_picture[n + 1] for n in range(1, len(is_picture) - 1))
 
 
+@pytest.mark.slow
 def test_our_own_ingest_reads_the_same_texts_and_pictures_in_the_same_order(curated_copy: Path, tmp_path: Path):
     exported(curated_copy, tmp_path / "out")
     (tmp_path / "pages").mkdir()

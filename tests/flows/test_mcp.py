@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.agents import mcp_server
@@ -42,6 +41,8 @@ ATTACKS = [
 
 async def asked(lake: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], list[tuple[bool, str]]]:
     """Start the server, make the calls one by one; return its tools and (is an error, text) of each answer."""
+    from mcp import ClientSession, StdioServerParameters, stdio_client  # 0.8 CPU s
+
     command = StdioServerParameters(command=sys.executable, args=["-m", "pairmill", "mcp", "--lake", str(lake)])
     async with stdio_client(command) as streams, ClientSession(*streams) as session:
         begun = await session.initialize()
@@ -54,6 +55,7 @@ async def asked(lake: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[di
         return tools, answers
 
 
+@pytest.mark.slow
 def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp_path: Path):
     (tmp_path / "secret.txt").write_text("a secret")
     (tmp_path / "secret.csv").write_text("a,b\n1,secret\n")

@@ -73,6 +73,7 @@ def test_a_trial_names_the_scores_that_a_run_must_make_and_their_cost(curated_co
     assert quality == rows(curated_copy, lacking)[0][0]
 
 
+@pytest.mark.slow
 def test_a_rule_of_generated_texts_has_marginal_images_too(curated: Path):
     with create_or_open(curated, read_only=True) as lake:
         trial = try_recut(lake, "demo", {})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from spacy.tokens import Doc, Token
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
 
 
 def complexity(sentence: Doc) -> int:

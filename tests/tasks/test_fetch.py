@@ -152,6 +152,7 @@ def test_only_what_failed_for_a_passing_reason_is_asked_again(server: Web, tmp_p
         assert fetch_again(held) == 0
 
 
+@pytest.mark.slow
 def test_the_same_addresses_may_fail_again_and_again_and_answer_in_the_end(server: Web, tmp_path: Path):
     server.manners["/down.jpg"] = status(503)
     with run(tmp_path / "lake", url_list(tmp_path / "list", [server.url("/down.jpg")])) as held:
@@ -168,6 +169,7 @@ def test_the_same_addresses_may_fail_again_and_again_and_answer_in_the_end(serve
         assert fetch_again(held) == 0
 
 
+@pytest.mark.slow
 def test_a_fetch_that_is_killed_asks_again_only_for_the_portions_in_work(
     server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

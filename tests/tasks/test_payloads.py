@@ -214,6 +214,7 @@ def harm(lake: Path, data: bytes) -> Path:
     raise AssertionError("no file holds it")
 
 
+@pytest.mark.slow
 def test_a_damaged_picture_is_in_quarantine_and_scored_when_its_file_is_restored(photos: Path, tmp_path: Path):
     lake, hurt = tmp_path / "lake", picture(2)
     with opened(lake, photos, "copy") as held:

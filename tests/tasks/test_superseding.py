@@ -37,6 +37,7 @@ def page(place: Path, name: str, text: str, *pictures: int, at: int) -> None:
     os.utime(file, (at, at))
 
 
+@pytest.mark.slow
 def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_the_old(tmp_path: Path):
     page(tmp_path, "a", "The old words of the page.", 1, 2, at=1)
     page(tmp_path, "b", "Another page stays as it is.", 3, at=1)
@@ -250,6 +251,7 @@ def test_a_vanished_page_is_reported_and_keeps_its_rows(tmp_path: Path):
         assert any("no longer holds 1 units" in note and "a.html" in note for note in held.notes)
 
 
+@pytest.mark.slow
 def test_quarantine_keeps_what_a_changed_unit_still_complains_of(tmp_path: Path):
     page(tmp_path, "a", "This page has bad pictures.", 1, 2, at=1)
     (tmp_path / "pages/1.jpg").write_bytes(b"")

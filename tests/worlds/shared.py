@@ -4,7 +4,9 @@ Shared resources are read or copied, never changed. A script that a test starts 
 """
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from filelock import FileLock
@@ -41,9 +43,9 @@ def opened_new(folder: Path | str) -> Lake:
 
 
 def copied(lake: Path, to: Path) -> Path:
-    """Copy a lake so that it reads its own files: opening it for writing once updates their paths for plain readers."""
+    """Copy a lake and store where its files are now, for plain readers, as opening it for writing does in 0.2 CPU s."""
     shutil.copytree(lake, to)
-    with create_or_open(to) as opened:
-        files = [path for (path,) in opened.query("SELECT data_file FROM ducklake_list_files('lake', 'documents')")]
-    assert files and all(Path(path).is_relative_to(to) for path in files)
+    with closing(sqlite3.connect(to / "catalog.sqlite")) as catalog, catalog:
+        place = "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path' AND scope IS NULL"
+        assert catalog.execute(place, (f"{to}/data/",)).rowcount == 1
     return to

@@ -107,6 +107,7 @@ def test_verdicts_are_written_at_once_shown_and_taken_back(judged: tuple[Pages, 
         assert "1 match, 1 mismatch, 1 unsure" in text(others.gallery("/judge?dataset=small@1"))
 
 
+@pytest.mark.slow
 def test_the_text_to_judge_is_the_one_that_the_rule_compares(judged: tuple[Pages, Path]):
     pages, lake = judged
     path = drawn(pages)
@@ -167,6 +168,7 @@ def test_a_sample_that_cannot_be_drawn_is_refused_in_one_line(judged: tuple[Page
     assert not (lake / "judgements").exists()
 
 
+@pytest.mark.slow
 def test_a_pair_outside_the_sample_and_a_verdict_of_another_site_are_refused(judged: tuple[Pages, Path]):
     pages, lake = judged
     path = drawn(pages)

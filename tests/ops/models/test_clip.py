@@ -262,6 +262,7 @@ def vectors(loaded: clip_loaded.LoadedClip, n: int) -> np.ndarray:
     return np.vstack([shown, told])
 
 
+@pytest.mark.slow
 def test_compiled_towers_give_the_same_vectors_by_one_graph_for_all_blocks_and_shapes(
     loaded: clip_loaded.LoadedClip, monkeypatch: pytest.MonkeyPatch
 ):

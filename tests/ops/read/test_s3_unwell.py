@@ -65,6 +65,7 @@ def test_the_answer_that_there_is_no_such_object_may_break_off_too(server, bucke
     fresh_filesystem()
 
 
+@pytest.mark.slow
 def test_large_files_that_break_off_are_read_on_and_never_end_early(tmp_path, server, bucket, quick, monkeypatch):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

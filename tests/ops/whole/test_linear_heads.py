@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pairmill.ops.whole import cut_trials
 from pairmill.ops.whole.cut_trials import Pool, centred, difference, kinds_of, random_arm, recall, recalls, train_heads
@@ -23,6 +22,8 @@ def test_heads_find_right_pairs_again_repeat_exactly_and_count_an_equal_text_as_
 
 
 def test_an_interval_is_scipys_and_a_winner_needs_an_interval_without_0_and_enough_power():
+    from scipy import stats  # 1 CPU s
+
     values = [0.02, 0.05, 0.01, 0.04, 0.03, 0.02, 0.06, 0.03]
     found = difference(values)
     low, high = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
@@ -57,6 +58,7 @@ def test_oracle_beats_filter_beats_random_on_kinds_that_no_arm_saw(monkeypatch: 
     assert again["raw"] == found[0]["raw"]  # the split is the seed's, whichever arms are trained
 
 
+@pytest.mark.slow
 def test_arms_of_any_size_take_equal_steps_so_that_fewer_pairs_are_never_worth_more(monkeypatch: pytest.MonkeyPatch):
     """By batches of each arm's own size, 128 of a half and 256 of all, a half had twice the steps and seemed better."""
     monkeypatch.setattr(cut_trials, "SAMPLES", (0, 10_000, 10_000))

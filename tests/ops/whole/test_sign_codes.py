@@ -29,6 +29,7 @@ def index(stored: np.ndarray) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_at_least_95_of_100_true_neighbours_are_found(stored: np.ndarray, index: Any, monkeypatch: pytest.MonkeyPatch):
     assert N > EXACT_BELOW
     monkeypatch.setattr(sign_codes, "BY_CODE", 600)  # a share of these as small as the constant's of a million
