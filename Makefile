@@ -50,7 +50,7 @@ lint-types:
 # takes from the others' rest. What all need, worlds and lakes, is made once (tests/worlds/shared.py). One thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
-# What a change needs to be told within minutes: no test of 1.5 CPU s, but some eighty that alone hold a promise. CI runs
+# What a change needs to be told within minutes: no test of 1.5 CPU s, but some fifty that alone hold a promise. CI runs
 # the slow tests and those in a browser with them: one run collects once, makes each shared lake once, and has small
 # tests left for who waits for the other's last long one.
 TESTS ?= not slow and not browser
