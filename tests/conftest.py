@@ -51,7 +51,7 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Import test files as workers without a GPU do, where there is none: without torch's compiler, 4 CPU s less."""
+    """Without a GPU, import test files without torch's compiler, as workers do: it takes 4 CPU s."""
     with pytest.MonkeyPatch.context() as patch:
         if not devices():
             patch.setenv("CUDA_VISIBLE_DEVICES", "")  # read by ops/models/device/quick_imports.py
@@ -90,7 +90,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Exempt all objects from the collections of Python's exit, which took each worker of a long run 2 to 10 s."""
+    """Keep Python from a last garbage collection when it exits: it took each worker of a long run 2 to 10 s."""
     gc.disable()
     gc.freeze()
 

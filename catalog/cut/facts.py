@@ -75,7 +75,7 @@ def with_stamp(name: str, path: Path) -> str:
 
 
 def newest_first(files: Iterable[Path]) -> list[Path]:
-    """Return files, newest first by the time in their names (`with_stamp`); one may be gone from the disk meanwhile."""
+    """Sort files by the time in their names (`with_stamp`), the newest first. No file is read: one may be gone."""
     return sorted(files, key=lambda path: path.stem.rpartition("-")[2], reverse=True)
 
 

@@ -40,7 +40,7 @@ def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
         lists, picture = batch["sentences"], batch["picture"].to_numpy()
         offered = lists.values.to_numpy()
         bits = passes[offered >> 3] >> (offered.astype(np.uint8) & np.uint8(7)) & np.uint8(1)
-        at = np.flatnonzero(bits.view(bool))  # of bytes it takes 10 times as long
+        at = np.flatnonzero(bits.view(bool))  # 3 ns a candidate less than of bytes
         bounds = np.searchsorted(at, lists.offsets.to_numpy())
         enough = np.diff(bounds) >= max(1, plan.recipe.association.at_least)
         best[picture[enough]] = keepers[offered[at[bounds[:-1][enough]]]]

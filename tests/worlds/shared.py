@@ -45,7 +45,7 @@ def opened_new(folder: Path | str) -> Lake:
 
 
 def copied(lake: Path, to: Path) -> Path:
-    """Copy a lake and store where its files are now, for plain readers, as opening it for writing does in 0.2 CPU s."""
+    """Copy a lake; set the path of its data in the copied catalog, and seal that. Opening it would take 0.2 CPU s."""
     shutil.copytree(lake, to)
     location = locate(to)
     place = "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path' AND scope IS NULL"
