@@ -21,7 +21,6 @@ to disk.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,13 +29,20 @@ from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late_cut import balance, judge
-from pairmill.catalog.cut.texts import NOBODY, assign_texts, assigned_texts, best_sentences, group_keepers
+from pairmill.catalog.cut.texts import (
+    NOBODY,
+    assign_texts,
+    assigned_texts,
+    best_sentences,
+    candidates,
+    group_keepers,
+    surviving,
+)
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
 
-Made = TypeVar("Made")
 IMAGES_AT_ONCE = 2_000_000
 
 
@@ -57,40 +63,60 @@ def select_survivors(lake: Lake, plan: Plan) -> None:
     _retry_with_rebuilt_facts(_survivors, lake, plan)
 
 
-def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
+def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], None], lake: Lake, plan: Plan) -> None:
     """Run a step over the facts; if the facts are damaged, discard them and run the step once more."""
     try:
-        return step(lake, plan)
+        step(lake, plan)
     except Damaged:
         if not facts.discard(lake):
             raise
-        return step(lake, plan)
+        step(lake, plan)
 
 
-def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
-    """Create ``cut_survivors`` and ``cut_dropped``; return the keepers of sentences (`group_keepers`)."""
+def _survivors(lake: Lake, plan: Plan) -> None:
+    """Create ``cut_survivors``, ``cut_dropped`` and ``cut_keepers(keeper)``, the result of `group_keepers` by number.
+
+    The tables of this connection's last cut stay if it asked the same: a wave, another cap or another late rule.
+    """
     facts.attach(lake, plan)
     read_left_out(lake, plan.recipe.name)
     with lake.without_tables():
         keep = passed(image_checks(plan))
-        lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
+        asked = _question(lake, plan, keep)
+        lake.execute("CREATE TEMP TABLE IF NOT EXISTS cut_survived (question VARCHAR)")
+        if lake.query("FROM cut_survived") == [(asked,)]:
+            return
+        lake.execute(
+            "DELETE FROM cut_survived; CREATE OR REPLACE TEMP TABLE cut_keepers (keeper UINTEGER); "
+            "CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)"
+        )
         lake.execute(
             f"INSERT INTO cut_dropped BY NAME SELECT rowid AS n, '{LEFT_OUT}' AS rule FROM facts.images "
             f"WHERE sha256 IN (SELECT sha256 FROM temp.acts_left_out) AND {keep}"
         )
         _drop_copies(lake, plan, keep)
         keepers = group_keepers(lake, plan)
+        lake.insert("cut_keepers", pa.table({"keeper": keepers}))
         _drop_textless(lake, plan, keep, best_sentences(lake, plan, keepers))
-    return keepers
+        lake.execute("INSERT INTO cut_survived VALUES (?)", (asked,))
+
+
+def _question(lake: Lake, plan: Plan, keep: str) -> str:
+    """Return all that the survivors depend on: the facts, the rules so far, and people's acts by number and hash."""
+    (facts_file,) = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
+    acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
+    given = [lake.query(f"SELECT count(*), bit_xor(hash(sha256)) FROM temp.{table}") for table in acts]
+    at_least = plan.recipe.association.at_least
+    return repr((facts_file, given, keep, plan.spares, surviving(plan), candidates(plan), at_least))
 
 
 def _cut(lake: Lake, plan: Plan) -> None:
     """Run all steps of the cut in order."""
-    keepers = _survivors(lake, plan)
+    _survivors(lake, plan)
     judge(lake, plan)
     with lake.without_tables():
         balance(lake, plan)
-        assign_texts(lake, plan, keepers)
+        assign_texts(lake, plan, lake.table("FROM cut_keepers")["keeper"].to_numpy())
         _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
 

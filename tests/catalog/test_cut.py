@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairmill.catalog.cut import cut as cuts
 from pairmill.catalog.cut import facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
+from pairmill.catalog.cut.texts import group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import sentence_rows
 from pairmill.catalog.queries.losses.rule_losses import heavy_losses
 from pairmill.catalog.recipe.parts import RESERVED, Rule
-from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Stage
 from tests.examples import examples
@@ -273,6 +275,46 @@ def test_the_funnel_of_sentences_counts_what_the_joined_scores_of_all_sentences_
         assert {rule: n for rule, _, n in of_rules if n} == dict(lake.query(joined)) != {}
         lake.insert("sentences", pa.table({"sentence_id": ["new"], "content": ["s00"], "commit": [30]}))
         assert sentence_funnel(lake, plan())[0] == ("same_text", first[1] + 1, first[2] + 1)
+
+
+def test_only_a_cut_that_asks_for_other_survivors_selects_them_anew(lake: Lake, monkeypatch):
+    """Another cap and a former cut's tables give the decisions of a connection that has cut nothing."""
+    selected = []
+    monkeypatch.setattr(cuts, "group_keepers", lambda lake, plan: selected.append(1) or group_keepers(lake, plan))
+
+    def by(made: Plan) -> tuple[bool, list[tuple]]:
+        before = len(selected)
+        cut(lake, made)
+        found = lake.query("SELECT * FROM cut_images ORDER BY n") + lake.query("SELECT * FROM cut_texts ORDER BY ALL")
+        return len(selected) > before, found
+
+    def anew(made: Plan) -> list[tuple]:
+        lake.execute("DELETE FROM temp.cut_survived")
+        return by(made)[1]
+
+    by(plan(cap=100))
+    kept = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = '' ORDER BY sha256")[0][0]
+    spared = "sha256 IN (SELECT sha256 FROM temp.acts_kept)"
+    lake.execute("CREATE OR REPLACE TEMP TABLE acts_kept (sha256 VARCHAR)")
+    fewer = plan(min_side=100, at_least=2)
+    asked = [plan(), plan(max_uses=1), plan(at_least=2), fewer, fewer.sparing(spared)]
+    found = [by(made) for made in asked]
+    lake.execute("INSERT INTO temp.acts_kept SELECT sha256 FROM facts.images WHERE width < 64")
+    found.append(by(asked[-1]))
+    with lake.transaction():
+        leave_out = "SELECT 'a' AS act_id, 'leave_out' AS act, 'small' AS dataset, ? AS sha256, 1 AS \"commit\""
+        lake.execute(f"INSERT INTO acts BY NAME {leave_out}", (kept,))
+    found.append(by(asked[-1]))
+    assert [is_anew for is_anew, _ in found] == [False, False, True, True, True, True, True]
+    assert anew(asked[-1]) == found[-1][1] != found[-2][1] != found[-3][1]
+    lake.execute("DELETE FROM acts")
+    assert [anew(made) for made in asked[:4]] == [fates for _, fates in found[:4]]
+
+
+def test_a_cut_of_other_rows_by_the_same_recipe_selects_survivors_anew(several: Lake):
+    for seed in (1, 2):
+        refill(several, *world(seed))
+        agrees_with_its_slow_twin(several, *world(seed), CAP, MAX_USES, 64, 10, 1)
 
 
 def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(lake: Lake):
