@@ -74,40 +74,54 @@ def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], None], lake: Lake, pl
 
 
 def _survivors(lake: Lake, plan: Plan) -> None:
-    """Create ``cut_survivors``, ``cut_dropped`` and ``cut_keepers(keeper)``, the result of `group_keepers` by number.
+    """Create ``cut_survivors`` and ``cut_dropped``, and of each sentence ``cut_keepers``, of each picture ``cut_best``.
 
-    The tables of this connection's last cut stay if it asked the same: a wave, another cap or another late rule.
+    The last two have a column ``sentence``, the results of `group_keepers` and `best_sentences`. What this connection's
+    last cut made stays if it asked the same: all for a wave, another cap or late rule; of another rule on images these.
     """
     facts.attach(lake, plan)
     read_left_out(lake, plan.recipe.name)
     with lake.without_tables():
         keep = passed(image_checks(plan))
-        asked = _question(lake, plan, keep)
-        lake.execute("CREATE TEMP TABLE IF NOT EXISTS cut_survived (question VARCHAR)")
-        if lake.query("FROM cut_survived") == [(asked,)]:
+        of_sentences, of_images = _questions(lake, plan, keep)
+        lake.execute("CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR)")
+        answered = {question for (question,) in lake.query("FROM cut_asked")}
+        if of_images in answered:
             return
-        lake.execute(
-            "DELETE FROM cut_survived; CREATE OR REPLACE TEMP TABLE cut_keepers (keeper UINTEGER); "
-            "CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)"
-        )
+        lake.execute("DELETE FROM cut_asked")
+        if of_sentences not in answered:
+            keepers = group_keepers(lake, plan)
+            _write(lake, "cut_keepers", keepers)
+            _write(lake, "cut_best", best_sentences(lake, plan, keepers))
+        lake.execute("INSERT INTO cut_asked VALUES (?)", (of_sentences,))
+        lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
         lake.execute(
             f"INSERT INTO cut_dropped BY NAME SELECT rowid AS n, '{LEFT_OUT}' AS rule FROM facts.images "
             f"WHERE sha256 IN (SELECT sha256 FROM temp.acts_left_out) AND {keep}"
         )
         _drop_copies(lake, plan, keep)
-        keepers = group_keepers(lake, plan)
-        lake.insert("cut_keepers", pa.table({"keeper": keepers}))
-        _drop_textless(lake, plan, keep, best_sentences(lake, plan, keepers))
-        lake.execute("INSERT INTO cut_survived VALUES (?)", (asked,))
+        _drop_textless(lake, plan, keep)
+        lake.execute("INSERT INTO cut_asked VALUES (?)", (of_images,))
 
 
-def _question(lake: Lake, plan: Plan, keep: str) -> str:
-    """Return all that the survivors depend on: the facts, the rules so far, and people's acts by number and hash."""
-    (facts_file,) = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
+def _questions(lake: Lake, plan: Plan, keep: str) -> tuple[str, str]:
+    """Return all that the sentences of pictures depend on, and all that the survivors do; acts by number and hash."""
+    facts_file = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
+    of_sentences = repr((facts_file, surviving(plan), candidates(plan), plan.recipe.association.at_least))
     acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
     given = [lake.query(f"SELECT count(*), bit_xor(hash(sha256)) FROM temp.{table}") for table in acts]
-    at_least = plan.recipe.association.at_least
-    return repr((facts_file, given, keep, plan.spares, surviving(plan), candidates(plan), at_least))
+    return of_sentences, repr((of_sentences, given, keep, plan.spares))
+
+
+def _write(lake: Lake, table: str, sentences: np.ndarray) -> None:
+    """Write sentence numbers, (n,) uint32, into a temporary table, which DuckDB may spill."""
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (sentence UINTEGER)")
+    lake.insert(table, pa.table({"sentence": sentences}))
+
+
+def _read(lake: Lake, table: str) -> np.ndarray:
+    """Return what `_write` wrote."""
+    return lake.table(f"FROM {table}")["sentence"].to_numpy()
 
 
 def _cut(lake: Lake, plan: Plan) -> None:
@@ -116,7 +130,7 @@ def _cut(lake: Lake, plan: Plan) -> None:
     judge(lake, plan)
     with lake.without_tables():
         balance(lake, plan)
-        assign_texts(lake, plan, lake.table("FROM cut_keepers")["keeper"].to_numpy())
+        assign_texts(lake, plan, _read(lake, "cut_keepers"))
         _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
 
@@ -143,11 +157,9 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
     )
 
 
-def _drop_textless(lake: Lake, plan: Plan, keep: str, best: np.ndarray) -> None:
-    """Create ``cut_survivors``; drop images without a sentence by ``no_text`` if the recipe demands one.
-
-    ``best`` has by the number of the picture that of the sentence to assign, or NOBODY.
-    """
+def _drop_textless(lake: Lake, plan: Plan, keep: str) -> None:
+    """Create ``cut_survivors``; drop images without a sentence by ``no_text`` if the recipe demands one."""
+    best = _read(lake, "cut_best")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors "
         "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"

@@ -15,7 +15,6 @@ from pairmill.catalog.cut import cut as cuts
 from pairmill.catalog.cut import facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
-from pairmill.catalog.cut.texts import group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import sentence_rows
 from pairmill.catalog.queries.losses.rule_losses import heavy_losses
@@ -277,20 +276,21 @@ def test_the_funnel_of_sentences_counts_what_the_joined_scores_of_all_sentences_
         assert sentence_funnel(lake, plan())[0] == ("same_text", first[1] + 1, first[2] + 1)
 
 
-def test_only_a_cut_that_asks_for_other_survivors_selects_them_anew(lake: Lake, monkeypatch):
-    """Another cap and a former cut's tables give the decisions of a connection that has cut nothing."""
-    selected = []
-    monkeypatch.setattr(cuts, "group_keepers", lambda lake, plan: selected.append(1) or group_keepers(lake, plan))
+def test_a_cut_makes_anew_what_the_last_one_did_not_ask_for_and_decides_as_the_first_one_would(lake: Lake, monkeypatch):
+    made: list[str] = []
+    for step in ("group_keepers", "_drop_copies"):
+        run = getattr(cuts, step)
+        monkeypatch.setattr(cuts, step, lambda *given, step=step, run=run: made.append(step) or run(*given))
 
-    def by(made: Plan) -> tuple[bool, list[tuple]]:
-        before = len(selected)
-        cut(lake, made)
+    def by(asked: Plan) -> tuple[list[str], list[tuple]]:
+        made.clear()
+        cut(lake, asked)
         found = lake.query("SELECT * FROM cut_images ORDER BY n") + lake.query("SELECT * FROM cut_texts ORDER BY ALL")
-        return len(selected) > before, found
+        return made.copy(), found
 
-    def anew(made: Plan) -> list[tuple]:
-        lake.execute("DELETE FROM temp.cut_survived")
-        return by(made)[1]
+    def anew(asked: Plan) -> list[tuple]:
+        lake.execute("DELETE FROM temp.cut_asked")
+        return by(asked)[1]
 
     by(plan(cap=100))
     kept = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = '' ORDER BY sha256")[0][0]
@@ -298,17 +298,21 @@ def test_only_a_cut_that_asks_for_other_survivors_selects_them_anew(lake: Lake, 
     lake.execute("CREATE OR REPLACE TEMP TABLE acts_kept (sha256 VARCHAR)")
     fewer = plan(min_side=100, at_least=2)
     asked = [plan(), plan(max_uses=1), plan(at_least=2), fewer, fewer.sparing(spared)]
-    found = [by(made) for made in asked]
+    found = [by(each) for each in asked]
     lake.execute("INSERT INTO temp.acts_kept SELECT sha256 FROM facts.images WHERE width < 64")
     found.append(by(asked[-1]))
     with lake.transaction():
         leave_out = "SELECT 'a' AS act_id, 'leave_out' AS act, 'small' AS dataset, ? AS sha256, 1 AS \"commit\""
         lake.execute(f"INSERT INTO acts BY NAME {leave_out}", (kept,))
     found.append(by(asked[-1]))
-    assert [is_anew for is_anew, _ in found] == [False, False, True, True, True, True, True]
-    assert anew(asked[-1]) == found[-1][1] != found[-2][1] != found[-3][1]
+    asked.append(replace(asked[-1], sentence_checks=asked[-1].sentence_checks[:1]))
+    found.append(by(asked[-1]))
+    images, all_steps = ["_drop_copies"], ["group_keepers", "_drop_copies"]
+    assert [steps for steps, _ in found] == [[], [], all_steps, images, images, images, images, all_steps]
+    assert [anew(each) for each in asked[-2:]] == [fates for _, fates in found[-2:]]
+    assert all(one != other for (_, one), (_, other) in zip(found[4:], found[5:], strict=False))
     lake.execute("DELETE FROM acts")
-    assert [anew(made) for made in asked[:4]] == [fates for _, fates in found[:4]]
+    assert [anew(each) for each in asked[:4]] == [fates for _, fates in found[:4]]
 
 
 def test_a_cut_of_other_rows_by_the_same_recipe_selects_survivors_anew(several: Lake):
