@@ -48,17 +48,17 @@ class Inputs:
 
 @dataclass
 class Given(Inputs):
-    """These inputs, and a lake whose last run over them is remembered."""
+    """These inputs, and a lake whose last run over them, by the recipe as it is, is remembered: ``asked``."""
 
     lake: Path
+    asked: run_recipe.RunRequest
 
-    def is_answered(self, compute: Compute | None = None, notes: tuple[str, ...] = (), **settings: str) -> bool:
-        """Whether a run is answered; then, and no other time, `run --dry-run` knows that nothing is pending, to which
-        workers and notes do not matter."""
-        asked = self.question(compute, notes, **settings)
+    def is_answered(self, asked: run_recipe.RunRequest | None = None) -> bool:
+        """Whether a run, by default the recipe as it is over the inputs as they are now, is answered; then, and no
+        other time, `run --dry-run` knows that nothing is pending."""
+        asked = asked or self.question()
         answered = run_recipe.last_result(asked, str(self.lake)) is not None
-        if compute is None and not notes:
-            assert self.is_known_to_dry_run(asked) == answered
+        assert self.is_known_to_dry_run(asked) == answered
         return answered
 
     def is_known_to_dry_run(self, asked: run_recipe.RunRequest) -> bool:
@@ -86,8 +86,8 @@ def inputs(pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch) -
 
 @pytest.fixture
 def given(curated: Path, inputs: Inputs, tmp_path: Path) -> Given:
-    made = Given(**vars(inputs), lake=copied(curated, tmp_path / "lake"))
-    asked = made.question()
+    asked = inputs.question()
+    made = Given(**vars(inputs), lake=copied(curated, tmp_path / "lake"), asked=asked)
     ways = (asked.digest, run_recipe.pending_digest(asked.recipe))
     found = [Finished(way, asked.inputs, "demo", 1, ("a note",)) for way in ways]
     made.write(lambda lake, writer: save(writer, *found))
@@ -99,13 +99,13 @@ def a_page(given: Inputs) -> Path:
 
 
 def test_what_did_not_change_is_answered_with_the_outcome_and_the_notes_that_last(given: Given):
-    found = run_recipe.last_result(given.question(), str(given.lake))
+    found = run_recipe.last_result(given.asked, str(given.lake))
     assert found is not None
     assert (str(found.outcome.dataset), found.notes) == ("demo@1", ["a note"])
 
 
 def test_an_unfinished_removal_is_a_note_of_a_run_without_work_and_of_one_with_work(given: Given):
-    asked = given.question()
+    asked = given.asked
 
     def change(lake: Lake, writer: Writer) -> None:
         report = {"reason": "test", "erased": {"why": "it was ended before"}}
@@ -119,10 +119,10 @@ def test_an_unfinished_removal_is_a_note_of_a_run_without_work_and_of_one_with_w
         assert begun.notes == found.notes and not begun.lasting_notes
 
 
-def test_another_cap_asks_for_no_other_measurements_and_none_or_another_rule_does(given: Given):
-    caps = [given.question(balance__cap=cap).recipe for cap in ("20", "7", "none")]
+def test_another_cap_asks_for_no_other_measurements_and_none_or_another_rule_does(inputs: Inputs):
+    caps = [inputs.question(balance__cap=cap).recipe for cap in ("20", "7", "none")]
     same, other, none = map(run_recipe.measured_digest, caps)
-    rule = given.question(balance__cap="20", images__short_side__keep="least(width, height) >= 65").recipe
+    rule = inputs.question(balance__cap="20", images__short_side__keep="least(width, height) >= 65").recipe
     assert same == other and len({same, none, run_recipe.measured_digest(rule)}) == 3
 
 
@@ -144,9 +144,9 @@ def test_another_question_has_another_digest_or_unknown_inputs(inputs: Inputs, w
     assert bool(other.inputs) == (" model " not in f" {what} ")
 
 
-def test_another_question_is_run(given: Given):
+def test_the_same_question_is_answered_and_another_is_run(given: Given):
     assert given.is_answered()
-    assert not given.is_answered(**ASKED["a rule"])
+    assert not given.is_answered(given.question(**ASKED["a rule"]))
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/prefix", "https://host.example/list.parquet", "${PAGES}", "nowhere"])
@@ -182,7 +182,6 @@ def test_a_changed_input_changes_the_digest_of_the_inputs(inputs: Inputs, what: 
 
 @pytest.mark.parametrize("what", ["a changed document", "the model"])
 def test_a_changed_input_is_run(given: Given, what: str):
-    assert given.is_answered()
     BESIDE[what](given)
     assert not given.is_answered()
 
@@ -244,9 +243,8 @@ LAKE = {
 
 @pytest.mark.parametrize("what", LAKE)
 def test_a_changed_lake_is_run(given: Given, what: str):
-    assert given.is_answered()
     given.write(LAKE[what])
-    assert not given.is_answered()
+    assert not given.is_answered(given.asked)
 
 
 @pytest.mark.slow
@@ -287,15 +285,14 @@ FILES = {
 
 @pytest.mark.parametrize("what", FILES)
 def test_a_lake_whose_files_changed_is_run(given: Given, what: str):
-    assert given.is_answered()
     FILES[what](given)
-    assert not given.is_answered()
+    assert not given.is_answered(given.asked)
 
 
 def test_a_lake_that_is_written_to_or_whose_writer_was_killed_is_run(given: Given):
     with create_or_open(given.lake) as lake, writing(lake, "run-of-a-test", "test"):
-        assert not given.is_answered()
-    assert given.is_answered()
+        assert not given.is_answered(given.asked)
+    assert given.is_answered(given.asked)
 
 
 def test_a_run_is_not_remembered_when_its_source_changed_meanwhile(given: Given):
